@@ -22,7 +22,8 @@ pub struct Stat {
     pub identity: Identity,
     pub parent: i32,
     pub group: i32,
-    /// The letter of its state: `Z` and `X` have ended, `T` is stopped.
+    /// The letter of its state: `Z` and `X` have ended, `T` is stopped. If its main thread has ended before the others, this
+    /// is the state of one of those, of one that runs if there is any.
     pub state: u8,
     /// The kernel's flags.
     pub flags: u64,
@@ -46,7 +47,13 @@ impl Identity {
 impl Stat {
     pub fn of(pid: i32) -> io::Result<Self> {
         let text = std::fs::read(format!("/proc/{pid}/stat"))?;
-        Self::parse(pid, &text).ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, format!("/proc/{pid}/stat")))
+        let strange = || io::Error::new(io::ErrorKind::InvalidData, format!("/proc/{pid}/stat"));
+        let (stat, threads) = Self::parse(pid, &text).ok_or_else(strange)?;
+        if threads > 1 && !stat.lives() {
+            // A program whose main thread has ended is shown as a zombie, and runs.
+            return Ok(Self { state: state_of_threads(pid).unwrap_or(stat.state), ..stat });
+        }
+        Ok(stat)
     }
 
     /// Returns whether it has not ended.
@@ -55,21 +62,37 @@ impl Stat {
         !matches!(self.state, b'Z' | b'X')
     }
 
-    fn parse(pid: i32, text: &[u8]) -> Option<Self> {
+    /// Returns it with the number of threads.
+    fn parse(pid: i32, text: &[u8]) -> Option<(Self, u64)> {
         // The name, in brackets, may contain anything, including brackets and newlines.
         let after_name = text.iter().rposition(|byte| *byte == b')')? + 2;
         let fields = std::str::from_utf8(text.get(after_name..)?).ok()?;
         let fields: Vec<&str> = fields.split_ascii_whitespace().collect();
         let number = |index: usize| fields.get(index)?.parse::<u64>().ok();
-        Some(Self {
+        let stat = Self {
             identity: Identity { pid, start_time: number(19)? },
             state: *fields.first()?.as_bytes().first()?,
             parent: fields.get(1)?.parse().ok()?,
             group: fields.get(2)?.parse().ok()?,
             flags: number(6)?,
             cpu_ticks: number(11)? + number(12)?,
-        })
+        };
+        Some((stat, number(17)?))
     }
+}
+
+/// Returns the state of a thread that has not ended; of one that is not stopped, if there is any.
+fn state_of_threads(pid: i32) -> Option<u8> {
+    let mut found = None;
+    for task in std::fs::read_dir(format!("/proc/{pid}/task")).ok()?.flatten() {
+        let Ok(text) = std::fs::read(task.path().join("stat")) else { continue };
+        let Some((thread, _)) = Stat::parse(pid, &text).filter(|(thread, _)| thread.lives()) else { continue };
+        if !matches!(thread.state, b'T' | b't') {
+            return Some(thread.state);
+        }
+        found = Some(thread.state);
+    }
+    found
 }
 
 /// Returns every living process.
@@ -159,9 +182,50 @@ mod tests {
     #[test]
     fn a_process_name_with_brackets_and_spaces_is_parsed() {
         let line = b"7 (a) Z 1) b) S 3 4 5 0 -1 0 0 0 0 0 11 22 0 0 20 0 1 0 987 0 0";
-        let stat = Stat::parse(7, line).unwrap();
+        let (stat, threads) = Stat::parse(7, line).unwrap();
+        assert_eq!(threads, 1);
         assert_eq!(stat.identity, Identity { pid: 7, start_time: 987 });
         assert_eq!((stat.state, stat.parent, stat.group, stat.cpu_ticks), (b'S', 3, 4, 33));
+    }
+
+    #[test]
+    fn a_process_whose_main_thread_has_ended_lives_until_the_last_one_has() {
+        // SAFETY: the child makes one thread that waits for its end, and ends its first one.
+        let pid = unsafe {
+            let pid = libc::fork();
+            if pid == 0 {
+                std::thread::spawn(|| {
+                    loop {
+                        libc::pause();
+                    }
+                });
+                libc::syscall(libc::SYS_exit, 0);
+            }
+            pid
+        };
+        let main_thread = || std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/stat")).unwrap();
+        while !main_thread().contains(") Z ") {
+            std::thread::yield_now();
+        }
+        let is_found = || all().unwrap().iter().any(|stat| stat.identity.pid == pid);
+        while Stat::of(pid).unwrap().state != b'S' {
+            std::thread::yield_now();
+        }
+        let (lived, was_found) = (Identity::of(pid).unwrap().lives(), is_found());
+        // SAFETY: a child of this process that was not reaped.
+        unsafe { libc::kill(pid, libc::SIGSTOP) };
+        while Stat::of(pid).unwrap().state != b'T' {
+            std::thread::yield_now();
+        }
+        // SAFETY: as before.
+        unsafe { libc::kill(pid, libc::SIGKILL) };
+        while Stat::of(pid).unwrap().lives() {
+            std::thread::yield_now();
+        }
+        let found_dead = is_found();
+        // SAFETY: as before; no status is requested.
+        unsafe { libc::waitpid(pid, std::ptr::null_mut(), 0) };
+        assert_eq!((lived, was_found, found_dead), (true, true, false));
     }
 
     #[test]

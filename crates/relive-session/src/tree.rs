@@ -9,6 +9,7 @@
 
 mod cgroup;
 mod child;
+mod escaped;
 mod ladder;
 mod neighbour;
 mod nest;
@@ -215,10 +216,11 @@ impl Tree {
 
     /// Freezes the whole tree, and returns when it is frozen. If that takes longer, for example because a process waits
     /// in the kernel, the order stays and `TimedOut` is returned; after any other error the tree continues as before.
+    /// The shim also stops processes that left their cgroup.
     pub fn freeze(&self, at_most: Duration) -> io::Result<()> {
         let frozen = match self.hold() {
-            Hold::V2(leaf) => Leaf(leaf).freeze_v2(at_most),
-            Hold::V1(leaf) => Leaf(leaf).freeze_v1(at_most),
+            Hold::V2(leaf) => Leaf(leaf).freeze_v2(at_most).and_then(|()| self.stop_escaped(at_most)),
+            Hold::V1(leaf) => Leaf(leaf).freeze_v1(at_most).and_then(|()| self.stop_escaped(at_most)),
             Hold::Namespace | Hold::Group => sweep::stop(|| self.identities(), &mut self.stopped(), at_most),
         };
         if frozen.as_ref().is_err_and(|error| error.kind() != io::ErrorKind::TimedOut) {
@@ -239,22 +241,25 @@ impl Tree {
     /// Returns whether it is completely frozen.
     #[must_use]
     pub fn is_frozen(&self) -> bool {
-        match self.hold() {
+        let leaf = match self.hold() {
             Hold::V2(leaf) => Leaf(leaf).is_frozen_v2(),
             Hold::V1(leaf) => Leaf(leaf).is_frozen_v1(),
-            Hold::Namespace | Hold::Group => self.identities().is_ok_and(|members| sweep::are_stopped(&members)),
-        }
+            Hold::Namespace | Hold::Group => {
+                return self.identities().is_ok_and(|members| sweep::are_stopped(&members));
+            }
+        };
+        let escaped: Vec<Identity> = self.stopped().iter().copied().collect();
+        leaf && (escaped.is_empty() || sweep::are_stopped(&escaped))
     }
 
     pub fn thaw(&self) -> io::Result<()> {
-        match self.hold() {
+        let thawed = match self.hold() {
             Hold::V2(leaf) => Leaf(leaf).thaw_v2(),
             Hold::V1(leaf) => Leaf(leaf).thaw_v1(),
-            Hold::Namespace | Hold::Group => {
-                let stopped: Vec<Identity> = self.stopped().drain().collect();
-                sweep::signal_all(&stopped, rustix::process::Signal::CONT)
-            }
-        }
+            Hold::Namespace | Hold::Group => Ok(()),
+        };
+        let stopped: Vec<Identity> = self.stopped().drain().collect();
+        thawed.and(sweep::signal_all(&stopped, rustix::process::Signal::CONT))
     }
 
     /// Returns whether only the process that froze it can thaw it: nobody else knows which processes were stopped one
@@ -276,24 +281,6 @@ impl Tree {
             Hold::Namespace => sweep::signal_all(self.made.root.as_slice(), rustix::process::Signal::KILL),
             Hold::Group => sweep::kill(|| self.identities()),
         }
-    }
-
-    /// Returns the pids of the calling shim's descendants that are no longer in their cgroup.
-    #[must_use]
-    pub(crate) fn escaped(&self) -> Vec<i32> {
-        self.escapees().unwrap_or_default().iter().map(|identity| identity.pid).collect()
-    }
-
-    /// Kills processes that left their cgroup. Called by the shim, which is still their ancestor.
-    pub(crate) fn kill_escaped(&self) -> io::Result<()> {
-        match self.hold() {
-            Hold::V2(_) | Hold::V1(_) if self.is_empty() && !has_no_children() => sweep::kill(|| self.escapees()),
-            Hold::V2(_) | Hold::V1(_) | Hold::Namespace | Hold::Group => Ok(()),
-        }
-    }
-
-    fn escapees(&self) -> io::Result<Vec<Identity>> {
-        Ok(proc::descendants(&proc::all()?, &[std::process::id() as i32]))
     }
 
     /// Returns whether nothing of it is left.

@@ -13,8 +13,9 @@ use rustix::process::Signal;
 use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 
+use super::end::empty;
 use super::remains::shims_of;
-use super::{LOOK_EVERY, Sessions, empty};
+use super::{LOOK_EVERY, Sessions};
 use crate::connection::{Connection, Gone};
 use crate::directory::{self, SessionDirectory, State};
 use crate::errno;

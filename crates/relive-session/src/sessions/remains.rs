@@ -9,7 +9,8 @@ use std::path::{Path, PathBuf};
 
 use tokio::task::spawn_blocking;
 
-use super::{Sessions, create, shim_lost};
+use super::directories::create;
+use super::{Sessions, shim_lost};
 use crate::directory;
 use crate::exit::ExitRecord;
 use crate::proc::{self, Identity};

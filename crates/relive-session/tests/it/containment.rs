@@ -7,6 +7,7 @@ use relive_session::directory::{Found, boot_id};
 use relive_session::exit::EndedBy;
 use relive_session::proc::Stat;
 use relive_session::protocol::{Outcome, Verb};
+use relive_session::sessions::{SessionStatus, Sessions};
 use relive_session::spec::{Limits, PidsLimit, Spec};
 use relive_session::stage::{SessionResult, Stage};
 use relive_session::tree::Tree;
@@ -103,6 +104,65 @@ async fn case_37_processes_that_left_the_cgroup_end_with_the_program() {
         assert_eq!(running.ended().await.left, [0; 0]);
         assert!(!is_alive(away), "{name}");
     }
+}
+
+/// A script that starts a process outside of its cgroup, which counts in `$COUNTED`; `None` if nobody here may leave a cgroup.
+fn leaves_its_cgroup(then: &str) -> Option<String> {
+    let ladder = ladder();
+    let outside = ladder.plan.v2.as_ref().filter(|_| rustix::process::geteuid().is_root())?;
+    let procs = outside.join("cgroup.procs").display().to_string();
+    let counts = "while :; do echo x >> $COUNTED; sleep 0.01; done";
+    Some(format!("setsid sh -c 'echo $$ > {procs}; echo away $$; {counts}' & {then}"))
+}
+
+async fn escaped(running: &Running) -> i32 {
+    running.prints("away").await;
+    let away = running.printed().trim().rsplit(' ').next().unwrap().parse().unwrap();
+    assert!(is_alive(away) && !members(running).await.contains(&away));
+    away
+}
+
+#[tokio::test]
+async fn processes_that_left_the_cgroup_are_frozen_and_thawed_with_the_program() {
+    let lab = Lab::new();
+    let counted = lab.dir.path().join("counted");
+    let Some(script) = leaves_its_cgroup("sleep 1000") else {
+        return eprintln!("skipped: only root moves between cgroups");
+    };
+    let script = format!("COUNTED={}; export COUNTED; {script}", counted.display());
+    let running = lab.launch("frozen-away", &shell(&script)).await;
+    let away = escaped(&running).await;
+    let count = || std::fs::metadata(&counted).map_or(0, |file| file.len());
+    wait_until("it to count", || count() > 0).await;
+    assert_eq!(running.connection.request(Verb::Freeze).await, Ok(Outcome::Done));
+    assert_eq!(Stat::of(away).unwrap().state, b'T');
+    let Ok(Outcome::Stat(stat)) = running.connection.request(Verb::Stat).await else { panic!("no stat") };
+    assert!(stat.frozen);
+    let before = count();
+    assert_eq!(running.connection.request(Verb::Thaw).await, Ok(Outcome::Done));
+    wait_until("it to go on", || count() > before).await;
+    assert_eq!(running.connection.request(Verb::Freeze).await, Ok(Outcome::Done));
+    assert_eq!(running.connection.request(Verb::Kill).await, Ok(Outcome::Done));
+    assert_eq!(running.ended().await.left, [0; 0]);
+    assert!(!is_alive(away));
+}
+
+#[tokio::test]
+async fn processes_that_left_the_cgroup_end_when_the_shim_is_lost() {
+    let lab = Lab::new();
+    let Some(script) = leaves_its_cgroup("sleep 1000") else {
+        return eprintln!("skipped: only root moves between cgroups");
+    };
+    let script = format!("COUNTED=/dev/null; export COUNTED; {script}");
+    let running = lab.launch("lost-away", &shell(&script)).await;
+    let away = escaped(&running).await;
+    // SAFETY: a shim of this test that was not reaped.
+    assert_eq!(unsafe { libc::kill(running.connection.shim_pid(), libc::SIGKILL) }, 0);
+    assert!(within("the loss", running.connection.ended()).await.is_err());
+    let sessions = Sessions::new(Lab::shim(), boot_id().unwrap(), ladder().plan.prefix.clone());
+    let found = within("it to be found", sessions.find(running.directory.path())).await.unwrap();
+    assert!(matches!(found, SessionStatus::Ended(_)), "{found:?}");
+    assert!(!is_alive(away));
 }
 
 #[tokio::test]

@@ -17,7 +17,7 @@ use crate::client::{Client, loses_sight};
 use crate::context::Context;
 use crate::error::{CommandError, Outcome};
 use crate::session::input::AtEnd;
-use crate::session::output::{Output, not_shown, plainly};
+use crate::session::output::{Output, plainly, unreadable};
 use crate::session::watch::{Arrival, Left, Manner, Pace, watch};
 use crate::session::{self, Opened};
 use crate::terminal::key::{self, Key, parse_key};
@@ -108,11 +108,11 @@ async fn program(
         Opened::Ended(_) | Opened::Lost => return Err(ended(process)),
     };
     let folder = Path::new(&session.folder);
-    let from = Reader::tail(folder, RECENT_BYTES)?;
+    let from = Reader::tail(folder, RECENT_BYTES).map_err(unreadable)?;
     if input == Input::Ended {
-        let mut output = Output::start(folder, from, plainly)?;
+        let mut output = Output::start(folder, from, plainly).map_err(unreadable)?;
         output.end();
-        output.finished().await.map_err(not_shown)?;
+        output.finished().await?;
         context.say(&format!("detached at the end of the input, PID {pid} keeps running: relive logs -f {pid}"));
         return Ok(0);
     }

@@ -19,8 +19,31 @@ pub(crate) const OUTPUT_LOST: &str = "-- some of the output is missing: it could
 pub(crate) struct Output {
     /// Absent once the log is complete.
     grown: Option<SyncSender<()>>,
-    done: oneshot::Receiver<io::Result<()>>,
+    done: oneshot::Receiver<Result<(), NotShown>>,
     shown: watch::Receiver<u64>,
+}
+
+/// The reason why output was not shown: its log, or the place where it was to be shown.
+#[derive(Debug)]
+pub(crate) enum NotShown {
+    Unread(io::Error),
+    Unwritten(io::Error),
+}
+
+impl From<NotShown> for CommandError {
+    fn from(error: NotShown) -> Self {
+        match error {
+            NotShown::Unwritten(error) => error.into(),
+            NotShown::Unread(error) => unreadable(error),
+        }
+    }
+}
+
+/// Returns the error of a log that cannot be read. Unless the disk fails, it was changed: by its program, or by somebody.
+pub(crate) fn unreadable(error: io::Error) -> CommandError {
+    let is_of_disk = error.raw_os_error() == Some(rustix::io::Errno::IO.raw_os_error());
+    let why = if is_of_disk { "the disk does not return its log" } else { "somebody has changed its log" };
+    CommandError::internal(format!("the output cannot be read: {why}")).because(error)
 }
 
 impl Output {
@@ -36,12 +59,12 @@ impl Output {
         let (showing, shown) = watch::channel(from);
         thread::Builder::new().name("output".into()).spawn(move || {
             let mut sink = sink;
-            let mut sink = |item: Option<Item>| {
+            let mut sink = |item: Option<Item>| -> Result<(), NotShown> {
                 let upto = item.as_ref().map(|item| match item {
                     Item::Chunk(chunk) => chunk.next,
                     Item::Gap { to, .. } => *to,
                 });
-                sink(item)?;
+                sink(item).map_err(NotShown::Unwritten)?;
                 if let Some(upto) = upto {
                     showing.send_replace(upto);
                 }
@@ -78,21 +101,14 @@ impl Output {
     }
 
     /// Waits until everything is shown, or could not be.
-    pub(crate) async fn finished(&mut self) -> io::Result<()> {
-        (&mut self.done).await.unwrap_or_else(|_| Err(io::Error::other("the writing thread has ended")))
+    pub(crate) async fn finished(&mut self) -> Result<(), NotShown> {
+        let ended = |_| Err(NotShown::Unwritten(io::Error::other("the writing thread has ended")));
+        (&mut self.done).await.unwrap_or_else(ended)
     }
 }
 
-/// Returns the error of output that could not be shown, because of its log or because of the place where it is shown.
-pub(crate) fn not_shown(error: io::Error) -> CommandError {
-    if error.kind() == io::ErrorKind::InvalidData {
-        return CommandError::internal("the output cannot be read: somebody has changed its log").because(error);
-    }
-    error.into()
-}
-
-fn drain(reader: &mut Reader, sink: &mut impl FnMut(Option<Item>) -> io::Result<()>) -> io::Result<()> {
-    while let Some(item) = reader.next()? {
+fn drain(reader: &mut Reader, sink: &mut impl FnMut(Option<Item>) -> Result<(), NotShown>) -> Result<(), NotShown> {
+    while let Some(item) = reader.next().map_err(NotShown::Unread)? {
         sink(Some(item))?;
     }
     Ok(())

@@ -16,7 +16,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 
 use super::input::{AtEnd, Stopped, forward};
-use super::output::{Output, plainly, write};
+use super::output::{NotShown, Output, plainly, unreadable, write};
 use super::told::{Asked, Told, stop};
 use crate::context::Context;
 use crate::error::{CommandError, Outcome};
@@ -96,7 +96,7 @@ pub(crate) async fn watch(
     // Held to the end of this function, however it ends.
     let raw = raw.map_err(|error| CommandError::internal("the terminal cannot be used").because(error))?;
     // Only when the terminal belongs to the program: otherwise it would add to the output.
-    let screen = Screen::open(folder, manner).map_err(unreadable)?;
+    let screen = Screen::open(folder, manner).map_err(unshowable)?;
     let mut output = Output::start(folder, manner.from, screen.sink()).map_err(unreadable)?;
     let mut seen = connection.seen();
     // Changes from before this point count as new.
@@ -126,11 +126,12 @@ pub(crate) async fn watch(
                 // Nobody reads any more: further output goes to the log only.
                 let _ = connection.request(Verb::Hold { read: ALL_THERE_WILL_BE }).await;
                 match shown {
-                    Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {
+                    Err(NotShown::Unwritten(error)) if error.kind() == io::ErrorKind::BrokenPipe => {
                         // A program that has ended, or ignores it, is fine.
                         let _ = connection.request(Verb::signal(SIGPIPE)).await;
                     }
-                    Err(error) => return Err(unreadable(error)),
+                    Err(NotShown::Unwritten(error)) => return Err(unshowable(error)),
+                    Err(NotShown::Unread(error)) => return Err(unreadable(error)),
                     Ok(()) => {}
                 }
             }
@@ -226,7 +227,7 @@ async fn holding(connection: &Connection, pace: Pace, mut shown: watch::Receiver
     std::future::pending().await
 }
 
-fn unreadable(error: io::Error) -> CommandError {
+fn unshowable(error: io::Error) -> CommandError {
     CommandError::internal("the output cannot be shown; the program keeps running").because(error)
 }
 

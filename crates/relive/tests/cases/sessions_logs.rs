@@ -116,3 +116,25 @@ fn a_log_that_somebody_has_cut_off_says_so() {
     log.set_len(0).unwrap();
     world.relive(&["logs", &program.uuid]).fails(125, &["somebody has changed its log", "log was cut off"]);
 }
+
+#[test]
+fn a_log_that_was_replaced_is_blamed_and_not_the_terminal() {
+    let world = World::new();
+    let program = world.exec(&[], &["echo", "one"]);
+    world.ends(&program, 0);
+    let session = world.directory(&program.uuid).join("sessions/1");
+    for replaced in ["mkdir log", "mkfifo log", "ln -s log log", "ln -s /dev/zero log", "echo other > log"] {
+        let script = format!("rm -rf log && {replaced}");
+        let done = std::process::Command::new("sh").args(["-c", &script]).current_dir(&session).status().unwrap();
+        assert!(done.success(), "{replaced}");
+        for logs in [vec!["logs"], vec!["logs", "-n", "1"], vec!["logs", "-f"], vec!["logs", "--json"]] {
+            let words: Vec<&str> = logs.into_iter().chain([program.uuid.as_str()]).collect();
+            let shown = world.relive(&words);
+            let said = format!("{}{}", shown.stdout, shown.stderr);
+            assert!(
+                shown.code == 125 && said.contains("somebody has changed its log"),
+                "{replaced}: {words:?}: {said}"
+            );
+        }
+    }
+}

@@ -17,7 +17,7 @@ use crate::error::Outcome;
 use crate::render;
 use crate::render::processes::{killed_for_memory, pids};
 use crate::session::input::AtEnd;
-use crate::session::output::{OUTPUT_LOST, Output, not_shown, plainly};
+use crate::session::output::{OUTPUT_LOST, Output, plainly, unreadable};
 use crate::session::watch::{Arrival, Left, Manner, Pace, watch};
 use crate::session::{self, Opened, exit_code};
 
@@ -94,9 +94,9 @@ pub(super) async fn run(client: &Client<'_>, args: Attachment, started: ExecStar
 
 /// Shows a log that is complete.
 async fn show_all(folder: &Path) -> Outcome<()> {
-    let mut output = Output::start(folder, 0, plainly)?;
+    let mut output = Output::start(folder, 0, plainly).map_err(unreadable)?;
     output.end();
-    output.finished().await.map_err(not_shown)
+    Ok(output.finished().await?)
 }
 
 /// Says in words why a program could not be started.

@@ -12,8 +12,8 @@ use relive_session::log::{BEGINNING, Item, Reader};
 use super::Args;
 use super::printer::{Form, Piece, Printer};
 use crate::context::Context;
-use crate::error::{CommandError, Outcome};
-use crate::session::output::{OUTPUT_LOST, Output, not_shown, say_gap, write};
+use crate::error::Outcome;
+use crate::session::output::{OUTPUT_LOST, Output, say_gap, unreadable, write};
 use crate::session::{self, Opened};
 
 pub(super) async fn run(context: &Context, args: &Args, process: &Process, session: &Session) -> Outcome<u8> {
@@ -49,7 +49,7 @@ pub(super) async fn run(context: &Context, args: &Args, process: &Process, sessi
         loop {
             tokio::select! {
                 // The reader of this command's output is gone.
-                shown = output.finished() => return shown.map(|()| 0).map_err(not_shown),
+                shown = output.finished() => return Ok(shown.map(|()| 0)?),
                 changed = seen.changed() => {
                     let now = seen.borrow_and_update().clone();
                     if changed.is_err() || now.ended.is_some() || now.gone {
@@ -61,7 +61,7 @@ pub(super) async fn run(context: &Context, args: &Args, process: &Process, sessi
         }
     }
     output.end();
-    output.finished().await.map_err(not_shown)?;
+    output.finished().await?;
     let shown = *output.shown().borrow();
     say_lost(context, folder, shown);
     Ok(0)
@@ -77,10 +77,6 @@ fn say_lost(context: &Context, folder: &Path, shown: u64) {
     if let missing @ 1.. = record.log_end.saturating_sub(shown.max(BEGINNING)) {
         context.say(&format!("the last {missing} bytes of the log are missing: somebody has cut it off"));
     }
-}
-
-fn unreadable(error: io::Error) -> CommandError {
-    CommandError::internal("the log cannot be read").because(error)
 }
 
 fn show(piece: &Piece) -> io::Result<()> {

@@ -1,0 +1,204 @@
+//! Finds out what happened to a session: by looking at its directory, and by asking the kernel where that may be wrong.
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use tokio::task::spawn_blocking;
+
+use super::end::{empty, lost};
+use super::records::failure;
+use super::remains::Remains;
+use super::{LOOK_EVERY, SessionStatus, Sessions, overrule};
+use crate::connection::{AdoptError, Connection};
+use crate::directory::{self, Found, SessionDirectory, State};
+use crate::exit::{EndedBy, ExitRecord};
+use crate::tree::Tree;
+
+/// How long a shim may neither answer nor exit before it is sent SIGCONT,
+const SILENT_PATIENCE: Duration = Duration::from_secs(5);
+/// and how long after that before its session is ended without it.
+const ROUSED_PATIENCE: Duration = Duration::from_secs(10);
+
+impl Sessions {
+    /// Finds out what happened to the session in this directory: `NeverRan` if there is none. Fails with `Unsupported`
+    /// if its shim lives and no common version of the protocol exists.
+    pub async fn find(&self, path: &Path) -> io::Result<SessionStatus> {
+        let mut silence = Silence::default();
+        let status = self.settle(path, &mut silence).await;
+        if let Some(held) = silence.held {
+            held.release();
+        }
+        status
+    }
+
+    async fn settle(&self, path: &Path, silence: &mut Silence) -> io::Result<SessionStatus> {
+        let (mut doubt, mut is_replaced) = (Doubt::None, false);
+        loop {
+            let looked = match self.look(path).await {
+                Err(error) if directory::is_replaced(&error) => {
+                    is_replaced = true;
+                    None
+                }
+                Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+                Ok((_, Found::Starting)) => {
+                    self.wait(path, silence).await?;
+                    continue;
+                }
+                Ok((directory, Found::Alive(socket))) => match self.adopt(directory, socket).await? {
+                    Some(status) => return Ok(status),
+                    None => {
+                        self.wait(path, silence).await?;
+                        continue;
+                    }
+                },
+                looked => Some(looked?),
+            };
+            match (self.remains(path).await?, &doubt) {
+                (Remains::Nothing, _) | (Remains::Program, Doubt::Proved(_)) => {}
+                (Remains::Shim, _) => {
+                    self.wait(path, silence).await?;
+                    continue;
+                }
+                // Somebody else may have launched it since the look.
+                (Remains::Program, Doubt::None) => {
+                    doubt = Doubt::Suspected;
+                    tokio::time::sleep(LOOK_EVERY).await;
+                    continue;
+                }
+                (Remains::Program, Doubt::Suspected) => {
+                    doubt = Doubt::Proved(looked.and_then(|(_, found)| found.into_record()));
+                    self.end_without_shim(path).await?;
+                    continue;
+                }
+            }
+            if looked.is_none() && is_replaced {
+                // Only its program can have done that, so it has run.
+                return self.replace_directory(path).await.map(SessionStatus::Ended);
+            }
+            return self.conclude(path, looked, doubt).await;
+        }
+    }
+
+    /// Begins to use a shim; `None` if its directory has to be looked at again.
+    async fn adopt(&self, directory: SessionDirectory, socket: OwnedFd) -> io::Result<Option<SessionStatus>> {
+        match Connection::adopt(socket).await {
+            Ok(connection) => Ok(Some(SessionStatus::Alive(connection))),
+            // Its program keeps running: another version of Relive may be able to use its shim.
+            Err(error @ AdoptError::Version { .. }) => Err(io::Error::new(io::ErrorKind::Unsupported, error)),
+            Err(error @ AdoptError::NotAShim) => {
+                eprintln!("{}: {error}", directory.path().display());
+                let failure = failure("hello", "EPROTONOSUPPORT", libc::EPROTONOSUPPORT);
+                let state = self.state_of(&directory)?;
+                self.end_without_shim(directory.path()).await?;
+                let tree = self.tree_of(directory.path()).await?;
+                lost(directory, state, tree, EndedBy::Version, failure).await.map(SessionStatus::Ended).map(Some)
+            }
+            // It exited between the connection and the hello, or is overloaded.
+            Err(AdoptError::HungUp | AdoptError::Silent) => Ok(None),
+            Err(AdoptError::Io(error)) => Err(error),
+        }
+    }
+
+    /// Returns what happened to a session of which nothing runs any more.
+    async fn conclude(
+        &self,
+        path: &Path,
+        looked: Option<(SessionDirectory, Found)>,
+        doubt: Doubt,
+    ) -> io::Result<SessionStatus> {
+        let ran_on = matches!(doubt, Doubt::Proved(_));
+        let Some((directory, found)) = looked else {
+            let lost = if ran_on { Some(self.replace_directory(path).await?) } else { None };
+            return Ok(lost.map_or(SessionStatus::NeverRan, SessionStatus::Ended));
+        };
+        let shim_lost = failure("shim", "ESRCH", libc::ESRCH);
+        let (state, why, failure) = match found {
+            // Its program ran after it, and no shim has replaced it: it was the program's own.
+            Found::Ended(record) if doubt == Doubt::Proved(Some(record.clone())) && record.left.is_empty() => {
+                (self.state_of(&directory)?, EndedBy::ShimLost, shim_lost)
+            }
+            Found::Ended(record) => return Ok(SessionStatus::Ended(record)),
+            Found::ShimLost(state) => (state, EndedBy::ShimLost, shim_lost),
+            Found::NeverRan | Found::OtherBoot(_) if ran_on => (None, EndedBy::ShimLost, shim_lost),
+            Found::OtherBoot(state) => (state, EndedBy::HostLost, failure("boot", "EHOSTDOWN", libc::EHOSTDOWN)),
+            // The last two were handled before.
+            Found::NeverRan | Found::Starting | Found::Alive(_) => {
+                self.clear(&directory).await?;
+                return Ok(SessionStatus::NeverRan);
+            }
+        };
+        let tree = match (why, &state) {
+            (EndedBy::HostLost, Some(state)) => Tree::reopen(&state.tree),
+            _ => self.tree_of(path).await?,
+        };
+        lost(directory, state, tree, why, failure).await.map(SessionStatus::Ended)
+    }
+
+    /// Waits before the next look at a shim that neither answers nor exits. After too long it is sent SIGCONT; in the
+    /// end its session is ended without it.
+    async fn wait(&self, path: &Path, silence: &mut Silence) -> io::Result<()> {
+        let lasted = silence.since.elapsed();
+        if lasted > SILENT_PATIENCE && !silence.roused {
+            silence.roused = true;
+            silence.held = Some(self.rouse(path).await?);
+        } else if lasted > SILENT_PATIENCE + ROUSED_PATIENCE {
+            self.end_without_shim(path).await?;
+            silence.since = Instant::now();
+        }
+        tokio::time::sleep(LOOK_EVERY).await;
+        Ok(())
+    }
+
+    async fn look(&self, path: &Path) -> io::Result<(SessionDirectory, Found)> {
+        let (path, boot_id) = (path.to_owned(), self.boot_id.clone());
+        let looked = spawn_blocking(move || {
+            let directory = SessionDirectory::open(path)?;
+            let found = directory.look(&boot_id)?;
+            if let Found::Ended(record) = &found
+                && !matches!(directory.read_exit(), Ok(Some(_)))
+            {
+                // It was at the end of the log only. Whoever looks next need not read that.
+                directory.write_exit(record)?;
+            }
+            Ok((directory, found))
+        });
+        looked.await.map_err(io::Error::other)?
+    }
+
+    /// Removes the remains of a session that never ran, whose shim was lost during the launch: its cgroup leaves, and
+    /// possibly a child at the gate.
+    async fn clear(&self, directory: &SessionDirectory) -> io::Result<()> {
+        let tree = self.tree_of(directory.path()).await?;
+        let cleared = spawn_blocking(move || empty(&tree));
+        cleared.await.map_err(io::Error::other)
+    }
+
+    /// Returns the last state of the shim, if it is from this boot.
+    fn state_of(&self, directory: &SessionDirectory) -> io::Result<Option<State>> {
+        Ok(directory.read_state()?.filter(|state| state.boot_id == self.boot_id))
+    }
+}
+
+/// Whether a program runs of which its directory says otherwise.
+#[derive(Debug, PartialEq)]
+enum Doubt {
+    None,
+    Suspected,
+    /// It did, and was killed; with the exit record that was there before.
+    Proved(Option<ExitRecord>),
+}
+
+/// How long a shim has neither answered nor exited, and what was done about it.
+struct Silence {
+    since: Instant,
+    roused: bool,
+    held: Option<overrule::Held>,
+}
+
+impl Default for Silence {
+    fn default() -> Self {
+        Self { since: Instant::now(), roused: false, held: None }
+    }
+}
