@@ -3,7 +3,7 @@
 //! | file | what |
 //! |---|---|
 //! | `lock` | locked by the creator, then by the shim that inherits it, until the shim is gone; contains the boot id |
-//! | `ctl` | the shim's socket |
+//! | `ctl` | the shim's socket; made again when the shim is sent SIGCONT |
 //! | `state` | the last state written by the shim; replaced as a whole, not synced |
 //! | `log`, `log.N` | the output ([`crate::log`]) |
 //! | `exit` | how it ended; replaced whole, and on the disk by a sync of its own or at the end of the log |
@@ -17,7 +17,7 @@ use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd, OwnedFd};
 use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{AtFlags, CWD, FallocateFlags, FlockOperation, Mode, OFlags};
+use rustix::fs::{AtFlags, CWD, FallocateFlags, FileType, FlockOperation, Mode, OFlags};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -32,6 +32,8 @@ pub const STATE_VERSION: u32 = 1;
 
 const LOCK: &str = "lock";
 const CTL: &str = "ctl";
+/// The socket while it takes the place of one that was removed or replaced.
+const CTL_NEW: &str = "ctl.new";
 const STATE: &str = "state";
 const EXIT: &str = "exit";
 /// The exit record while it is being written; space for it is reserved at the launch.
@@ -245,11 +247,34 @@ impl SessionDirectory {
 
     /// Creates the socket that owners connect to, already listening.
     pub fn ctl_bind(&self) -> io::Result<OwnedFd> {
+        self.bind_as(CTL)
+    }
+
+    /// Creates it again in the place of one that the program removed or replaced.
+    pub(crate) fn ctl_bind_again(&self) -> io::Result<OwnedFd> {
+        match rustix::fs::unlinkat(&self.dir, CTL_NEW, AtFlags::empty()) {
+            Ok(()) | Err(rustix::io::Errno::NOENT) => {}
+            Err(error) => return Err(error.into()),
+        }
+        let socket = self.bind_as(CTL_NEW)?;
+        rustix::fs::renameat(&self.dir, CTL_NEW, &self.dir, CTL)?;
+        Ok(socket)
+    }
+
+    fn bind_as(&self, name: &str) -> io::Result<OwnedFd> {
         let socket = ctl_socket()?;
-        rustix::net::bind(&socket, &self.ctl_address()?)?;
-        rustix::fs::chmodat(&self.dir, CTL, FILE_MODE, AtFlags::empty())?;
+        rustix::net::bind(&socket, &self.address(name)?)?;
+        rustix::fs::chmodat(&self.dir, name, FILE_MODE, AtFlags::empty())?;
         rustix::net::listen(&socket, CONNECTIONS_MAX as i32)?;
         Ok(socket)
+    }
+
+    /// Returns whether its shim has had a socket that is not there any more, or that something else has replaced.
+    pub(crate) fn has_lost_its_socket(&self) -> bool {
+        let stage = self.read_state().ok().flatten().map(|state| state.stage);
+        let found = rustix::fs::statat(&self.dir, CTL, AtFlags::SYMLINK_NOFOLLOW);
+        let is_socket = found.is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::Socket);
+        stage == Some(RecordedStage::Running) && !is_socket
     }
 
     /// Removes the socket: the exit record tells everything.
@@ -260,7 +285,7 @@ impl SessionDirectory {
     /// Connects to the shim; `WouldBlock` if too many clients already wait.
     pub fn ctl_connect(&self) -> io::Result<OwnedFd> {
         let socket = ctl_socket()?;
-        rustix::net::connect(&socket, &self.ctl_address()?)?;
+        rustix::net::connect(&socket, &self.address(CTL)?)?;
         Ok(socket)
     }
 
@@ -294,7 +319,7 @@ impl SessionDirectory {
         match self.ctl_connect() {
             Ok(connection) => return Ok(Found::Alive(connection)),
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(Found::Starting),
-            Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused) => {}
+            Err(error) if is_nobody(&error) => {}
             Err(error) => return Err(error),
         }
         if !self.lock_is_free()? {
@@ -347,9 +372,9 @@ impl SessionDirectory {
         Ok(self.read_file(LOCK)?.and_then(|bytes| String::from_utf8(bytes).ok()).filter(|boot| !boot.is_empty()))
     }
 
-    fn ctl_address(&self) -> io::Result<SocketAddrUnix> {
+    fn address(&self, name: &str) -> io::Result<SocketAddrUnix> {
         // The address of a socket has space for 108 bytes; the directory's own path may be longer.
-        Ok(SocketAddrUnix::new(format!("/proc/self/fd/{}/{CTL}", self.dir.as_raw_fd()))?)
+        Ok(SocketAddrUnix::new(format!("/proc/self/fd/{}/{name}", self.dir.as_raw_fd()))?)
     }
 
     fn replace(&self, name: &str, record: &impl Serialize) -> io::Result<()> {
@@ -381,6 +406,13 @@ impl SessionDirectory {
         file.take(RECORD_MAX_BYTES).read_to_end(&mut bytes)?;
         Ok(Some(bytes))
     }
+}
+
+/// Returns whether no shim listens: its socket is gone, or something else is in its place.
+fn is_nobody(error: &io::Error) -> bool {
+    const OTHERS: [i32; 4] = [libc::EPROTOTYPE, libc::ENOTSOCK, libc::ELOOP, libc::EACCES];
+    matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused)
+        || error.raw_os_error().is_some_and(|code| OTHERS.contains(&code))
 }
 
 /// Returns whether a directory could not be opened because its program removed it, or put something else in its place.

@@ -262,6 +262,14 @@ impl Tree {
         thawed.and(sweep::signal_all(&stopped, rustix::process::Signal::CONT))
     }
 
+    /// Thaws it for whoever froze it: every stopped process continues.
+    pub(crate) fn thaw_all(&self) -> io::Result<()> {
+        if self.is_swept() {
+            self.stopped().extend(self.identities()?);
+        }
+        self.thaw()
+    }
+
     /// Returns whether only the process that froze it can thaw it: nobody else knows which processes were stopped one
     /// by one.
     pub(crate) fn is_swept(&self) -> bool {

@@ -16,6 +16,7 @@ use std::time::Duration;
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 use relive_agent::requests::Requests;
+use relive_agent::Orders;
 use relive_api::Isolated;
 use relive_core::program::{Inherited, Namespace, ResourceLimit, Stdio};
 use relive_core::{Cause, End, KillSignal, Moment, Pid, ProcessStatus, Program, Signal, Uuid, Why};
@@ -29,6 +30,7 @@ use relive_session::spec::{self, Spec};
 use relive_session::stage::SessionResult;
 use relive_session::tree::Ladder;
 use rustix::io::Errno;
+use tokio::sync::watch;
 
 use attend::{Attended, Beginning, Left, attend};
 
@@ -268,7 +270,7 @@ impl ExecBody {
         let uuid = cx.process.uuid;
         let facts = self.facts(uuid).await.map_err(NoSession::Unknown)?;
         let (program, beginning) = (Arc::clone(&facts.program), Beginning::Found);
-        if let Some(found) = self.found(&facts, launches).await? {
+        if let Some(found) = self.found(cx, &facts, launches).await? {
             return Ok(found);
         }
         if !may_launch(cx, launches.count).await {
@@ -312,10 +314,10 @@ impl ExecBody {
     }
 
     /// Finds the session of the current run, if it was launched.
-    async fn found(&self, facts: &Facts, launches: &Launches) -> Result<Option<RunSession>, NoSession> {
+    async fn found(&self, cx: &Context, facts: &Facts, launches: &Launches) -> Result<Option<RunSession>, NoSession> {
         let mut found = None;
         if let Some(path) = &facts.before {
-            found = self.found_in(path, facts).await?;
+            found = self.found_in(cx, path, facts).await?;
         }
         let is_alive = |found: &RunSession| matches!(found.status, SessionStatus::Alive(_));
         if found.as_ref().is_some_and(is_alive) || !(facts.is_recovered || launches.count > 0) {
@@ -324,16 +326,26 @@ impl ExecBody {
         // The program can remove its session's directory, and create others.
         let sessions = facts.next.parent().unwrap_or(&facts.next);
         for path in self.sessions.running_in(sessions).await.map_err(NoSession::Unknown)? {
-            if let Some(running) = self.found_in(&path, facts).await? {
+            if let Some(running) = self.found_in(cx, &path, facts).await? {
                 return Ok(Some(running));
             }
         }
         Ok(found)
     }
 
-    async fn found_in(&self, path: &Path, facts: &Facts) -> Result<Option<RunSession>, NoSession> {
+    async fn found_in(&self, cx: &Context, path: &Path, facts: &Facts) -> Result<Option<RunSession>, NoSession> {
         let (folder, program) = (path.to_owned(), Arc::clone(&facts.program));
-        match self.sessions.find(path).await {
+        let mut orders = cx.orders.clone();
+        let found = tokio::select! {
+            biased;
+            found = self.sessions.find(path) => found,
+            // A kill does not wait for a shim that is long in answering.
+            _ = killed(&mut orders) => match self.sessions.end_without_shim(path).await {
+                Ok(()) => self.sessions.find(path).await,
+                Err(error) => Err(error),
+            },
+        };
+        match found {
             Ok(SessionStatus::NeverRan) => Ok(None),
             Ok(status @ (SessionStatus::Alive(_) | SessionStatus::Ended(_))) => {
                 Ok(Some(RunSession { status, beginning: Beginning::Found, folder, program }))
@@ -390,6 +402,17 @@ impl ExecBody {
             ..Spec::new(program.argv.clone(), env, facts.cwd.clone(), ladder.plan.clone())
         })
     }
+}
+
+/// Waits until a program has to be killed, and has been for longer than a shim that answers needs.
+async fn killed(orders: &mut watch::Receiver<Orders>) {
+    /// Usually its shim is found meanwhile, and tells how the program ended.
+    const PATIENCE: Duration = Duration::from_secs(1);
+    if orders.wait_for(|orders| orders.end == Some(Signal::Kill)).await.is_err() {
+        // Nobody tells any more.
+        std::future::pending::<()>().await;
+    }
+    tokio::time::sleep(PATIENCE).await;
 }
 
 /// Waits until a program may be launched after this many launches; `false` if it has to end before that.

@@ -99,14 +99,11 @@ impl Sessions {
         roused.await.map_err(io::Error::other)?
     }
 
-    /// Thaws the tree of a session whose shim cannot be asked. Fails with `Unsupported` without a cgroup: only the shim knows
-    /// which processes it has stopped.
+    /// Thaws the tree of a session whose shim cannot be asked. Without a cgroup every stopped process continues, also one that
+    /// had stopped itself: only the shim knows which it has stopped, and a program that stays stopped would be worse.
     pub async fn thaw_without_shim(&self, path: &Path) -> io::Result<()> {
         let tree = self.tree_of(path).await?;
-        if tree.is_swept() {
-            return Err(io::ErrorKind::Unsupported.into());
-        }
-        spawn_blocking(move || tree.thaw()).await.map_err(io::Error::other)?
+        spawn_blocking(move || tree.thaw_all()).await.map_err(io::Error::other)?
     }
 
     /// Kills the tree of a session, and, if it does not exit then, its shim. When this returns, the shim is gone and the

@@ -16,6 +16,8 @@ use crate::directory::{self, Found, SessionDirectory, State};
 use crate::exit::{EndedBy, ExitRecord};
 use crate::tree::Tree;
 
+/// How long a shim whose socket is gone may take to exit before it is sent SIGCONT, which makes it create another one.
+const LOST_SOCKET_PATIENCE: Duration = Duration::from_millis(200);
 /// How long a shim may neither answer nor exit before it is sent SIGCONT,
 const SILENT_PATIENCE: Duration = Duration::from_secs(5);
 /// and how long after that before its session is ended without it.
@@ -140,7 +142,8 @@ impl Sessions {
     /// end its session is ended without it.
     async fn wait(&self, path: &Path, silence: &mut Silence) -> io::Result<()> {
         let lasted = silence.since.elapsed();
-        if lasted > SILENT_PATIENCE && !silence.roused {
+        let is_sought = lasted > LOST_SOCKET_PATIENCE && !silence.roused && has_lost_its_socket(path).await?;
+        if (is_sought || lasted > SILENT_PATIENCE) && !silence.roused {
             silence.roused = true;
             silence.held = Some(self.rouse(path).await?);
         } else if lasted > SILENT_PATIENCE + ROUSED_PATIENCE {
@@ -179,6 +182,12 @@ impl Sessions {
     fn state_of(&self, directory: &SessionDirectory) -> io::Result<Option<State>> {
         Ok(directory.read_state()?.filter(|state| state.boot_id == self.boot_id))
     }
+}
+
+async fn has_lost_its_socket(path: &Path) -> io::Result<bool> {
+    let path = path.to_owned();
+    let looked = spawn_blocking(move || SessionDirectory::open(path).is_ok_and(|found| found.has_lost_its_socket()));
+    looked.await.map_err(io::Error::other)
 }
 
 /// Whether a program runs of which its directory says otherwise.

@@ -45,8 +45,9 @@ pub(super) fn take() -> io::Result<Born> {
     Ok(Born { owner, lock, spec: serde_json::from_slice(&text)?, directory })
 }
 
-/// Makes the process a parent: leader of its own session, subreaper, and with every signal blocked except for the end
-/// of a child, which is read from the returned descriptor. Called before any child exists, so that no end is lost.
+/// Makes the process a parent: leader of its own session, subreaper, and with every signal blocked. The ends of children, and
+/// SIGCONT, by which an owner says that it cannot reach the shim, are read from the returned descriptor. Called before any
+/// child exists, so that no end is lost.
 pub(super) fn become_parent() -> io::Result<OwnedFd> {
     // It is already the leader if it was started as one.
     let _ = rustix::process::setsid();
@@ -62,10 +63,11 @@ pub(super) fn become_parent() -> io::Result<OwnedFd> {
         for number in (1..=64).filter(|number| ignored & 1 << (number - 1) != 0) {
             child::set_disposition(number, libc::SIG_DFL);
         }
-        let mut ended = std::mem::zeroed();
-        libc::sigemptyset(&raw mut ended);
-        libc::sigaddset(&raw mut ended, libc::SIGCHLD);
-        let signals = check(libc::signalfd(-1, &raw const ended, libc::SFD_CLOEXEC | libc::SFD_NONBLOCK))?;
+        let mut read = std::mem::zeroed();
+        libc::sigemptyset(&raw mut read);
+        libc::sigaddset(&raw mut read, libc::SIGCHLD);
+        libc::sigaddset(&raw mut read, libc::SIGCONT);
+        let signals = check(libc::signalfd(-1, &raw const read, libc::SFD_CLOEXEC | libc::SFD_NONBLOCK))?;
         Ok(OwnedFd::from_raw_fd(signals))
     }
 }

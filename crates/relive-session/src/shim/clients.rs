@@ -101,6 +101,11 @@ impl Clients {
         }
     }
 
+    /// Takes another socket for new connections. Those that exist stay.
+    pub(super) fn listen_at(&mut self, listener: OwnedFd) {
+        self.listener = listener;
+    }
+
     pub(super) fn listener(&self) -> BorrowedFd<'_> {
         self.listener.as_fd()
     }

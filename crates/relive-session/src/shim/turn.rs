@@ -33,7 +33,7 @@ impl Shim {
         let mut had_output = false;
         for (watched, events) in self.wait(patience)? {
             match watched {
-                Watched::Signals => self.reap(),
+                Watched::Signals => self.hear_signals(),
                 Watched::Listener => self.accept(),
                 Watched::Gate => self.hear_gate(),
                 Watched::Entered => self.leave_entered(),
@@ -129,10 +129,29 @@ impl Shim {
         ahead >= self.log.ahead_max() && !self.session.stage().is_terminal()
     }
 
+    fn hear_signals(&mut self) {
+        let mut read = [0u8; size_of::<libc::signalfd_siginfo>()];
+        let mut is_sought = false;
+        while rustix::io::read(&self.signals, &mut read).is_ok_and(|length| length > 0) {
+            is_sought |= read.first_chunk().is_some_and(|number| i32::from_ne_bytes(*number) == libc::SIGCONT);
+        }
+        self.reap();
+        if is_sought && !self.session.stage().is_terminal() {
+            self.listen_again();
+        }
+    }
+
+    /// Makes its socket again, for an owner that cannot reach it: the program may have removed it.
+    fn listen_again(&mut self) {
+        self.accept();
+        // Without a directory there is no place for it.
+        if let Ok(listener) = self.directory.ctl_bind_again() {
+            self.clients.listen_at(listener);
+        }
+    }
+
     /// Reaps ended processes: the child, and orphans.
     fn reap(&mut self) {
-        let mut read = [0u8; size_of::<libc::signalfd_siginfo>()];
-        while rustix::io::read(&self.signals, &mut read).is_ok_and(|length| length > 0) {}
         while let Some(pid) = next_ended() {
             let is_child = self.child.as_ref().is_some_and(|child| child.pid == pid);
             if is_child {

@@ -7,7 +7,9 @@ use relive_session::exit::EndedBy;
 use relive_session::proc::Stat;
 use relive_session::protocol::{Outcome, Verb};
 use relive_session::sessions::{SessionStatus, Sessions};
+use relive_session::spec::Spec;
 use relive_session::stage::{SessionResult, Stage};
+use relive_session::tree::Plan;
 
 use crate::harness::*;
 
@@ -90,14 +92,47 @@ async fn a_program_is_killed_even_if_its_shim_cannot_be_continued() {
     let running = lab.launch("hung", &shell("sleep 1000 & sleep 1000")).await;
     let host = running.reaches(Stage::Running).await.host_pid.unwrap();
     let shim = running.connection.shim_pid();
-    // Nothing in the directory leads to the shim any more, and it is stopped.
+    // Nothing in the directory leads to the shim any more, it cannot change that, and it is stopped.
     stop(shim);
     running.forge("exit", "{}");
     running.unlink("ctl");
+    std::fs::create_dir(running.directory.path().join("ctl.new")).unwrap();
     let status = within("it to be found", sessions().find(running.directory.path())).await.unwrap();
     let SessionStatus::Ended(record) = status else { panic!("{status:?}") };
     assert!(!is_alive(host), "{record:?}");
     wait_until("the shim to be gone", || Stat::of(shim).is_err()).await;
+}
+
+#[tokio::test]
+async fn a_program_whose_socket_is_gone_is_found_alive() {
+    let lab = Lab::new();
+    let weakest = Spec { tree: Plan { prefix: ladder().plan.prefix.clone(), ..Plan::default() }, ..spec(&["cat"]) };
+    for (name, spec) in [("unlinked", spec(&["cat"])), ("unlinked-weakest", weakest)] {
+        let running = lab.launch(name, &spec).await;
+        running.reaches(Stage::Running).await;
+        running.unlink("ctl");
+        let next = found_alive(&sessions(), &running).await;
+        assert_eq!(next.request(Verb::CloseInput).await, Ok(Outcome::Done), "and it is not held still");
+        assert_eq!(within("the end", next.ended()).await.unwrap().result, SessionResult::Exited(0));
+        assert!(matches!(running.left().await, Found::Ended(_)));
+    }
+}
+
+#[tokio::test]
+async fn a_program_that_listens_in_the_place_of_its_shim_is_found_alive() {
+    let lab = Lab::new();
+    let running = lab.launch("impostor", &spec(&["cat"])).await;
+    running.reaches(Stage::Running).await;
+    running.unlink("ctl");
+    let impostor = running.directory.ctl_bind().unwrap();
+    let next = found_alive(&sessions(), &running).await;
+    assert_eq!(next.shim_pid(), running.connection.shim_pid());
+    drop(impostor);
+    running.unlink("ctl");
+    let _impostor = std::os::unix::net::UnixListener::bind(running.directory.path().join("ctl")).unwrap();
+    let next = found_alive(&sessions(), &running).await;
+    assert_eq!(next.request(Verb::CloseInput).await, Ok(Outcome::Done), "and it is not held still");
+    assert_eq!(running.ended().await.result, SessionResult::Exited(0));
 }
 
 #[tokio::test]

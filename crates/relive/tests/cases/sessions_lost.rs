@@ -224,12 +224,17 @@ fn what_only_a_shim_of_another_version_could_do_is_refused() {
 
 #[test]
 fn a_program_with_a_shim_of_another_version_stays_paused_until_it_is_resumed_and_is_not_paused() {
-    let world = World::new();
+    stays_paused_until_it_is_resumed(&World::new());
+    stays_paused_until_it_is_resumed(&World::new().with_env("RELIVE_LADDER", "process-group"));
+}
+
+#[track_caller]
+fn stays_paused_until_it_is_resumed(world: &World) {
     let (paused, runs) = (world.exec(&[], &["sleep", "1000"]), world.exec(&[], &["sleep", "1000"]));
     world.await_stage(&paused, "running");
     world.relive(&["pause", &paused.uuid]).ok();
     world.await_display(&paused.uuid, "suspended");
-    foreign(&world, [&paused, &runs]);
+    foreign(world, [&paused, &runs]);
     world.await_display(&runs.uuid, "running");
     let warned = |text: &str| {
         let status = world.relive(&["daemon", "status", "--json"]).ok().json();
@@ -244,14 +249,11 @@ fn a_program_with_a_shim_of_another_version_stays_paused_until_it_is_resumed_and
     assert_eq!(warned("cannot be paused"), 1);
     assert_eq!(world.info(&paused.uuid)["display"], "suspended");
     assert!(world.records(&paused.uuid, "resumed").is_empty(), "nobody has thawed it");
-    let session = world.info(&paused.uuid)["session"].clone();
-    if session["pause"].as_str().unwrap().starts_with("cgroup") {
-        let host = session["host_pid"].as_u64().unwrap();
-        assert!(is_frozen(host));
-        world.relive(&["resume", &paused.uuid]).ok();
-        wait_until("it runs again", || !is_frozen(host));
-        world.await_display(&paused.uuid, "running");
-    }
+    let host = world.info(&paused.uuid)["session"]["host_pid"].as_u64().unwrap();
+    assert!(is_frozen(host));
+    world.relive(&["resume", &paused.uuid]).ok();
+    wait_until("it runs again", || !is_frozen(host));
+    world.await_display(&paused.uuid, "running");
     // There is nobody to ask it to end.
     for program in [&paused, &runs] {
         world.relive(&["kill", &program.uuid]).ok();

@@ -88,6 +88,35 @@ fn a_program_that_removes_lock_and_socket_is_not_lost_with_its_host() {
 }
 
 #[test]
+fn a_program_that_removes_its_socket_is_found_running() {
+    for world in World::of_each_kind() {
+        let program = tampers(&world, &format!("{}; rm sessions/1/ctl", its_directory(&world)));
+        world.kill_daemon();
+        let pid = world.await_stage(&program, "running")["host_pid"].as_u64().unwrap();
+        assert!(is_alive(pid));
+        world.relive(&["pause", &program.uuid]).ok();
+        world.relive(&["resume", &program.uuid]).ok();
+        world.relive(&["kill", "-9", &program.uuid]).ok();
+        let info = world.await_display(&program.uuid, "dead");
+        assert_eq!((&info["status"]["kind"], &info["why"]), (&json!("killed"), &json!("user")), "{info}");
+        assert_eq!((runs(&world).len(), is_alive(pid)), (1, false), "{info}");
+    }
+}
+
+#[test]
+fn a_program_whose_shim_cannot_be_reached_is_killed_when_that_is_asked_for_and_not_much_later() {
+    let world = World::new();
+    let program = tampers(&world, &format!("{}/sessions/1; rm ctl; mkdir ctl.new", its_directory(&world)));
+    world.kill_daemon();
+    let asked = std::time::Instant::now();
+    world.relive(&["kill", "-9", &program.uuid]).ok();
+    let info = world.await_display(&program.uuid, "dead");
+    ran_once_and_is_gone(&world, &info);
+    // Without being asked, it takes fifteen seconds until nobody hopes for its shim any more.
+    assert!(asked.elapsed() < std::time::Duration::from_secs(12), "{:?}", asked.elapsed());
+}
+
+#[test]
 fn a_program_that_forges_its_end_is_found_running() {
     let world = World::new();
     let before = world.exec(&[], &["true"]);

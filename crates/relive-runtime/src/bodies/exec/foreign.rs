@@ -1,5 +1,5 @@
 //! A program whose shim has another version of the protocol: it keeps running, its end is noticed, and it can be
-//! killed, and resumed if it has a cgroup. Pausing it, or asking it to end, needs a Relive that can use its shim.
+//! killed and resumed. Pausing it, or asking it to end, needs a Relive that can use its shim.
 
 use std::io;
 use std::time::Duration;
@@ -40,7 +40,8 @@ pub(super) async fn stay_with(
             }
             (None, None) if paused.is_some() => match sessions.thaw_without_shim(&path).await {
                 Ok(()) => paused = None,
-                Err(_) => cx.owner.warn_once(format!("{uuid} cannot be resumed and stays frozen: {OTHER_VERSION}")),
+                // Tried again at the next look.
+                Err(error) => cx.owner.warn_once(format!("{uuid} stays frozen until it can be thawed: {error}")),
             },
             (None, Some(_) | None) => {}
         }
