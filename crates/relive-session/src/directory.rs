@@ -16,6 +16,7 @@ use std::io::{self, Read as _, Write as _};
 use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd, OwnedFd};
 use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
 use rustix::fs::{AtFlags, CWD, FallocateFlags, FileType, FlockOperation, Mode, OFlags};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
@@ -23,6 +24,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use crate::exit::ExitRecord;
+use crate::kernel_file;
 use crate::protocol::CONNECTIONS_MAX;
 use crate::stage::Snapshot;
 use crate::tree::{Made, Rungs};
@@ -127,8 +129,7 @@ impl SessionDirectory {
     pub fn create(path: impl Into<PathBuf>) -> io::Result<(Self, OwnedFd)> {
         let path = path.into();
         let begun = aside(&path);
-        remove(&begun)?;
-        rustix::fs::mkdirat(CWD, &begun, Mode::RWXU)?;
+        make_afresh(&begun)?;
         let mut directory = Self::open(begun.clone())?;
         let lock = directory.open_file(LOCK, OFlags::CREATE | OFlags::EXCL | OFlags::RDWR)?;
         rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive)?;
@@ -152,8 +153,7 @@ impl SessionDirectory {
             return Err(io::ErrorKind::NotFound.into());
         };
         let begun = aside(sessions);
-        remove(&begun)?;
-        rustix::fs::mkdirat(CWD, &begun, Mode::RWXU)?;
+        make_afresh(&begun)?;
         let (directory, lock) = Self::create(begun.join(name))?;
         rustix::fs::renameat(CWD, &begun, CWD, sessions)?;
         Ok((Self { path: path.to_owned(), ..directory }, lock))
@@ -176,6 +176,11 @@ impl SessionDirectory {
         let flags = OFlags::DIRECTORY | OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
         let dir = rustix::fs::openat(CWD, &path, flags, Mode::empty())?;
         Ok(Self { path, dir })
+    }
+
+    /// Returns another handle to it, which does not depend on its path.
+    pub(crate) fn again(&self) -> io::Result<Self> {
+        Ok(Self { path: self.path.clone(), dir: rustix::io::fcntl_dupfd_cloexec(&self.dir, 3)? })
     }
 
     #[must_use]
@@ -445,6 +450,17 @@ fn aside(path: &Path) -> PathBuf {
     path.with_file_name(format!(".{name}"))
 }
 
+/// Creates a directory in the place of one that somebody left there.
+fn make_afresh(path: &Path) -> io::Result<()> {
+    match rustix::fs::mkdirat(CWD, path, Mode::RWXU) {
+        Err(rustix::io::Errno::EXIST) => {
+            remove(path)?;
+            Ok(rustix::fs::mkdirat(CWD, path, Mode::RWXU)?)
+        }
+        made => Ok(made?),
+    }
+}
+
 fn remove(path: &Path) -> io::Result<()> {
     #[expect(clippy::disallowed_methods, reason = "a session's directory is its own, and nothing ran in it")]
     match std::fs::remove_dir_all(path) {
@@ -455,7 +471,13 @@ fn remove(path: &Path) -> io::Result<()> {
 
 /// Returns the id of this boot.
 pub fn boot_id() -> io::Result<String> {
-    Ok(std::fs::read_to_string("/proc/sys/kernel/random/boot_id")?.trim().to_owned())
+    static KNOWN: OnceLock<String> = OnceLock::new();
+    if let Some(known) = KNOWN.get() {
+        return Ok(known.clone());
+    }
+    let bytes = kernel_file::read_once("/proc/sys/kernel/random/boot_id")?;
+    let id = String::from_utf8(bytes).map_err(|_| io::ErrorKind::InvalidData)?;
+    Ok(KNOWN.get_or_init(|| id.trim().to_owned()).clone())
 }
 
 fn ctl_socket() -> io::Result<OwnedFd> {

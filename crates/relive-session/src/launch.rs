@@ -8,9 +8,10 @@ mod start;
 
 use std::ffi::CString;
 use std::fs::File;
-use std::io::{self, Seek as _, Write as _};
+use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::MemfdFlags;
@@ -90,9 +91,9 @@ impl Launcher {
 fn start_shim(program: &Path, directory: &Path, lock: OwnedFd, spec: &[u8]) -> io::Result<(OwnedFd, Pid)> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let (ours, theirs) = rustix::net::socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?;
-    let mut written = File::from(rustix::fs::memfd_create("relive-spec", MemfdFlags::CLOEXEC)?);
-    written.write_all(spec)?;
-    written.rewind()?;
+    let written = File::from(rustix::fs::memfd_create("relive-spec", MemfdFlags::CLOEXEC)?);
+    // The shim reads from the position where this leaves it.
+    written.write_all_at(spec, 0)?;
     let word = |bytes: &[u8]| CString::new(bytes).map_err(io::Error::from);
     let argv = [word(SHIM.as_bytes())?, word(directory.as_os_str().as_bytes())?];
     let pid = start::start(&word(program.as_os_str().as_bytes())?, &argv, [theirs, lock, written.into()])?;

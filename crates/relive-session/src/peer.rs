@@ -14,6 +14,7 @@ use std::path::{Path, PathBuf};
 use rustix::event::{PollFd, PollFlags, Timespec};
 
 use crate::SHIM;
+use crate::kernel_file;
 use crate::tree::MARKER;
 
 /// Deeper nesting than any shell creates. A process behind a deeper one is not found.
@@ -21,7 +22,7 @@ const DEPTH_MAX: usize = 1000;
 /// How often the parents are read again because one of them ended in the meantime.
 const TRIES_MAX: usize = 16;
 /// How much of a file in `/proc` is read.
-const READ_MAX: u64 = 256 << 10;
+const READ_MAX: usize = 256 << 10;
 
 /// The place of a process.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -126,7 +127,8 @@ fn walk(pid: i32, sessions: &Path) -> io::Result<Option<Option<PathBuf>>> {
 
 impl Link {
     fn of(pid: i32) -> io::Result<Self> {
-        Self::parse(&read(pid, "stat")?).ok_or_else(|| io::ErrorKind::InvalidData.into())
+        Self::parse(&kernel_file::read_once(format!("/proc/{pid}/stat"))?)
+            .ok_or_else(|| io::ErrorKind::InvalidData.into())
     }
 
     fn parse(stat: &[u8]) -> Option<Self> {
@@ -167,10 +169,7 @@ fn is_marked(variable: &[u8], sessions: &Path) -> bool {
 }
 
 fn read(pid: i32, file: &str) -> io::Result<Vec<u8>> {
-    use std::io::Read as _;
-    let mut bytes = Vec::new();
-    std::fs::File::open(format!("/proc/{pid}/{file}"))?.take(READ_MAX).read_to_end(&mut bytes)?;
-    Ok(bytes)
+    kernel_file::read_whole(format!("/proc/{pid}/{file}"), READ_MAX)
 }
 
 fn peer_pid(socket: &impl AsFd) -> io::Result<i32> {

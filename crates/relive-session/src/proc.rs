@@ -8,6 +8,8 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
+use crate::kernel_file;
+
 /// Identifies a process, even if its pid is reused later.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Identity {
@@ -46,7 +48,7 @@ impl Identity {
 
 impl Stat {
     pub fn of(pid: i32) -> io::Result<Self> {
-        let text = std::fs::read(format!("/proc/{pid}/stat"))?;
+        let text = kernel_file::read_once(format!("/proc/{pid}/stat"))?;
         let strange = || io::Error::new(io::ErrorKind::InvalidData, format!("/proc/{pid}/stat"));
         let (stat, threads) = Self::parse(pid, &text).ok_or_else(strange)?;
         if threads > 1 && !stat.lives() {
@@ -85,7 +87,7 @@ impl Stat {
 fn state_of_threads(pid: i32) -> Option<u8> {
     let mut found = None;
     for task in std::fs::read_dir(format!("/proc/{pid}/task")).ok()?.flatten() {
-        let Ok(text) = std::fs::read(task.path().join("stat")) else { continue };
+        let Ok(text) = kernel_file::read_once(task.path().join("stat")) else { continue };
         let Some((thread, _)) = Stat::parse(pid, &text).filter(|(thread, _)| thread.lives()) else { continue };
         if !matches!(thread.state, b'T' | b't') {
             return Some(thread.state);
@@ -131,7 +133,7 @@ pub fn descendants(all: &[Stat], roots: &[i32]) -> Vec<Identity> {
 #[must_use]
 pub fn environment_has(pid: i32, name: &str, value: &str) -> bool {
     let wanted = format!("{name}={value}");
-    let Ok(environment) = std::fs::read(format!("/proc/{pid}/environ")) else { return false };
+    let Ok(environment) = kernel_file::read_whole(format!("/proc/{pid}/environ"), usize::MAX) else { return false };
     environment.split(|byte| *byte == 0).any(|entry| entry == wanted.as_bytes())
 }
 
@@ -169,7 +171,7 @@ pub fn shim_above(pid: i32) -> Option<PathBuf> {
 
 /// Returns the directory that a shim was started with.
 fn shim_directory(pid: i32) -> Option<PathBuf> {
-    let line = std::fs::read(format!("/proc/{pid}/cmdline")).ok()?;
+    let line = kernel_file::read_whole(format!("/proc/{pid}/cmdline"), usize::MAX).ok()?;
     let mut words = line.split(|byte| *byte == 0);
     (words.next()? == crate::SHIM.as_bytes()).then_some(())?;
     Some(PathBuf::from(OsStr::from_bytes(words.next()?)))

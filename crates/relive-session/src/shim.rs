@@ -114,7 +114,7 @@ fn run() -> io::Result<()> {
     let proxy = Proxy::start(&born.spec, &born.directory);
     let signals = birth::become_parent()?;
     let directory = SessionDirectory::open(born.directory)?;
-    let log = log::Writer::open(&directory, born.spec.log_max_bytes)?;
+    let log = log::Writer::create(&directory, born.spec.log_max_bytes)?;
     directory.reserve_exit()?;
     let clients = Clients::new(directory.ctl_bind()?, born.owner);
     // The directory is reached by its descriptor; no other directory is kept from being unmounted.
@@ -164,6 +164,12 @@ fn run() -> io::Result<()> {
 fn session_of(spec: &Spec) -> Session {
     let session = Session::new(spec.gate, matches!(spec.stdio, spec::Stdio::Pty(_)));
     if spec.enter.is_some() { session.entering() } else { session }
+}
+
+/// Returns when a process of the tree started. The first one is known.
+fn start_time(pid: i32, tree: &Tree) -> Option<u64> {
+    let root = tree.made().root.filter(|root| root.pid == pid);
+    root.or_else(|| Identity::of(pid).ok()).map(|identity| identity.start_time)
 }
 
 impl Shim {
@@ -235,10 +241,7 @@ impl Shim {
                 stage,
                 shim_pid: std::process::id() as i32,
                 host_pid: snapshot.host_pid,
-                start_time: snapshot
-                    .host_pid
-                    .and_then(|pid| Identity::of(pid).ok())
-                    .map(|identity| identity.start_time),
+                start_time: snapshot.host_pid.and_then(|pid| start_time(pid, tree)),
                 snapshot,
                 tree: tree.made().clone(),
                 rungs: tree.rungs().clone(),

@@ -216,11 +216,10 @@ impl Tree {
 
     /// Freezes the whole tree, and returns when it is frozen. If that takes longer, for example because a process waits
     /// in the kernel, the order stays and `TimedOut` is returned; after any other error the tree continues as before.
-    /// The shim also stops processes that left their cgroup.
     pub fn freeze(&self, at_most: Duration) -> io::Result<()> {
         let frozen = match self.hold() {
-            Hold::V2(leaf) => Leaf(leaf).freeze_v2(at_most).and_then(|()| self.stop_escaped(at_most)),
-            Hold::V1(leaf) => Leaf(leaf).freeze_v1(at_most).and_then(|()| self.stop_escaped(at_most)),
+            Hold::V2(leaf) => Leaf(leaf).freeze_v2(at_most),
+            Hold::V1(leaf) => Leaf(leaf).freeze_v1(at_most),
             Hold::Namespace | Hold::Group => sweep::stop(|| self.identities(), &mut self.stopped(), at_most),
         };
         if frozen.as_ref().is_err_and(|error| error.kind() != io::ErrorKind::TimedOut) {

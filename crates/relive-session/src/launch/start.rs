@@ -31,7 +31,10 @@ pub(super) fn start(program: &CStr, argv: &[CString], stdio: [OwnedFd; 3]) -> io
     let envp = [ptr::null()];
     // Above those that they are to be: the copies stay open across the execution, these do not.
     let [input, output, error] = stdio;
-    let above = |descriptor: OwnedFd| rustix::io::fcntl_dupfd_cloexec(descriptor.as_fd(), 3);
+    let above = |descriptor: OwnedFd| match descriptor.as_raw_fd() {
+        0..3 => rustix::io::fcntl_dupfd_cloexec(descriptor.as_fd(), 3),
+        _ => Ok(descriptor),
+    };
     let stdio = [above(input)?, above(output)?, above(error)?];
     let mut orders = Orders {
         program: program.as_ptr(),

@@ -46,6 +46,15 @@ impl Writer {
         Self::with_segments(directory, max_bytes, segment)
     }
 
+    /// Starts the log of a new directory, in which there is none.
+    pub(crate) fn create(directory: &SessionDirectory, max_bytes: u64) -> io::Result<Self> {
+        let segment_bytes = SEGMENT_MIN_BYTES.max(max_bytes / 8);
+        let directory = directory.again()?;
+        let (file, end) = (begin(&directory, 0)?, MARK_SIZE as u64);
+        let max_bytes = max_bytes.max(2 * segment_bytes);
+        Ok(Self { directory, file, first: 0, end, older: VecDeque::new(), segment_bytes, max_bytes })
+    }
+
     /// Like [`Self::open`], with segments of this size.
     pub(super) fn with_segments(directory: &SessionDirectory, max_bytes: u64, segment_bytes: u64) -> io::Result<Self> {
         let directory = SessionDirectory::open(directory.path())?;

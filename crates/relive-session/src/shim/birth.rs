@@ -10,6 +10,7 @@ use rustix::net::SocketType;
 
 use super::child;
 use crate::SHIM;
+use crate::kernel_file;
 use crate::spec::Spec;
 
 /// The initial input of a shim.
@@ -74,7 +75,8 @@ pub(super) fn become_parent() -> io::Result<OwnedFd> {
 
 /// Returns the signals that this process ignores, one bit each. No other needs a reset: it has no handlers of its own.
 fn ignored_signals() -> u64 {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let status = kernel_file::read_once("/proc/self/status").unwrap_or_default();
+    let status = String::from_utf8_lossy(&status);
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
     mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(u64::MAX)
 }

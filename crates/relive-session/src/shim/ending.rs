@@ -28,9 +28,9 @@ const GOODBYE_PATIENCE: Duration = Duration::from_secs(1);
 impl Shim {
     pub(super) fn end(mut self) -> io::Result<()> {
         let oom_kills = self.tree.as_ref().map_or(0, |tree| tree.oom_kills());
-        self.kill_until_empty()?;
+        let left = if self.kill_until_empty()? { Vec::new() } else { self.left() };
         self.drain()?;
-        let mut record = self.record(oom_kills);
+        let mut record = self.record(oom_kills, left);
         // Before the record: a reader of the record does not look for leaves any more.
         if let Some(tree) = self.tree.take() {
             // A leaf with a process that cannot be killed stays; the record names the process.
@@ -38,7 +38,10 @@ impl Shim {
         }
         self.leave(&mut record)?;
         let _ = self.directory.ctl_remove();
-        self.say_goodbye(&record)
+        let told = self.say_goodbye(&record);
+        // The process exits now, which closes everything at once.
+        std::mem::forget(self);
+        told
     }
 
     fn is_gone(&self) -> bool {
@@ -46,16 +49,22 @@ impl Shim {
         self.child_gone && self.tree.as_ref().is_none_or(|tree| tree.is_empty()) && has_no_children()
     }
 
-    fn kill_until_empty(&mut self) -> io::Result<()> {
+    /// Returns whether nothing is left.
+    fn kill_until_empty(&mut self) -> io::Result<bool> {
         let deadline = Instant::now() + KILL_PATIENCE;
         let mut pause = Duration::from_millis(1);
-        while !self.is_gone() && Instant::now() < deadline {
+        loop {
+            if self.is_gone() {
+                return Ok(true);
+            }
+            if Instant::now() >= deadline {
+                return Ok(false);
+            }
             // A process that cannot be killed is tried again, and finally named in the record.
             let _ = self.kill();
             self.turn(Some(pause))?;
             pause = (pause * 2).min(KILL_AGAIN);
         }
-        Ok(())
     }
 
     fn drain(&mut self) -> io::Result<()> {
@@ -74,7 +83,7 @@ impl Shim {
         Ok(())
     }
 
-    fn record(&self, oom_kills: u64) -> ExitRecord {
+    fn record(&self, oom_kills: u64, left: Vec<i32>) -> ExitRecord {
         let snapshot = self.session.snapshot();
         let result = snapshot.result.unwrap_or(SessionResult::Aborted);
         ExitRecord {
@@ -92,7 +101,7 @@ impl Shim {
             output_lost: self.output_lost,
             timed_out: self.timed_out,
             oom_kills,
-            left: self.left(),
+            left,
         }
     }
 
@@ -100,7 +109,7 @@ impl Shim {
     fn left(&self) -> Vec<i32> {
         /// The record has to fit into the space reserved for it.
         const NAMED_MAX: usize = 100;
-        let tree = self.tree.as_ref().filter(|_| !self.is_gone());
+        let tree = self.tree.as_ref();
         let mut left = tree.map(|tree| tree.members()).unwrap_or_default();
         left.extend(tree.map(|tree| tree.escaped()).unwrap_or_default());
         left.sort_unstable();

@@ -161,7 +161,7 @@ impl Shim {
 
     fn freeze(&mut self) -> Outcome {
         let Some(tree) = &mut self.tree else { return Outcome::Done };
-        match tree.freeze(FREEZE_PATIENCE) {
+        match tree.freeze_with_escaped(FREEZE_PATIENCE) {
             Err(error) if error.kind() == io::ErrorKind::TimedOut => {
                 // The order stays: processes that wait in the kernel are frozen when they return.
                 self.frozen = true;

@@ -262,6 +262,5 @@ impl Stdio {
 }
 
 fn set_nonblocking(descriptor: impl AsFd) -> io::Result<()> {
-    let flags = rustix::fs::fcntl_getfl(&descriptor)?;
-    Ok(rustix::fs::fcntl_setfl(descriptor, flags | OFlags::NONBLOCK)?)
+    Ok(rustix::io::ioctl_fionbio(descriptor, true)?)
 }

@@ -11,6 +11,7 @@ use rustix::process::{Pid, Signal};
 
 use super::FREEZE_MAX;
 use super::nest::{self, Then};
+use crate::kernel_file;
 
 const SUBTREE_CONTROL: &str = "cgroup.subtree_control";
 const LOOK_AGAIN: Duration = Duration::from_micros(200);
@@ -88,15 +89,14 @@ impl<'a> Mount<'a> {
 pub(super) struct Leaf<'a>(pub(super) &'a Path);
 
 impl Leaf<'_> {
-    /// Creates it in `directory`, which is created too if necessary, with all available controllers.
+    /// Creates it in `directory`, which is created too if necessary.
     pub(super) fn make(directory: &Path, name: &str) -> io::Result<PathBuf> {
         const TRIES: u32 = 16;
         let leaf = directory.join(name);
         for _ in 0..TRIES {
             match make_directory(directory) {
-                Ok(()) => enable_controllers(directory),
-                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => enable_controllers(directory),
-                Err(error) => return Err(error),
+                Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
+                Ok(()) | Err(_) => {}
             }
             match make_directory(&leaf) {
                 // Another session was the last in the directory, and has just removed it.
@@ -117,7 +117,7 @@ impl Leaf<'_> {
 
     /// Returns the number after a word in a file of such lines.
     pub(super) fn count(self, file: &str, word: &str) -> Option<u64> {
-        let text = std::fs::read_to_string(self.0.join(file)).ok()?;
+        let text = String::from_utf8(kernel_file::read_once(self.0.join(file)).ok()?).ok()?;
         let line = text.lines().find_map(|line| line.strip_prefix(word)?.strip_prefix(' '))?;
         line.trim().parse().ok()
     }
@@ -216,6 +216,10 @@ impl Leaf<'_> {
     pub(super) fn remove(self, at_most: Duration) -> io::Result<()> {
         let until = Instant::now() + at_most;
         wait_until(at_most, || {
+            // Usually there is nothing below it.
+            if nest::removed(rustix::fs::rmdir(self.0)).is_ok() {
+                return Ok(true);
+            }
             let below = nest::walk(self.0, until, &mut |_| Ok(Then::Remove));
             match below.and_then(|()| nest::removed(rustix::fs::rmdir(self.0))) {
                 Err(error) if error.kind() == io::ErrorKind::ResourceBusy => Ok(false),
@@ -225,9 +229,9 @@ impl Leaf<'_> {
     }
 }
 
-/// Enables memory, pids and cpu for the leaves below `directory`, if this is the v2 hierarchy. A controller that cannot
-/// be enabled shows by files that a leaf lacks.
-fn enable_controllers(directory: &Path) {
+/// Enables memory, pids and cpu for the leaves below `directory` in the v2 hierarchy, also for those that exist. A controller
+/// that cannot be enabled shows by files that a leaf lacks.
+pub(super) fn enable_controllers(directory: &Path) {
     for place in [directory.parent(), Some(directory)].into_iter().flatten() {
         let there = std::fs::read_to_string(place.join("cgroup.controllers")).unwrap_or_default();
         let enabled = Controllers::of(place);

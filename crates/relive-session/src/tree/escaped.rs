@@ -17,13 +17,21 @@ impl Tree {
         self.descendants().unwrap_or_default().iter().map(|identity| identity.pid).collect()
     }
 
-    /// Stops processes that left their cgroup, which is frozen. Called by the shim, which is their ancestor.
-    pub(super) fn stop_escaped(&self, at_most: Duration) -> io::Result<()> {
+    /// Freezes the tree like [`Tree::freeze`], and stops the calling shim's descendants that left their cgroup.
+    pub(crate) fn freeze_with_escaped(&self, at_most: Duration) -> io::Result<()> {
+        self.freeze(at_most)?;
         // An isolated program cannot write to cgroups.
-        if self.whose == Whose::Lost || self.rungs.isolation != "none" || self.outside()?.is_empty() {
+        if self.rungs.isolation != "none" {
             return Ok(());
         }
-        sweep::stop(|| self.outside(), &mut self.stopped(), at_most)
+        let stopped = self.outside().and_then(|outside| match outside.as_slice() {
+            [] => Ok(()),
+            _ => sweep::stop(|| self.outside(), &mut self.stopped(), at_most),
+        });
+        if stopped.as_ref().is_err_and(|error| error.kind() != io::ErrorKind::TimedOut) {
+            self.thaw()?;
+        }
+        stopped
     }
 
     /// Kills processes that left their cgroup, once it is empty: by the shim those that are below it, without the shim those

@@ -7,7 +7,7 @@ use std::sync::Mutex;
 use rustix::fs::{CWD, Mode, OFlags};
 use rustix::process::{Pid, Resource, Rlimit};
 
-use super::cgroup::Leaf;
+use super::cgroup::{Leaf, enable_controllers};
 use super::{Hold, Made, PidNamespace, Plan, Rungs, Tree, Whose};
 use crate::proc::{self, Identity};
 use crate::spec::{Limits, Unheld};
@@ -63,24 +63,30 @@ fn fill(tree: &mut Tree, plan: &Plan, limits: &Limits) -> Result<(), Failure> {
     }
     tree.rungs = rungs_of(&tree.made);
     let unheld = limits.unheld;
+    // A controller is in one hierarchy only. Enabling takes many calls, so it is done only for what nothing else limits.
+    let wanted = [
+        (limits.memory.is_some() && plan.v1_memory.is_none(), "memory.max"),
+        (limits.cpu.is_some() && plan.v1_cpu.is_none(), "cpu.max"),
+        (limits.pids.is_some() && plan.v1_pids.is_none(), "pids.max"),
+    ];
+    if let Some(made) = &tree.made.v2
+        && wanted.iter().any(|(is_wanted, file)| *is_wanted && !Leaf(made).has(file))
+        && let Some(directory) = made.parent()
+    {
+        enable_controllers(directory);
+    }
     if let Some(bytes) = limits.memory {
-        if !tree.made.v2_has("memory.max") {
-            tree.made.v1_memory = leaf(&plan.v1_memory)?;
-        }
+        tree.made.v1_memory = leaf(&plan.v1_memory)?;
         let held = limit_memory(tree, bytes);
         held.or_else(|failure| tree.say_unheld(unheld, failure, NO_MEMORY))?;
     }
     if let Some(thousandths) = limits.cpu {
-        if !tree.made.v2_has("cpu.max") {
-            tree.made.v1_cpu = leaf(&plan.v1_cpu)?;
-        }
+        tree.made.v1_cpu = leaf(&plan.v1_cpu)?;
         let held = limit_cpu(tree, thousandths);
         held.or_else(|failure| tree.say_unheld(unheld, failure, NO_CPU))?;
     }
     if let Some(limit) = limits.pids {
-        if !tree.made.v2_has("pids.max") {
-            tree.made.v1_pids = leaf(&plan.v1_pids)?;
-        }
+        tree.made.v1_pids = leaf(&plan.v1_pids)?;
         let unheld = if limit.required { unheld } else { Unheld::Say };
         let held = limit_pids(tree, limit.max);
         held.or_else(|failure| tree.say_unheld(unheld, failure, NO_PIDS))?;
@@ -107,7 +113,8 @@ fn limit_cpu(tree: &mut Tree, thousandths: u32) -> Result<(), Failure> {
     let write = |leaf: &Path, file: &str, text: String| {
         Leaf(leaf).write(file, &text).map_err(|error| Failure::of(file, &error))
     };
-    if let Some(leaf) = tree.made.v2.as_deref().filter(|leaf| Leaf(leaf).has("cpu.max")) {
+    let v2 = tree.made.v2.as_deref().filter(|_| tree.made.v1_cpu.is_none());
+    if let Some(leaf) = v2.filter(|leaf| Leaf(leaf).has("cpu.max")) {
         write(leaf, "cpu.max", format!("{quota_us} {PERIOD_US}"))?;
         tree.rungs.cpu = "cgroup2".into();
     } else if let Some(leaf) = tree.made.v1_cpu.as_deref().filter(|leaf| Leaf(leaf).has("cpu.cfs_quota_us")) {
@@ -124,7 +131,8 @@ fn limit_memory(tree: &mut Tree, bytes: u64) -> Result<(), Failure> {
     let bytes = bytes.to_string();
     let limited = |leaf: &Path, file: &str| Leaf(leaf).write(file, &bytes).map_err(|error| Failure::of(file, &error));
     let swap_limited;
-    if let Some(leaf) = tree.made.v2.as_deref().filter(|leaf| Leaf(leaf).has("memory.max")) {
+    let v2 = tree.made.v2.as_deref().filter(|_| tree.made.v1_memory.is_none());
+    if let Some(leaf) = v2.filter(|leaf| Leaf(leaf).has("memory.max")) {
         limited(leaf, "memory.max")?;
         swap_limited = Leaf(leaf).write("memory.swap.max", "0").is_ok();
         tree.rungs.memory = "cgroup2".into();
@@ -143,7 +151,8 @@ fn limit_memory(tree: &mut Tree, bytes: u64) -> Result<(), Failure> {
 }
 
 fn limit_pids(tree: &mut Tree, max: u32) -> Result<(), Failure> {
-    let v2 = tree.made.v2.as_deref().filter(|leaf| Leaf(leaf).has("pids.max"));
+    let v2 = tree.made.v2.as_deref().filter(|_| tree.made.v1_pids.is_none());
+    let v2 = v2.filter(|leaf| Leaf(leaf).has("pids.max"));
     if let Some(leaf) = v2.or(tree.made.v1_pids.as_deref()) {
         Leaf(leaf).write("pids.max", &max.to_string()).map_err(|error| Failure::of("pids.max", &error))?;
         tree.rungs.pids = if v2.is_some() { "cgroup2" } else { "cgroup1" }.into();
@@ -227,11 +236,5 @@ pub(super) fn rungs_of(made: &Made) -> Rungs {
         network: String::new(),
         namespaces,
         degraded: weak,
-    }
-}
-
-impl Made {
-    fn v2_has(&self, file: &str) -> bool {
-        self.v2.as_deref().is_some_and(|leaf| Leaf(leaf).has(file))
     }
 }

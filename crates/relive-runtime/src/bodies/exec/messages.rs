@@ -19,7 +19,7 @@ use relive_session::stage::Stage;
 use serde_json::json;
 
 use super::ExecBody;
-use super::attend::Attended;
+use super::attend::{Attended, Beginning};
 use crate::bodies::{DeliveryTime, OTHER_VERSION, Shim, found_session};
 use crate::drive::BodyOwner;
 use crate::error::{Error, Result};
@@ -101,35 +101,37 @@ impl ExecBody {
         if connection.wait_for(|seen| seen.snapshot.stage != Stage::Starting).await.is_err() {
             return;
         }
-        let Some(written) = written_before(session).await else { return };
+        let written = match session.beginning {
+            // Nobody can have written to it yet.
+            Beginning::Launched { .. } => Some(0),
+            Beginning::Found => written_before(session).await,
+        };
+        let Some(written) = written else { return };
         // On a terminal a line is ended by the key that ends one.
         let enter = if connection.seen().borrow().snapshot.pty { '\r' } else { '\n' };
         let directory = self.data.directory(uuid);
-        let path = directory.steps();
-        let begun = self.pool.run(move || beginning_of_run(path)).await;
-        let mut reader = match begun.map_err(io::Error::other).and_then(|begun| begun) {
-            Ok(begun) => Reader::new(directory.steps(), begun),
-            Err(error) => return owner.warn(format!("the messages to {uuid} cannot be read: {error}")),
-        };
+        let mut reader = None;
         loop {
             bell.borrow_and_update();
             // Records that are not on the disk may be lost, and their numbers reused.
-            reader.set_limit(owner.synced_end().unwrap_or(0));
+            let synced_end = owner.synced_end().unwrap_or(0);
             let blobs = Blobs::new(self.data.io().disk.clone(), directory.path());
+            let (path, known) = (directory.steps(), reader.take());
             let read = self.pool.run(move || {
-                let found = read_messages(&mut reader, &blobs, written);
-                (reader, found)
+                let mut reader = match known {
+                    Some(reader) => reader,
+                    None => Reader::new(path.clone(), beginning_of_run(path)?),
+                };
+                reader.set_limit(synced_end);
+                let found = read_messages(&mut reader, &blobs, written)?;
+                io::Result::Ok((reader, found))
             });
-            let messages = match read.await {
+            let messages = match read.await.map_err(io::Error::other).and_then(|read| read) {
                 Ok((back, found)) => {
-                    reader = back;
+                    reader = Some(back);
                     found
                 }
                 Err(error) => return owner.warn(format!("the messages to {uuid} cannot be read: {error}")),
-            };
-            let messages = match messages {
-                Ok(messages) => messages,
-                Err(error) => return owner.warn(format!("a message to {uuid} cannot be read: {error}")),
             };
             if messages.is_empty() && bell.changed().await.is_err() {
                 return;

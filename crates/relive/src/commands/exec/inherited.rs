@@ -27,7 +27,7 @@ const RESOURCES: [(u32, Resource); 16] = [
 
 /// Returns the inherited settings of this process; `None` if the system does not tell.
 pub(super) fn inherited() -> Option<Inherited> {
-    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    let status = String::from_utf8(relive_session::kernel_file::read_once("/proc/self/status").ok()?).ok()?;
     let limits = RESOURCES.into_iter().map(|(number, resource)| {
         let limit = getrlimit(resource);
         ResourceLimit { resource: number, soft: limit.current, hard: limit.maximum }
