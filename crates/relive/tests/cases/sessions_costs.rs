@@ -20,8 +20,8 @@ struct Calls {
 }
 
 impl Traced {
-    /// Nothing where there is no strace, or it may not be used.
-    fn start() -> Option<Self> {
+    /// Follows these system calls. Nothing where there is no strace, or it may not be used.
+    fn start(calls: &str) -> Option<Self> {
         let works = Command::new("strace").args(["-o", "/dev/null", "true"]).output().is_ok_and(|o| o.status.success());
         if !works {
             eprintln!("skipped: there is no strace");
@@ -30,7 +30,7 @@ impl Traced {
         let world = World::new();
         let relive = world.command(&["daemon", "serve"]);
         let mut command = Command::new("strace");
-        command.args(["-f", "-y", "-e", "trace=fsync,fdatasync,syncfs,sync_file_range,rt_sigaction,execve", "-o"]);
+        command.args(["-f", "-y", "-e", &format!("trace={calls}"), "-o"]);
         command.arg(world.root().join("calls")).arg(relive.get_program()).args(relive.get_args()).env_clear();
         command.envs(relive.get_envs().filter_map(|(name, value)| Some((name, value?)))).current_dir(world.work());
         let strace = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
@@ -43,15 +43,22 @@ impl Traced {
         text.lines().filter(|line| !line.contains("resumed>")).map(str::to_owned).collect()
     }
 
-    /// What one `true` in the foreground costs.
-    fn program(&self) -> Calls {
+    /// All that was called for one `true` in the foreground.
+    fn calls_of_a_program(&self) -> Vec<String> {
         let before = self.calls().len();
         self.world.relive(&["exec", "--", "true"]).ok();
         wait_until("its shim has gone", || {
             let calls = self.calls();
-            calls[before..].iter().any(|line| line.contains("exited with 0"))
+            let shim = calls[before..].iter().find(|line| line.contains("\"relive-shim\""));
+            let shim = shim.and_then(|line| line.split(' ').next()).map(|pid| format!("{pid} "));
+            shim.is_some_and(|shim| calls.iter().any(|line| line.starts_with(&shim) && line.contains("exited with 0")))
         });
-        let calls = &self.calls()[before..];
+        self.calls().split_off(before)
+    }
+
+    /// What one `true` in the foreground costs.
+    fn program(&self) -> Calls {
+        let calls = &self.calls_of_a_program();
         let shim = calls.iter().position(|line| line.contains("execve(")).unwrap();
         let is_sync = |line: &&String| line.contains("sync(") || line.contains("sync_file_range(");
         let syncs = |calls: &[String]| calls.iter().filter(is_sync).cloned().collect();
@@ -74,11 +81,30 @@ impl Drop for Traced {
 
 #[test]
 fn a_program_costs_two_syncs_before_its_launch_and_four_in_all() {
-    let Some(daemon) = Traced::start() else { return };
+    let calls = "fsync,fdatasync,syncfs,sync_file_range,rt_sigaction,execve";
+    let Some(daemon) = Traced::start(calls) else { return };
     daemon.program(); // reserves a block of PIDs
     let calls = daemon.program();
     let (before, after) = (calls.syncs_before_launch.len(), calls.syncs_after_launch.len());
     assert!((before, after) == (2, 2), "{calls:#?}");
     // Those of the standard library's start in the shim.
     assert!(calls.signal_calls <= 16, "{calls:#?}");
+}
+
+#[test]
+fn a_shim_looks_at_each_file_of_the_kernel_once_and_makes_few_calls() {
+    let Some(daemon) = Traced::start("all") else { return };
+    daemon.calls_of_a_program();
+    let calls = daemon.calls_of_a_program();
+    let shim = calls.iter().find(|line| line.contains("\"relive-shim\"")).unwrap();
+    let shim = format!("{} ", shim.split(' ').next().unwrap());
+    // A build for tests looks at descriptors before it closes them.
+    let is_own = |line: &&String| line.starts_with(&shim) && line.contains('(') && !line.contains("F_GETFD");
+    let own: Vec<&String> = calls.iter().filter(is_own).collect();
+    let mut looked = std::collections::HashSet::new();
+    let opened = own.iter().filter(|line| line.contains("openat(") && !line.contains(" = -1 "));
+    let paths = opened.filter_map(|line| line.split('"').nth(1)).filter(|path| path.starts_with("/sys/fs/cgroup/"));
+    let twice: Vec<&str> = paths.filter(|path| !looked.insert(path.to_string())).collect();
+    assert_eq!(twice, [""; 0]);
+    assert!(own.len() < 260, "{}: {own:#?}", own.len());
 }
