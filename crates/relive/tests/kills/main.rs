@@ -12,6 +12,7 @@ mod daemon;
 #[path = "../support/dice.rs"]
 mod dice;
 mod drive;
+mod full;
 mod launches;
 mod left;
 mod oracle;
