@@ -104,7 +104,7 @@ struct Shim {
     /// The ids of the last requests that sent a signal.
     signals_sent: VecDeque<String>,
     /// For packets and output.
-    buffer: Vec<u8>,
+    buffer: &'static mut [u8],
     names: spec::Names,
 }
 
@@ -145,7 +145,7 @@ fn run() -> io::Result<()> {
         aborted_by: None,
         last_signal: None,
         signals_sent: VecDeque::new(),
-        buffer: vec![0; PACKET_MAX],
+        buffer: birth::buffer(PACKET_MAX)?,
         names: born.spec.names,
     };
     let launched = proxy.and_then(|proxy| shim.launch(&born.spec, proxy));

@@ -81,6 +81,20 @@ fn ignored_signals() -> u64 {
     mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(u64::MAX)
 }
 
+/// Returns a buffer for the rest of the shim's life, in pages of its own: those that are never used take no memory, and most
+/// shims only wait.
+pub(super) fn buffer(length: usize) -> io::Result<&'static mut [u8]> {
+    let (access, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
+    // SAFETY: fresh pages, zeroed, that nobody else knows and nobody unmaps.
+    unsafe {
+        let pages = libc::mmap(std::ptr::null_mut(), length, access, flags, -1, 0);
+        if pages == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error());
+        }
+        Ok(std::slice::from_raw_parts_mut(pages.cast(), length))
+    }
+}
+
 /// Hides the shim's memory from other processes of this user. Not before the clone: the ids of a child in a user
 /// namespace can be written only while it is visible.
 pub(super) fn hide() {

@@ -49,8 +49,8 @@ impl From<Outcome> for Done {
 impl Shim {
     /// Reads one request of a connection, and answers it.
     pub(super) fn serve(&mut self, connection: u64) {
-        let mut buffer = std::mem::take(&mut self.buffer);
-        if let Some(received) = self.clients.receive(connection, &mut buffer) {
+        let buffer = std::mem::take(&mut self.buffer);
+        if let Some(received) = self.clients.receive(connection, buffer) {
             let (line, bytes) = packet::split(&buffer[..received.length]);
             let (request, done) = match serde_json::from_slice::<Request>(line) {
                 _ if received.truncated => (id_of(line), unknown(format!("a packet has at most {PACKET_MAX} bytes"))),

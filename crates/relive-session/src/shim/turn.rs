@@ -208,7 +208,7 @@ impl Shim {
     fn read_output(&mut self, index: usize) -> bool {
         let Some(stdio) = &mut self.stdio else { return false };
         let Some(stream) = stdio.outputs().get(index).map(|(stream, _)| *stream) else { return false };
-        match stdio.read(index, &mut self.buffer) {
+        match stdio.read(index, self.buffer) {
             Output::Bytes(length) => {
                 // The program continues without its log: a full disk must not block it.
                 self.output_lost |= self.log.append(stream, &self.buffer[..length]).is_err();
