@@ -5,6 +5,8 @@
 //! directory shows that it never ran.
 
 mod attend;
+mod ends;
+mod facts;
 mod foreign;
 mod messages;
 
@@ -17,22 +19,21 @@ use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 use relive_agent::requests::Requests;
 use relive_agent::Orders;
-use relive_api::Isolated;
 use relive_core::program::{Inherited, Namespace, ResourceLimit, Stdio};
-use relive_core::{Cause, End, KillSignal, Moment, Pid, ProcessStatus, Program, Signal, Uuid, Why};
+use relive_core::{End, Moment, ProcessStatus, Program, Signal, Uuid};
 use relive_journal::{DataDirectory, History, Pool, Seen};
 use relive_proxy::{Answers, Unknown};
-use relive_session::exit::{EndedBy, ExitRecord};
 use relive_session::launch::LaunchError;
 use relive_session::proc::Identity;
 use relive_session::sessions::{Ran, SessionStatus, Sessions};
 use relive_session::spec::{self, Spec};
-use relive_session::stage::SessionResult;
 use relive_session::tree::Ladder;
-use rustix::io::Errno;
 use tokio::sync::watch;
 
 use attend::{Attended, Beginning, Left, attend};
+use ends::{attributed, end_of, given_up, startup_failed};
+pub(crate) use facts::last_session;
+use facts::{Facts, Trace, facts};
 
 use super::{Body, Context, DeliveryTime, Exit, LiveSession, OTHER_VERSION, Rest, Shim, Verb};
 use crate::environment::Environments;
@@ -46,8 +47,6 @@ use crate::warnings::Warnings;
 const LAUNCHES_MAX: u32 = 5;
 /// The delay before the second launch. It doubles with each further one.
 const LAUNCH_AGAIN: Duration = Duration::from_millis(100);
-/// Why a program did not run whose shims were lost without an error.
-const NO_SHIM: &str = "its shim was killed again and again before the program ran";
 /// The default limit of processes and threads of a program.
 const PIDS_DEFAULT: u32 = 4096;
 
@@ -94,36 +93,6 @@ struct RunSession {
     beginning: Beginning,
     folder: PathBuf,
     program: Arc<Program>,
-}
-
-/// The properties of a program from its creation.
-struct Facts {
-    program: Arc<Program>,
-    cwd: String,
-    isolated: Isolated,
-    /// Whether a client is about to read its output as it arrives.
-    pace: spec::Pace,
-    /// The session of the current run, if it was launched before.
-    before: Option<PathBuf>,
-    /// The directory of a session launched now.
-    next: PathBuf,
-    /// How the names of its files come onto the disk.
-    names: spec::Names,
-    /// Why it may have run although nothing is left of that.
-    trace: Trace,
-    /// Whether an earlier daemon may have launched it.
-    is_recovered: bool,
-}
-
-/// What is known of a run without a session.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Trace {
-    /// It was not launched.
-    None,
-    /// It may have been, in another boot.
-    OtherBoot,
-    /// It was, and its session's directory was removed.
-    Removed,
 }
 
 impl Body for ExecBody {
@@ -446,148 +415,5 @@ fn inherited(shell: &Inherited) -> spec::Inherited {
         nice: shell.nice,
         limits: shell.limits.iter().map(limit).collect(),
         ignored: shell.ignored.iter().map(|number| i32::from(*number)).collect(),
-    }
-}
-
-/// Returns what the journal and the directory of sessions tell about a program.
-fn facts(data: &DataDirectory, uuid: relive_core::Uuid, boot_id: &str) -> io::Result<Facts> {
-    let (history, _) = data.history(uuid)?;
-    let directory = data.directory(uuid);
-    let sessions = directory.sessions();
-    let untold = || io::Error::other("the journal does not say which program it is");
-    let spawned = &history.identity.as_ref().ok_or_else(untold)?.spawned;
-    let program = Arc::new(spawned.program.clone().ok_or_else(untold)?);
-    // A session of an ended incarnation belongs to an earlier run.
-    let over = history.incarnations.iter().rev().find(|incarnation| incarnation.ended.is_some());
-    let over = over.map_or(0, |incarnation| incarnation.generation.0);
-    let is_of_run = |number: &u32| *number > over && *number <= history.epoch.0;
-    let before = relive_session::sessions::numbered(&sessions)?.into_iter().filter(is_of_run).max();
-    let trace = match before {
-        Some(_) => Trace::None,
-        // Its name is on the disk only when it ends, so after another boot a missing session says nothing.
-        None if run_began_in_other_boot(&history, over, boot_id) => Trace::OtherBoot,
-        None if relive_session::sessions::is_emptied(&sessions)? => Trace::Removed,
-        None => Trace::None,
-    };
-    let together = data.io().disk.keeps_names_in_order(directory.path());
-    let names = if together { spec::Names::InOrder } else { spec::Names::Apart };
-    // The person who typed the command is present for its first run only.
-    let first = history.incarnations.len() <= 1;
-    let pace = if program.foreground && first { spec::Pace::Held } else { spec::Pace::Free };
-    Ok(Facts {
-        pace,
-        program,
-        names,
-        trace,
-        is_recovered: history.epoch.0 > over + 1,
-        cwd: spawned.cwd.clone(),
-        isolated: spawned.isolated.clone().unwrap_or_default(),
-        before: before.map(|number| sessions.join(number.to_string())),
-        next: sessions.join(history.epoch.0.to_string()),
-    })
-}
-
-/// Tells whether an incarnation of the current run, which are those after the generation `over`, was of another boot. Those
-/// that a fork has from its original are none of its own.
-fn run_began_in_other_boot(history: &History, over: u32, boot_id: &str) -> bool {
-    let created_at = history.identity.as_ref().map(|identity| identity.created_at);
-    let all = &history.incarnations;
-    let first = all.iter().rposition(|incarnation| Some(incarnation.at) == created_at).unwrap_or(0);
-    all[first..].iter().any(|incarnation| incarnation.generation.0 > over && incarnation.boot_id != boot_id)
-}
-
-/// Returns how a program ended, from its session's record. Only the owner knows who asked for it.
-fn end_of(record: &ExitRecord) -> End {
-    let status = match &record.result {
-        SessionResult::Exited(code) => ProcessStatus::Exited { code: *code },
-        SessionResult::Signaled(number) => os_killed(u8::try_from(*number).unwrap_or(0)),
-        SessionResult::Aborted => {
-            ProcessStatus::StartupFailed { stage: "gate".to_owned(), errno: "ECANCELED".to_owned(), code: 125 }
-        }
-        SessionResult::Error(_) if matches!(record.why, Some(EndedBy::ShimLost | EndedBy::HostLost)) => {
-            ProcessStatus::Killed { signal: Signal::Kill.into() }
-        }
-        SessionResult::Error(failure) => ProcessStatus::StartupFailed {
-            stage: failure.stage.clone(),
-            errno: failure.errno.clone(),
-            code: failure.code,
-        },
-    };
-    let why = match record.why {
-        Some(EndedBy::Oom) => Some(Why::Oom),
-        Some(EndedBy::Abort) => Some(Why::Aborted),
-        Some(EndedBy::ShimLost) => Some(Why::ShimLost),
-        Some(EndedBy::HostLost) => Some(Why::HostLost),
-        Some(EndedBy::Kill | EndedBy::Signal) | None if record.timed_out => Some(Why::Timeout),
-        Some(EndedBy::Kill | EndedBy::Signal | EndedBy::Version) | None => None,
-    };
-    let cause = why.map(|why| match (why, record.by) {
-        (Why::Aborted, Some(by)) => Cause::process(why, Pid(by)),
-        (why, _) => Cause::runtime(why),
-    });
-    End { cause, ..End::of(status) }
-}
-
-/// Adds who ended the program with a signal of the operating system, of which there was no order: a process, or else the
-/// person. SIGPIPE is sent by the command whose reader is gone.
-fn attributed(end: End, record: &ExitRecord, cx: &Context) -> End {
-    const SIGPIPE: u8 = 13;
-    const SIGTERM: u8 = 15;
-    if record.result == SessionResult::Aborted && cx.orders.borrow().end == Some(Signal::Term) {
-        // It was told to end while it waited at its gate.
-        return End::of(os_killed(SIGTERM));
-    }
-    let sent = record.why == Some(EndedBy::Signal) && end.status != os_killed(SIGPIPE);
-    if sent && end.cause.is_none() && cx.orders.borrow().end.is_none() {
-        let person = || Cause::runtime(Why::User);
-        let cause = record.by.map_or_else(person, |by| Cause::process(Why::Parent, Pid(by)));
-        return End { cause: Some(cause), ..end };
-    }
-    end
-}
-
-fn os_killed(number: u8) -> ProcessStatus {
-    ProcessStatus::Killed { signal: KillSignal::Os(number) }
-}
-
-/// Returns the status of a program whose last shim was lost before the program ran; with the reason, if the shim never
-/// answered.
-fn given_up(lost: Option<LaunchError>) -> ProcessStatus {
-    let errno = lost.map_or_else(|| NO_SHIM.to_owned(), |error| error.to_string());
-    ProcessStatus::StartupFailed { stage: "shim".to_owned(), errno, code: Errno::SRCH.raw_os_error() }
-}
-
-fn startup_failed(stage: &str, error: &io::Error) -> ProcessStatus {
-    let code = error.raw_os_error().unwrap_or(0);
-    ProcessStatus::StartupFailed { stage: stage.to_owned(), errno: error.to_string(), code }
-}
-
-/// Returns the directory of the last session of a process, if it had one.
-pub(crate) fn last_session(sessions: &Path) -> io::Result<Option<PathBuf>> {
-    let last = relive_session::sessions::numbered(sessions)?.into_iter().max();
-    Ok(last.map(|number| sessions.join(number.to_string())))
-}
-
-#[cfg(test)]
-mod tests {
-    use relive_session::connection::AdoptError;
-
-    use super::*;
-
-    #[test]
-    fn the_status_of_an_abandoned_launch_names_the_failure_of_its_last_shim() {
-        let check = |lost, expect: &str| {
-            let status = given_up(lost);
-            assert!(
-                matches!(&status, ProcessStatus::StartupFailed { errno, code: 3, .. } if errno == expect),
-                "{status:?}"
-            );
-        };
-        let silent = LaunchError::Answer { program: "/bin/relive".into(), source: AdoptError::HungUp };
-        check(
-            Some(silent),
-            "the shim /bin/relive does not answer correctly: the shim hung up before it introduced itself",
-        );
-        check(None, "its shim was killed again and again before the program ran");
     }
 }
