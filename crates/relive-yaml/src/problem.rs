@@ -62,7 +62,7 @@ impl<'a> Source<'a> {
     /// Returns the mistake that the parser found.
     #[must_use]
     pub fn mistake(&self, error: &Error) -> Problem {
-        self.problem(&error.location().unwrap_or(Location::UNKNOWN), crate::plain(error))
+        self.problem(&error.location().unwrap_or(Location::UNKNOWN), crate::words::plain(error))
     }
 
     /// Returns a word as it is written: YAML reads `010` as a number and `y` as true.
