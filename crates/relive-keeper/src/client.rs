@@ -23,12 +23,17 @@ use crate::{KEEPER, Key, SOCKET};
 /// How long the keeper may take to answer. None of its operations takes long.
 const ANSWER_WITHIN: Duration = Duration::from_secs(5);
 const CONNECT_AGAIN: Duration = Duration::from_millis(1);
+/// How long a keeper may take to show that it runs, at first and after it was told to continue.
+const AWAKE_WITHIN: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(2)];
 
 /// The reason why a request to the keeper failed.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     #[error("the keeper refused: {0}")]
     Refused(Refusal),
+    /// It is there, and does not run: it is stopped, or frozen. It still keeps what it was given.
+    #[error("the keeper (OS process {os_pid}) is stopped")]
+    Stopped { os_pid: i32 },
     /// It is gone, or does not answer.
     #[error("the keeper cannot be reached: {0}")]
     Io(#[from] io::Error),
@@ -71,9 +76,26 @@ fn connect(socket: &OwnedFd, address: &SocketAddrUnix) -> Result<(), Errno> {
 }
 
 impl Keeper {
-    /// Connects to the keeper of a data directory whose lock is `lock`; `None` if there is none. A keeper that does not
-    /// answer is killed, because it would keep the lock that it was sent.
+    /// Connects to the keeper of a data directory whose lock is `lock`; `None` if there is none. A keeper that is stopped
+    /// is told to continue, and left alone if it does not. One that runs and does not answer is killed, because it would
+    /// keep the lock that it was sent.
     pub fn find(data: &Path, lock: BorrowedFd<'_>) -> Result<Option<Self>, Error> {
+        for within in AWAKE_WITHIN {
+            let Some((stream, pid)) = Self::reach(data)? else { return Ok(None) };
+            if is_awake(stream, within)? {
+                let Some((stream, pid)) = Self::reach(data)? else { return Ok(None) };
+                return Self::prove(stream, pid, lock).map(Some);
+            }
+            signal_keeper(pid, Signal::CONT);
+        }
+        match Self::reach(data)? {
+            Some((_, pid)) => Err(Error::Stopped { os_pid: pid.as_raw_nonzero().get() }),
+            None => Ok(None),
+        }
+    }
+
+    /// Connects to whoever listens, if that is a process of ours.
+    fn reach(data: &Path) -> Result<Option<(UnixStream, Pid)>, Error> {
         let directory = File::open(data)?;
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         let socket =
@@ -92,13 +114,17 @@ impl Keeper {
         }
         let stream = UnixStream::from(socket);
         stream.set_nonblocking(false)?;
+        Ok(Some((stream, peer.pid)))
+    }
+
+    fn prove(stream: UnixStream, pid: Pid, lock: BorrowedFd<'_>) -> Result<Self, Error> {
         let greeted = Self::greet(stream, None, lock);
         if let Err(Error::Io(error)) = &greeted
-            && matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut)
+            && is_timeout(error)
         {
-            kill_keeper(peer.pid);
+            kill_keeper(pid);
         }
-        greeted.map(Some)
+        greeted
     }
 
     /// Starts a keeper, replacing any other one.
@@ -255,11 +281,34 @@ fn garbled() -> Error {
     Error::Io(io::Error::new(io::ErrorKind::InvalidData, "its answer is invalid"))
 }
 
+fn is_timeout(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut)
+}
+
+/// Asks a keeper for something that it refuses, because nothing proves who asks: the refusal shows that it runs. The lock
+/// is not sent to one that does not, which would hold it.
+fn is_awake(mut stream: UnixStream, within: Duration) -> Result<bool, Error> {
+    stream.set_read_timeout(Some(within))?;
+    stream.set_write_timeout(Some(within))?;
+    let asked = stream.write_all(&protocol::frame(Kind::Hello, &[&protocol::hello()]));
+    match asked.and_then(|()| stream.read(&mut [0; 64])) {
+        Ok(_) => Ok(true),
+        Err(error) if is_timeout(&error) => Ok(false),
+        // It has closed the connection, so it runs.
+        Err(error) if matches!(error.kind(), io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe) => Ok(true),
+        Err(error) => Err(error.into()),
+    }
+}
+
 /// Kills a process if it is a keeper.
 fn kill_keeper(pid: Pid) {
+    signal_keeper(pid, Signal::KILL);
+}
+
+fn signal_keeper(pid: Pid, signal: Signal) {
     let is_keeper = std::fs::read(format!("/proc/{}/cmdline", pid.as_raw_nonzero()))
         .is_ok_and(|line| line.split(|byte| *byte == 0).next() == Some(KEEPER.as_bytes()));
     if is_keeper {
-        let _ = rustix::process::kill_process(pid, Signal::KILL);
+        let _ = rustix::process::kill_process(pid, signal);
     }
 }

@@ -17,6 +17,8 @@ use relive_core::Uuid;
 use relive_journal::DataDirectory;
 use relive_keeper::{ENTRIES_MAX, Full, Key, Store, VALUES_MAX_BYTES};
 
+use tokio::sync::watch;
+
 use crate::warnings::Warnings;
 use link::Link;
 
@@ -31,12 +33,20 @@ pub(crate) struct Environments {
     program: Option<PathBuf>,
     store: Mutex<Store>,
     link: Mutex<Link>,
+    /// The processes whose environments came back with a keeper that was stopped.
+    returned: watch::Sender<Vec<Uuid>>,
     warnings: Warnings,
 }
 
 impl Environments {
     pub(crate) fn new(data: Arc<DataDirectory>, program: Option<PathBuf>, warnings: Warnings) -> Self {
-        Self { data, program, store: Mutex::default(), link: Mutex::default(), warnings }
+        let returned = watch::Sender::default();
+        Self { data, program, store: Mutex::default(), link: Mutex::default(), returned, warnings }
+    }
+
+    /// Tells of processes whose environments come back after the start.
+    pub(crate) fn returned(&self) -> watch::Receiver<Vec<Uuid>> {
+        self.returned.subscribe()
     }
 
     fn store(&self) -> MutexGuard<'_, Store> {

@@ -93,7 +93,27 @@ impl Runtime {
         let _ = tokio::time::timeout(READY_WITHIN, self.all_started()).await;
         self.retry_unrecovered();
         self.watch_alarms();
+        self.resume_when_keys_return();
         Ok(())
+    }
+
+    /// Resumes processes that wait for credentials when their environments come back with a keeper that was stopped.
+    fn resume_when_keys_return(self: &Arc<Self>) {
+        let (runtime, mut returned) = (Arc::downgrade(self), self.environments.returned());
+        // It may have come back while the processes were recovered.
+        returned.mark_changed();
+        tokio::spawn(async move {
+            while returned.changed().await.is_ok() {
+                let uuids = returned.borrow_and_update().clone();
+                let Some(runtime) = runtime.upgrade() else { return };
+                for uuid in uuids {
+                    let resumed = runtime.end_pause(uuid, SuspendReason::NeedsCredentials, ResumedBy::DaemonStart);
+                    if let Err(error) = resumed.await {
+                        runtime.warn(format!("{uuid} has its environment again and could not be resumed: {error}"));
+                    }
+                }
+            }
+        });
     }
 
     /// Rolls back what an earlier daemon left half done to files, before anybody works on them.

@@ -4,12 +4,15 @@ use std::io;
 use std::sync::{Arc, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use relive_core::Uuid;
 use relive_keeper::{Error, Keeper, Key};
 
 use super::Environments;
 
 /// The shortest time between two starts of a keeper.
 const START_AGAIN: Duration = Duration::from_secs(1);
+/// How often a keeper that is stopped is looked for.
+const LOOK_AGAIN: Duration = Duration::from_millis(500);
 /// The thread that waits for the end of a keeper needs no more.
 const STACK_BYTES: usize = 128 << 10;
 
@@ -21,6 +24,9 @@ pub(super) struct Link {
     number: u64,
     /// When one was last started, or should have been.
     started: Option<Instant>,
+    /// Whether that of an earlier daemon is there and does not run. Another one would take its place, and with that what
+    /// it keeps.
+    is_stopped: bool,
 }
 
 impl Environments {
@@ -40,18 +46,85 @@ impl Environments {
         match found {
             Ok(None) => {}
             Ok(Some((groups, keeper))) => {
-                let mut store = self.store();
-                for (keys, value) in groups {
-                    // It has the same limits.
-                    let _ = store.insert_all(&keys, &value);
-                }
-                drop(store);
+                self.take_over(groups);
                 self.attach(&mut self.link(), keeper);
+            }
+            Err(Error::Stopped { os_pid }) => {
+                self.warnings.warn(format!(
+                    "the keeper of environments is stopped (OS process {os_pid}); a process that needs a key waits as \
+                     needs_credentials and continues when the keeper does: kill -CONT {os_pid}"
+                ));
+                self.link().is_stopped = true;
+                self.wait_for_stopped();
             }
             Err(error) => self.warnings.warn(format!(
                 "{error}; a process whose environment is lost waits as needs_credentials when it needs a key"
             )),
         }
+    }
+
+    /// Adds what a keeper kept for an earlier daemon, and returns the keys that nothing was kept for here.
+    fn take_over(&self, groups: Vec<relive_keeper::Group>) -> Vec<Key> {
+        let (mut store, mut taken) = (self.store(), Vec::new());
+        for (keys, value) in groups {
+            // What was kept since counts.
+            let keys: Vec<Key> = keys.into_iter().filter(|key| store.get(*key).is_none()).collect();
+            // It has the same limits.
+            if store.insert_all(&keys, &value).is_ok() {
+                taken.extend(keys);
+            }
+        }
+        taken
+    }
+
+    /// Looks for a keeper that is stopped in a thread, until it runs again or is gone.
+    fn wait_for_stopped(self: &Arc<Self>) {
+        let environments = Arc::downgrade(self);
+        let look = move || {
+            while let Some(environments) = environments.upgrade() {
+                if environments.is_back() {
+                    return;
+                }
+                drop(environments);
+                std::thread::sleep(LOOK_AGAIN);
+            }
+        };
+        let started = std::thread::Builder::new().name("relive-keeper".to_owned()).stack_size(STACK_BYTES).spawn(look);
+        if let Err(error) = started {
+            self.link().is_stopped = false;
+            self.warn_of(&Error::Io(io::Error::other(format!("its return cannot be waited for: {error}"))));
+        }
+    }
+
+    /// Takes over from a keeper that was stopped, if it runs again; `false` if it does not.
+    fn is_back(self: &Arc<Self>) -> bool {
+        let found = Keeper::find(self.data.root(), self.data.lock_descriptor()).and_then(|found| {
+            let Some(mut keeper) = found else { return Ok(None) };
+            Ok(Some((keeper.list()?, keeper)))
+        });
+        let mut link = self.link();
+        match found {
+            Err(Error::Stopped { .. }) => return false,
+            Ok(Some((groups, mut keeper))) => {
+                // What was kept here since it was stopped.
+                for (value, keys) in self.store().groups() {
+                    if let Err(error) = keeper.put(&keys, &value) {
+                        self.warn_of(&error);
+                    }
+                }
+                let taken = self.take_over(groups);
+                tracing::info!("the keeper of environments runs again, with {} environments", taken.len());
+                self.attach(&mut link, keeper);
+                self.returned.send_replace(taken.into_iter().map(Uuid::from_u128).collect());
+            }
+            Ok(None) => {}
+            Err(error) => self.warn_of(&error),
+        }
+        link.is_stopped = false;
+        if link.keeper.is_none() {
+            self.replace(&mut link);
+        }
+        true
     }
 
     pub(super) fn tell_put(self: &Arc<Self>, key: Key, value: &[u8]) {
@@ -60,7 +133,7 @@ impl Environments {
         match told {
             Some(Ok(())) => {}
             Some(Err(Error::Refused(refusal))) => self.warn_of(&Error::Refused(refusal)),
-            Some(Err(Error::Io(_))) | None => self.replace(&mut link),
+            Some(Err(Error::Io(_) | Error::Stopped { .. })) | None => self.replace(&mut link),
         }
     }
 
@@ -86,7 +159,7 @@ impl Environments {
             gone.end();
             tracing::warn!("the keeper of environments is gone");
         }
-        let Some(program) = &self.program else { return };
+        let Some(program) = self.program.as_ref().filter(|_| !link.is_stopped) else { return };
         if link.started.is_some_and(|started| started.elapsed() < START_AGAIN) {
             return;
         }

@@ -39,6 +39,7 @@ mod impostors;
 mod interactive;
 mod isolation;
 mod journal;
+mod keepers_stopped;
 mod killing;
 mod lists;
 mod looking;
