@@ -20,6 +20,19 @@ pub enum UnsafeDirectory {
     Mode { path: PathBuf, mode: u32 },
 }
 
+impl UnsafeDirectory {
+    /// Says what is wrong, without the purpose of the directory.
+    #[must_use]
+    pub fn reason(&self) -> String {
+        match self {
+            Self::Owner { path, uid, ours } => {
+                format!("{} belongs to uid {uid}, not to you (uid {ours})", path.display())
+            }
+            Self::Mode { path, mode } => format!("others can write to {} (mode {mode:04o})", path.display()),
+        }
+    }
+}
+
 /// Checks a directory and all its parents, both along the given path and along the path without symbolic links. Missing
 /// or inaccessible parts are not checked.
 pub fn check_directory(directory: &Path) -> Result<(), UnsafeDirectory> {

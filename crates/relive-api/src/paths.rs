@@ -11,6 +11,8 @@ use std::path::{Path, PathBuf};
 
 use sha2::{Digest as _, Sha256};
 
+use crate::directory::check_directory;
+
 /// The longest path of a unix socket.
 const SOCKET_PATH_MAX: usize = 107;
 
@@ -94,6 +96,21 @@ impl Paths {
 }
 
 impl Paths {
+    /// Says why the directory that `XDG_RUNTIME_DIR` names is not used for the socket, if it is not.
+    #[must_use]
+    pub fn unused_runtime_directory() -> Option<String> {
+        let var = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+        if var("RELIVE_SOCKET").is_some() {
+            return None;
+        }
+        let xdg = var("XDG_RUNTIME_DIR")?;
+        if xdg.is_relative() {
+            return Some(format!("XDG_RUNTIME_DIR ({}) is not used: its path is relative", xdg.display()));
+        }
+        let wrong = check_directory(&xdg).err()?;
+        Some(format!("XDG_RUNTIME_DIR ({}) is not used: {}", xdg.display(), wrong.reason()))
+    }
+
     /// Returns a short name that is unique to this data directory.
     #[must_use]
     pub fn short_name(&self) -> String {
@@ -118,6 +135,8 @@ impl Found {
         use std::os::unix::fs::MetadataExt as _;
         match path.symlink_metadata() {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => Self::Nothing,
+            // Also where a link leads: whoever owns that can put another socket there.
+            Ok(_) if check_directory(path).is_err() => Self::Other,
             Ok(found) if found.uid() == uid && found.is_dir() && found.mode() & 0o077 == 0 => Self::Private,
             Ok(found) if found.uid() == uid || found.uid() == 0 => Self::Own,
             Ok(_) | Err(_) => Self::Other,

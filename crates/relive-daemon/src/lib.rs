@@ -76,6 +76,9 @@ async fn run(paths: &Paths, settings: Settings) -> Result<(), DaemonError> {
     if std::fs::symlink_metadata(&paths.log).is_ok() && !paths.log.is_file() {
         runtime.warn(format!("no log is written: {} is not a regular file", paths.log.display()));
     }
+    if let Some(note) = Paths::unused_runtime_directory() {
+        runtime.warn(format!("{note}; the socket is {}", paths.socket.display()));
+    }
     runtime.recover().await.map_err(|error| DaemonError::Recovery(error.to_string()))?;
     runtime.run_housekeeping();
     let about = Arc::new(About { data: paths.data.clone(), socket: paths.socket.clone(), started_at: runtime.now() });

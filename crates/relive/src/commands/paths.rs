@@ -15,6 +15,9 @@ pub(crate) struct Args {}
 
 pub(crate) fn run(context: &Context) -> Outcome<u8> {
     let paths = &context.paths;
+    if let Some(note) = relive_api::Paths::unused_runtime_directory() {
+        context.say(&format!("note: {note}"));
+    }
     if context.json {
         let (data, config) = (paths.data.display().to_string(), paths.config.display().to_string());
         let (socket, log) = (paths.socket.display().to_string(), paths.log.display().to_string());

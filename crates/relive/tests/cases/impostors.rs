@@ -46,6 +46,38 @@ fn listen_as(uid: u32, socket: &Path) -> Option<Receiver<String>> {
     is_bound.recv().unwrap().then_some(heard)
 }
 
+/// A runtime directory that another user owns, also behind a link, is not used, and the user is told which one is.
+#[test]
+fn a_runtime_directory_that_leads_to_another_user_is_not_used() {
+    let ours = rustix::process::getuid().as_raw();
+    if ours != 0 {
+        eprintln!("skipped: only root can give a directory to somebody else");
+        return;
+    }
+    let place = tempfile::tempdir().unwrap();
+    let (theirs, link) = (place.path().join("theirs"), place.path().join("link"));
+    fs::create_dir(&theirs).unwrap();
+    fs::set_permissions(&theirs, fs::Permissions::from_mode(0o700)).unwrap();
+    chown(&theirs, Some(NOBODY), None).unwrap();
+    std::os::unix::fs::symlink(&theirs, &link).unwrap();
+    for directory in [&theirs, &link] {
+        let world = World::new();
+        let relive = |args: &[&str]| world.relive_with(&[("XDG_RUNTIME_DIR", directory.to_str().unwrap())], args);
+        let paths = relive(&["paths", "--json"]).ok();
+        let said = format!("note: XDG_RUNTIME_DIR ({}) is not used: {}", directory.display(), theirs.display());
+        assert!(paths.stderr.contains(&said), "{paths:?}");
+        let socket = paths.json()["socket"].as_str().unwrap().to_owned();
+        assert!(!socket.starts_with(place.path().to_str().unwrap()), "{socket}");
+        relive(&["exec", "--", "true"]).ok();
+        let status = relive(&["daemon", "status", "--json"]).ok().json();
+        let warnings = status["daemon"]["warnings"].to_string();
+        assert!(warnings.contains("is not used"), "{status}");
+        relive(&["daemon", "stop"]).ok();
+        assert_eq!(fs::read_dir(&theirs).unwrap().count(), 0);
+        fs::remove_dir_all(Path::new(&socket).parent().unwrap()).unwrap();
+    }
+}
+
 /// The same listener hears the keys if it is the user's own, so it would hear them as somebody else, too.
 #[test]
 fn a_listener_of_another_user_hears_no_key() {

@@ -183,6 +183,11 @@ impl World {
         output(self.command(args).output().unwrap())
     }
 
+    /// The same with more variables in the environment.
+    pub(crate) fn relive_with(&self, environment: &[(&str, &str)], args: &[&str]) -> Output {
+        output(self.command(args).envs(environment.iter().copied()).output().unwrap())
+    }
+
     /// In the background, what it says being kept.
     pub(crate) fn start(&self, args: &[&str]) -> Child {
         self.command(args).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
