@@ -92,6 +92,9 @@ pub struct Process {
     /// Who paused it, in words; `info` only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub paused_by: Option<String>,
+    /// Who resumed it last, in words; `info` only.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub resumed_by: Option<String>,
     /// The suspended processes below it; `info` only.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub suspended: Vec<SuspendedBelow>,

@@ -104,6 +104,8 @@ pub struct History {
     pub recoveries: u32,
     /// Torn ends cut off so far.
     pub repairs: Vec<Repair>,
+    /// Who resumed it last, if that is recorded.
+    pub resumed_by: Option<Cause>,
     /// The signal that somebody was told the process ends by. A new writer finds it and completes it.
     pub ending: Option<Signalled>,
     #[serde(with = "crate::signals")]
@@ -178,6 +180,7 @@ impl Default for History {
             handles: BTreeMap::new(),
             recoveries: 0,
             repairs: Vec::new(),
+            resumed_by: None,
             ending: None,
             mask: SignalSet::EMPTY,
             handlers: SignalSet::EMPTY,
@@ -341,6 +344,7 @@ impl History {
             }
             Body::Resumed(resumed) => {
                 self.unpause(record.at);
+                self.resumed_by = resumed.cause.or(self.resumed_by);
                 self.start_time(record.up);
                 self.land_resume(resumed);
             }
@@ -393,6 +397,7 @@ impl History {
         if opened.by == OpenedBy::Recovery {
             self.recoveries += 1;
         }
+        self.resumed_by = opened.cause.or(self.resumed_by);
         self.incarnations.push(Incarnation {
             pid: opened.pid,
             generation: record.epoch,
@@ -411,6 +416,7 @@ impl History {
         self.spent = Spent { cost_usd: Some(Usd::default()), ..Spent::default() };
         self.ledger.clear();
         self.paused = None;
+        self.resumed_by = None;
         self.paused_total_ms = 0;
         self.reset_time(record.up);
         self.repairs.clear();

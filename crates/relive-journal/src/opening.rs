@@ -7,7 +7,7 @@ use std::io;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
-use relive_core::{Generation, Moment, Pid};
+use relive_core::{Cause, Generation, Moment, Pid};
 
 use crate::checkpoint;
 use crate::directory::ProcessDirectory;
@@ -29,6 +29,8 @@ pub struct Opening {
     pub req: Option<String>,
     /// When the process was last seen to execute, by somebody who looked. Without it the last pulse counts.
     pub seen: Option<Seen>,
+    /// Who had a process continue that had ended.
+    pub cause: Option<Cause>,
 }
 
 /// A moment at which a process was seen to execute, by the clock of a boot.
@@ -49,6 +51,7 @@ impl Opening {
             req: self.req.clone(),
             ran_ms,
             derives_events: true,
+            cause: self.cause,
         })
     }
 }

@@ -12,7 +12,7 @@ mod handles;
 mod payloads;
 mod verbs;
 
-use relive_core::{Generation, Limits, Origin, Pid, Program, Timestamp, Usd, Uuid};
+use relive_core::{Cause, Generation, Limits, Origin, Pid, Program, Timestamp, Usd, Uuid};
 pub use relive_types::Usage;
 use relive_types::{CommandRule, Isolated};
 use serde::{Deserialize, Serialize, Serializer};
@@ -139,6 +139,9 @@ pub struct Opened {
     /// them all.
     #[serde(default, skip_serializing_if = "is_false")]
     pub derives_events: bool,
+    /// Who had a process continue that had ended. Before Relive had this field, nobody was named.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cause: Option<Cause>,
 }
 
 /// What a process is from its beginning on.

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use relive_api::{LastSignal, Process, Session, SignalState, SuspendedBelow};
-use relive_core::{Cause, End, Pid, ProcessStatus, Wait, Why};
+use relive_core::{Cause, End, Pid, ProcessStatus, Uuid, Wait, Why};
 
 use crate::lookup::LookedUp;
 use crate::runtime::Runtime;
@@ -60,6 +60,14 @@ impl Runtime {
             handled_signals,
             ..process
         }
+    }
+
+    /// Returns who resumed a process last, if its journal says so.
+    pub(crate) async fn resumer_of(self: &Arc<Self>, uuid: Uuid) -> Option<(Cause, String)> {
+        let read = self.on_journal(move |data| data.history(uuid)).await.ok()?;
+        let cause = read.ok()?.0.resumed_by?;
+        let words = self.in_words(cause, None).await;
+        Some((cause, words))
     }
 
     /// Says who sent the last signal before a program exited.

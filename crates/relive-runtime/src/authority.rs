@@ -40,6 +40,8 @@ pub enum Caller {
     Person,
     /// A program of this process.
     Process(Uuid),
+    /// The person, who acts as this process from outside of it: by its socket, which was copied from its environment.
+    Acting(Uuid),
     /// A program inside a process, and nobody can tell inside which.
     Unknown,
 }
@@ -76,7 +78,7 @@ impl Access {
     /// Waits until the process that asks counts as running: its program may be quicker than the news of its start. Then
     /// the table has all that it may name, also what ended before this daemon.
     pub async fn ready(&self) {
-        let Caller::Process(uuid) = self.caller else { return };
+        let (Caller::Process(uuid) | Caller::Acting(uuid)) = self.caller else { return };
         let has_started = async {
             loop {
                 let mut changed = std::pin::pin!(self.runtime.bodies_changed.notified());
@@ -96,7 +98,7 @@ impl Access {
     pub(crate) fn process(&self) -> Result<Option<ProcessRef>> {
         match self.caller {
             Caller::Person => Ok(None),
-            Caller::Process(uuid) => match self.runtime.living(uuid) {
+            Caller::Process(uuid) | Caller::Acting(uuid) => match self.runtime.living(uuid) {
                 Some(process) => Ok(Some(process)),
                 None => Err(Error::new(ErrorCode::Permission, "the calling process has ended, so it may do nothing")),
             },
@@ -116,6 +118,18 @@ impl Access {
                 let message =
                     format!("{what} is only for a person, and this command runs in process {}", process.of.pid);
                 Err(Error::new(ErrorCode::Permission, message).with_hint("run it in a terminal outside of the process"))
+            }
+        }
+    }
+
+    /// Refuses what has to happen inside of the process that asks.
+    fn is_inside(&self) -> Result<()> {
+        match self.caller {
+            Caller::Process(_) => Ok(()),
+            Caller::Person | Caller::Acting(_) | Caller::Unknown => {
+                let message = "this command runs outside of the process that RELIVE_SELF names, and the command for a \
+                               signal runs inside";
+                Err(Error::new(ErrorCode::Permission, message).with_hint("unset RELIVE_SELF"))
             }
         }
     }
@@ -246,7 +260,8 @@ impl Access {
     /// Returns one process.
     pub async fn info(&self, id: &str) -> Result<Process> {
         let process = self.runtime.process(&self.find(id, Rights::Observer).await?).await?;
-        self.shown_whole(process).await
+        let resumer = self.runtime.resumer_of(process.uuid).await;
+        self.shown_whole(process, resumer).await
     }
 
     /// Waits for the end of a process. Whoever loses the right to see it meanwhile is answered as if it never was.
@@ -320,6 +335,9 @@ impl Access {
                 ErrorCode::Invalid,
                 "only a program inside the process can set a command for a signal",
             ));
+        }
+        if request.on.is_some() {
+            self.is_inside()?;
         }
         self.runtime.set_signal_mask(&id, request, request_id).await
     }
@@ -398,13 +416,14 @@ impl Access {
         };
         // Whoever sees the handle sees its target.
         let target = match self.find(&request.target, Rights::Observer).await {
-            Err(error) if request.of.is_some() && self.caller != Caller::Person => {
-                let held =
-                    self.runtime.look_up(&request.target).await.ok().map(|found| self.runtime.identity_of(&found));
-                match held {
-                    Some(Ok((uuid, _))) if self.runtime.holds(holder, uuid).await => uuid.to_string(),
-                    Some(_) | None => return Err(error),
-                }
+            Err(error) if self.caller != Caller::Person => {
+                let named = if request.of.is_some() { self.runtime.look_up(&request.target).await.ok() } else { None };
+                let held = match named.map(|found| self.runtime.identity_of(&found)) {
+                    Some(Ok((uuid, _))) if self.runtime.holds(holder, uuid).await => Some(uuid),
+                    // It may be to one that was removed.
+                    Some(_) | None => self.runtime.held_by_part(holder, &request.target).await,
+                };
+                held.ok_or(error)?.to_string()
             }
             found => found?,
         };
@@ -417,7 +436,9 @@ impl Access {
         Ok(match self.scope()? {
             Scope::All => self.runtime.handles(None),
             Scope::Only(visible) => {
-                let is_seen = |handle: &Handle| visible.contains(&handle.target);
+                let me = self.process()?.map(|process| process.of.pid);
+                let is_own_to_removed = |handle: &Handle| handle.target == Pid::RUNTIME && me == Some(handle.holder);
+                let is_seen = |handle: &Handle| visible.contains(&handle.target) || is_own_to_removed(handle);
                 let mut list = self.runtime.handles(Some(&visible));
                 list.handles.retain(is_seen);
                 list

@@ -370,7 +370,7 @@ impl Runtime {
                 data.note_pid(pid, uuid);
                 // First, so that a process that is there has it.
                 environments.put(uuid, &environment)?;
-                let opening = Opening { pid, by: OpenedBy::Spawn, boot_id, now, req: None, seen: None };
+                let opening = Opening { pid, by: OpenedBy::Spawn, boot_id, now, req: None, seen: None, cause: None };
                 let files = meta.as_ref().map(|meta| meta.instructions.clone()).unwrap_or_default();
                 let records = records.into_iter().chain(inherited).collect();
                 let spawned = data.spawn(SpawnRequest { opening, spawned, meta, input, records });

@@ -144,7 +144,7 @@ impl Runtime {
             let told = input.is_some();
             let fork = ForkRequest {
                 uuid,
-                opening: Opening { pid, by: OpenedBy::Spawn, boot_id, now, req: None, seen: None },
+                opening: Opening { pid, by: OpenedBy::Spawn, boot_id, now, req: None, seen: None, cause: None },
                 source,
                 point,
                 name: request.name.clone(),

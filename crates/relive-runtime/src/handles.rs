@@ -4,11 +4,13 @@
 //! table has those of the processes in it. A handle to a process that ended before this daemon comes back with the record
 //! of its end, when a process asks for the first time (`recall`): a start reads what lives, not what ended.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use relive_api::{GrantRequest, Handle, HandleList, HandleRights, ReleaseRequest};
 use relive_core::{Caller as Holder, ErrorCode, Pid, Rights, Uuid};
 use relive_journal::record::{Body, Granted, Released};
+use relive_types::short_id;
 
 use crate::error::{Error, Result};
 use crate::lookup::LookedUp;
@@ -112,8 +114,14 @@ impl Runtime {
         request: ReleaseRequest,
         request_id: Option<String>,
     ) -> Result<HandleList> {
-        let found = self.look_up(&request.target).await?;
-        let (target, _) = self.identity_of(&found)?;
+        let target = match self.look_up(&request.target).await {
+            Ok(found) => self.identity_of(&found)?.0,
+            // It was removed, and the handle is left.
+            Err(error) if error.code() == ErrorCode::NotFound => {
+                self.held_by_part(holder, &request.target).await.ok_or(error)?
+            }
+            Err(error) => return Err(error),
+        };
         let runtime = Arc::clone(self);
         self.to_the_end(async move {
             let req = request_id.map(|id| format!("grant:{id}"));
@@ -141,21 +149,42 @@ impl Runtime {
         .await
     }
 
-    /// Lists the handles of these processes, or of all.
-    pub(crate) fn handles(&self, of: Option<&std::collections::BTreeSet<Pid>>) -> HandleList {
+    /// Finds a process by its UUID, or by the first or last digits of it, among those that another one has a handle to.
+    pub(crate) async fn held_by_part(self: &Arc<Self>, holder: ProcessRef, part: &str) -> Option<Uuid> {
+        let mut turn = self.turn(holder.uuid, Lane::Verb).await.ok()?;
+        let held = turn.look(|history| history.handles.keys().copied().collect::<Vec<Uuid>>()).await.ok()?;
+        let matches =
+            |uuid: &&Uuid| part.parse() == Ok(**uuid) || (short_id::is_part(part) && short_id::has_part(**uuid, part));
+        let mut found = held.iter().filter(matches);
+        found.next().copied().filter(|_| found.next().is_none())
+    }
+
+    /// Lists the handles of these processes, or of all: one for each holder and target, whatever incarnations these had.
+    pub(crate) fn handles(&self, of: Option<&BTreeSet<Pid>>) -> HandleList {
+        let gone = self.to_recall.gone();
         let (state, now) = (self.lock(), self.moment());
-        let uuid_of = |pid| state.table.view(pid, now).map(|view| view.uuid);
-        let living = state.table.processes(now).map(|view| (view.pid, view.uuid));
-        let holders = living.filter(|(pid, _)| of.is_none_or(|of| of.contains(pid)));
-        let handles = holders.flat_map(|(holder, holder_uuid)| {
-            let held = state.table.handles_of(holder).into_iter();
-            held.filter_map(move |(target, rights)| {
-                let (target_uuid, rights) = (uuid_of(target)?, shown(rights));
-                Some(Handle { holder, holder_uuid, target, target_uuid, rights })
-            })
-            .collect::<Vec<Handle>>()
-        });
-        HandleList { handles: handles.collect() }
+        let mut handles: BTreeMap<(Pid, Uuid), Handle> = BTreeMap::new();
+        let mut add = |handle: Handle| {
+            let listed = handles.entry((handle.holder, handle.target_uuid)).or_insert(handle.clone());
+            listed.target = listed.target.max(handle.target);
+            if rights_of(handle.rights) > rights_of(listed.rights) {
+                listed.rights = handle.rights;
+            }
+        };
+        let living: Vec<(Pid, Uuid)> = state.table.processes(now).map(|view| (view.pid, view.uuid)).collect();
+        for (holder, holder_uuid) in living.into_iter().filter(|(pid, _)| of.is_none_or(|of| of.contains(pid))) {
+            for (target, rights) in state.table.handles_of(holder) {
+                let Some(target_uuid) = state.table.view(target, now).map(|view| view.uuid) else { continue };
+                add(Handle { holder, holder_uuid, target, target_uuid, rights: shown(rights) });
+            }
+            for handle in gone.iter().filter(|handle| handle.holder == holder_uuid) {
+                let (target_uuid, rights) = (handle.target, shown(handle.rights));
+                add(Handle { holder, holder_uuid, target: Pid::RUNTIME, target_uuid, rights });
+            }
+        }
+        let mut handles: Vec<Handle> = handles.into_values().collect();
+        handles.sort_by_key(|handle| (handle.holder, handle.target));
+        HandleList { handles }
     }
 
     /// Returns whether a process that has not ended has a handle to this one. Whoever asks has recalled before.

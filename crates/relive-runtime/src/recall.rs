@@ -35,6 +35,8 @@ pub(crate) struct NamedHandle {
 #[derive(Debug, Default)]
 pub(crate) struct ToRecall {
     handles: std::sync::Mutex<Vec<NamedHandle>>,
+    /// Handles to processes that were removed: nothing of these can be recalled.
+    gone: std::sync::Mutex<Vec<NamedHandle>>,
     /// Whether what ended lately is in the table. Held while somebody recalls.
     lately: tokio::sync::Mutex<Lately>,
 }
@@ -57,12 +59,23 @@ impl ToRecall {
         handles.iter().any(|handle| handle.target == target)
     }
 
+    /// Returns the handles to processes that were removed.
+    pub(crate) fn gone(&self) -> Vec<NamedHandle> {
+        self.gone.lock().unwrap_or_else(std::sync::PoisonError::into_inner).clone()
+    }
+
+    fn note_gone(&self, handle: NamedHandle) {
+        self.gone.lock().unwrap_or_else(std::sync::PoisonError::into_inner).push(handle);
+    }
+
     /// Drops a handle that is to be recalled, and keeps recalls away until the guard is dropped: one that is under way
     /// would give the handle back.
     pub(crate) async fn forget(&self, holder: Uuid, target: Uuid) -> impl Drop {
         let guard = self.lately.lock().await;
-        let mut handles = self.handles.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        handles.retain(|handle| (handle.holder, handle.target) != (holder, target));
+        for handles in [&self.handles, &self.gone] {
+            let mut handles = handles.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+            handles.retain(|handle| (handle.holder, handle.target) != (holder, target));
+        }
         guard
     }
 
@@ -92,8 +105,10 @@ impl Runtime {
             }
             let mut state = self.lock();
             let (holder, target) = (state.table.current_pid(handle.holder), state.table.current_pid(handle.target));
-            if let (Some(holder), Some(target)) = (holder, target) {
-                state.table.restore_handle(holder, target, handle.rights);
+            match (holder, target) {
+                (Some(holder), Some(target)) => state.table.restore_handle(holder, target, handle.rights),
+                (Some(_), None) => self.to_recall.note_gone(handle),
+                (None, _) => {}
             }
         }
         self.recall_ancestors().await;

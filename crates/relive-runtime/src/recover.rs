@@ -374,7 +374,7 @@ impl Runtime {
         history: Option<Box<History>>,
     ) -> Result<Writer> {
         let (uuid, pid, by) = (process.uuid, process.of.pid, OpenedBy::Recovery);
-        let opening = Opening { pid, by, boot_id: self.clock.boot_id(), now, req: None, seen };
+        let opening = Opening { pid, by, boot_id: self.clock.boot_id(), now, req: None, seen, cause: None };
         let history = Arc::new(Mutex::new(history));
         self.opened(move |data| {
             let batch = batch.clone();

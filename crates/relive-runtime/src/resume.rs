@@ -115,7 +115,7 @@ impl Runtime {
         let Some(machine) = turn.machine() else {
             return match wrong_model.or(stops) {
                 Some(error) if !turn.was_answered(request_id.as_deref()).await? => Err(error),
-                Some(_) | None => turn.resume_dead(request, request_id, Vec::new()).await,
+                Some(_) | None => turn.resume_dead(cause, request, request_id, Vec::new()).await,
             };
         };
         let process = ProcessRef { of: machine.incarnation(), uuid };
@@ -297,6 +297,7 @@ impl Turn {
     /// `first` comes before what it is told.
     pub(crate) async fn resume_dead(
         &mut self,
+        cause: Cause,
         request: ResumeRequest,
         request_id: Option<String>,
         first: Vec<Body>,
@@ -341,6 +342,7 @@ impl Turn {
             now: runtime.moment(),
             req: request_id.clone(),
             seen: None,
+            cause: Some(cause),
         };
         let say = self.look(|history| history.clone()).await?;
         let say = body.first_message(&say);
@@ -370,6 +372,8 @@ impl Turn {
         let process = ProcessRef { of: relive_core::Incarnation { pid, generation: spec.generation }, uuid };
         let note = at_gate(writer.history(), pid);
         self.publish_new(spec, writer).await?;
+        let who = runtime.in_words_now(cause, None);
+        runtime.emit(&self.owner, "resumed", serde_json::json!({"by": ResumedBy::User, "who": who}));
         Ok(runtime.resumed(process, None, Affected { affected: 1, pids: vec![pid], note, ..Affected::default() }))
     }
 

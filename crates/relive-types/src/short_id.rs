@@ -81,6 +81,15 @@ pub fn range(digits: &str) -> Option<(Uuid, Uuid)> {
     Some((filled("0")?, filled("f")?))
 }
 
+/// Tells whether a UUID begins or ends with a text.
+#[must_use]
+pub fn has_part(uuid: Uuid, text: &str) -> bool {
+    let is_in = |digits: Option<String>, uuid: Uuid| {
+        digits.as_deref().and_then(range).is_some_and(|(first, last)| (first..=last).contains(&uuid))
+    };
+    is_in(digits_of_prefix(text), uuid) || is_in(digits_of_suffix(text), backwards(uuid))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -191,7 +191,7 @@ fn request(world: &World, meta: ProcessMeta) -> SpawnRequest {
         request: None,
     };
     let (by, boot_id) = (OpenedBy::Spawn, "boot".to_owned());
-    let opening = Opening { pid: Pid(1), by, boot_id, now: NOW, req: None, seen: None };
+    let opening = Opening { pid: Pid(1), by, boot_id, now: NOW, req: None, seen: None, cause: None };
     let input = Some(Input { id: "intent".to_owned(), from: None, text: "do it".into() });
     SpawnRequest { opening, spawned, meta: Some(meta), input, records: Vec::new() }
 }

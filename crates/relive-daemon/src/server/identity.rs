@@ -54,9 +54,10 @@ impl Identities {
     pub(crate) fn caller_of(&self, uuid: Uuid, stream: &UnixStream) -> Caller {
         match self.caller(stream) {
             Caller::Process(other) if other != uuid => Caller::Unknown,
-            Caller::Process(_) | Caller::Person => Caller::Process(uuid),
+            Caller::Process(_) => Caller::Process(uuid),
+            Caller::Person => Caller::Acting(uuid),
             // Also a peer that has ended: another program may hold the connection that it made.
-            Caller::Unknown => Caller::Unknown,
+            Caller::Unknown | Caller::Acting(_) => Caller::Unknown,
         }
     }
 }

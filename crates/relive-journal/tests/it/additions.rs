@@ -149,6 +149,13 @@ const ADDITIONS: &[Addition] = &[
         check: check_network,
         unknown: None,
     },
+    Addition {
+        name: "v1-opened-cause",
+        sums: "9925796eb3bb492bddfaa71e36e7ca93d488b7d078f3be7739425230a8b48e77",
+        make: make_opened_cause,
+        check: check_opened_cause,
+        unknown: None,
+    },
 ];
 
 fn golden(name: &str) -> PathBuf {
@@ -319,6 +326,28 @@ fn check_requests(fixture: &Fixture) {
             _ => {}
         }
     }
+}
+
+/// A process that had ended, and that another process had continue.
+fn make_opened_cause(fixture: &Fixture) {
+    let mut writer = spawn(fixture);
+    step(&mut writer, "one", "1");
+    append(&mut writer, vec![completed()]);
+    drop(writer);
+    let pid = fixture.data.next_pid().unwrap();
+    let cause = Some(Cause { root: Some(relive_core::Pid(3)), ..Cause::process(Why::Parent, relive_core::Pid(4)) });
+    let opening = Opening { cause, ..opening(pid, OpenedBy::Resume) };
+    let mut writer = open_journal(&fixture.data, uuid(), &opening).unwrap();
+    append(&mut writer, vec![input("more", "more")]);
+    writer.checkpoint().unwrap();
+    step(&mut writer, "two", "2");
+}
+
+fn check_opened_cause(fixture: &Fixture) {
+    let history = fixture.history(uuid());
+    let cause = Cause { root: Some(relive_core::Pid(3)), ..Cause::process(Why::Parent, relive_core::Pid(4)) };
+    assert_eq!(history.resumed_by, Some(cause));
+    assert_eq!(history.incarnations.len(), 2);
 }
 
 /// Nothing writes a record that may be skipped yet: this one is made by hand.

@@ -182,10 +182,10 @@ fn a_checkpoint_that_does_not_match_is_ignored() {
     };
     let of_version = |version: &str| {
         let text = String::from_utf8(second.clone()).unwrap();
-        assert!(text.starts_with("{\"v\":5,"), "{text}");
-        told(text.replacen("\"v\":5", version, 1).as_bytes())
+        assert!(text.starts_with("{\"v\":6,"), "{text}");
+        told(text.replacen("\"v\":6", version, 1).as_bytes())
     };
-    let (older, newer) = (of_version("\"v\":4"), of_version("\"v\":6"));
+    let (older, newer) = (of_version("\"v\":5"), of_version("\"v\":7"));
     let bad = [ahead, foreign, Vec::new(), second[..second.len() / 2].to_vec(), second[..second.len() - 1].to_vec()];
     let bad = bad.into_iter().chain((0..second.len()).step_by(97).map(flipped)).chain([older, newer, b"{}".to_vec()]);
     for bytes in bad {

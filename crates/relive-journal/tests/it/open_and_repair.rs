@@ -24,7 +24,7 @@ pub(crate) fn open_and_repair(data: &DataDirectory, uuid: Uuid, bytes: &[u8]) {
 
     let now = Moment { at: Timestamp::UNIX_EPOCH, up_ms: 0 };
     let (by, boot_id) = (OpenedBy::Recovery, "boot".to_owned());
-    let opening = Opening { pid: Pid(7), by, boot_id, now, req: None, seen: None };
+    let opening = Opening { pid: Pid(7), by, boot_id, now, req: None, seen: None, cause: None };
     let opened = data.open_journal(uuid, &opening, None, |_| Ok::<_, Infallible>(Vec::new())).map_err(WriteError::from);
     let sound = match &health {
         Health::Good => bytes.len(),

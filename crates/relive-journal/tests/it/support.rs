@@ -180,7 +180,7 @@ pub(crate) fn uuid() -> Uuid {
 }
 
 pub(crate) fn opening(pid: Pid, by: OpenedBy) -> Opening {
-    Opening { pid, by, boot_id: "boot".to_owned(), now: moment(), req: None, seen: None }
+    Opening { pid, by, boot_id: "boot".to_owned(), now: moment(), req: None, seen: None, cause: None }
 }
 
 pub(crate) fn spawn_request(uuid: Uuid, pid: Pid) -> SpawnRequest {

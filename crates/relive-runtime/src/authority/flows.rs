@@ -19,6 +19,7 @@ impl Access {
 
     /// Has a node of a compose file continue.
     pub async fn resume_node(&self, id: &str, request: NodeRequest, request_id: Option<String>) -> Result<NodeResumed> {
-        self.runtime.resume_node(&self.find(id, Rights::Controller).await?, request, request_id).await
+        let id = self.find(id, Rights::Controller).await?;
+        self.runtime.resume_node(self.cause()?, &id, request, request_id).await
     }
 }

@@ -1,7 +1,7 @@
 //! What a process is shown of the processes that it may see: nothing that names one that it may not see.
 
 use relive_api::Process;
-use relive_core::{Caller as Holder, Pid, Rights, SuspendReason, Uuid};
+use relive_core::{Caller as Holder, Cause, Pid, Rights, SuspendReason, Uuid};
 
 use super::Access;
 use crate::error::{Error, Result};
@@ -77,10 +77,17 @@ impl Access {
         }
     }
 
-    /// The same of one process, with the words that say who ended and paused it.
-    pub(super) async fn shown_whole(&self, process: Process) -> Result<Process> {
+    /// The same of one process, with the words that say who ended, paused and resumed it.
+    pub(super) async fn shown_whole(&self, process: Process, resumer: Option<(Cause, String)>) -> Result<Process> {
+        let (resumed, words) = resumer.unzip();
+        let process = Process { resumed_by: words, ..process };
         let Some(caller) = self.process()? else { return Ok(process) };
         let mut process = self.shown(process);
+        if let Some(cause) = resumed
+            && !(self.sees(caller, cause.by).await && self.sees(caller, cause.root.unwrap_or(Pid::RUNTIME)).await)
+        {
+            process.resumed_by = Some(ANOTHER.to_owned());
+        }
         if let Some(sent) = process.session.as_mut().and_then(|session| session.last_signal.as_mut())
             && !self.sees(caller, sent.by.unwrap_or(Pid::RUNTIME)).await
         {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use relive_api::{NodeRequest, NodeResumed, ResumeRequest};
-use relive_core::{ErrorCode, Pid, Uuid};
+use relive_core::{Cause, ErrorCode, Pid, Uuid};
 use relive_flow::{Event, Flow, Origin, Outcome, Rejected};
 use relive_journal::record::Body;
 
@@ -20,6 +20,7 @@ impl Runtime {
     /// Has a node continue from its journal, or in a fork. What depends on it runs again, and nothing else.
     pub(crate) async fn resume_node(
         self: &Arc<Self>,
+        cause: Cause,
         id: &str,
         request: NodeRequest,
         request_id: Option<String>,
@@ -30,13 +31,19 @@ impl Runtime {
             let node = request.node.clone();
             let origin = origin_of(&id, request)?;
             let request_id = request_id.map(|id| format!("node:{id}"));
-            let pid = runtime.redo(uuid, &node, origin, request_id).await?;
+            let pid = runtime.redo(cause, uuid, (&node, origin), request_id).await?;
             Ok(NodeResumed { pid, uuid, node })
         })
         .await
     }
 
-    async fn redo(self: &Arc<Self>, uuid: Uuid, node: &str, origin: Origin, request_id: Option<String>) -> Result<Pid> {
+    async fn redo(
+        self: &Arc<Self>,
+        cause: Cause,
+        uuid: Uuid,
+        (node, origin): (&str, Origin),
+        request_id: Option<String>,
+    ) -> Result<Pid> {
         self.flow_process(&uuid.to_string()).await?;
         let RecordedFlow { flow, over } = self.recorded_flow(uuid).await?;
         if let Some(last) = flow.slot(node).and_then(|slot| slot.uuid) {
@@ -78,7 +85,7 @@ impl Runtime {
             next.apply(&event).map_err(|rejected| refused(pid, rejected))?;
             records.push(recorded(&event, None)?);
         }
-        let resumed = turn.resume_dead(ResumeRequest::default(), request_id, records).await?;
+        let resumed = turn.resume_dead(cause, ResumeRequest::default(), request_id, records).await?;
         Ok(resumed.pid)
     }
 

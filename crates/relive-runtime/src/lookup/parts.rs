@@ -18,7 +18,7 @@ impl Runtime {
         }
         let listed = self.lock().table.by_uuid_part(Caller::Person, id);
         let mut found: Vec<Uuid> = listed.into_iter().map(|(uuid, _)| uuid).collect();
-        found.extend(self.unrecovered.uuids().into_iter().filter(|uuid| has_part(*uuid, id)));
+        found.extend(self.unrecovered.uuids().into_iter().filter(|uuid| short_id::has_part(*uuid, id)));
         match self.catalog.by_part(id, CANDIDATES_MAX + 1).await {
             Ok(ended) => found.extend(ended),
             // While the index is rebuilt, living processes can still be found.
@@ -39,11 +39,4 @@ impl Runtime {
     fn has_name(&self, name: &str) -> bool {
         self.lock().table.has_name(name)
     }
-}
-
-fn has_part(uuid: Uuid, text: &str) -> bool {
-    let is_in = |digits: Option<String>, uuid: Uuid| {
-        digits.as_deref().and_then(short_id::range).is_some_and(|(first, last)| (first..=last).contains(&uuid))
-    };
-    is_in(short_id::digits_of_prefix(text), uuid) || is_in(short_id::digits_of_suffix(text), short_id::backwards(uuid))
 }

@@ -175,6 +175,7 @@ impl Turn {
             now,
             req: None,
             seen: None,
+            cause: None,
         };
         let uuid = self.uuid();
         let writer = runtime

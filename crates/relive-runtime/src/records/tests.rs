@@ -188,7 +188,8 @@ fn spawn(data: &DataDirectory, now: Moment) -> (Uuid, Writer) {
         workspace: None,
         request: None,
     };
-    let opening = Opening { pid, by: OpenedBy::Spawn, boot_id: "boot".to_owned(), now, req: None, seen: None };
+    let opening =
+        Opening { pid, by: OpenedBy::Spawn, boot_id: "boot".to_owned(), now, req: None, seen: None, cause: None };
     let request = SpawnRequest { opening, spawned, meta: None, input: None, records: Vec::new() };
     (uuid, data.spawn(request).unwrap())
 }

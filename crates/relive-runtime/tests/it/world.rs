@@ -169,7 +169,7 @@ impl World {
         let clock = self.clock();
         let pid = data.next_pid().unwrap();
         let (boot_id, now) = (clock.boot_id(), clock.moment());
-        let opening = Opening { pid, by, boot_id, now, req: None, seen: None };
+        let opening = Opening { pid, by, boot_id, now, req: None, seen: None, cause: None };
         data.open_journal(uuid, &opening, None, |_| Ok::<_, std::convert::Infallible>(records)).unwrap();
     }
 

@@ -1,6 +1,8 @@
 //! `relive handle`: what a process may do to processes that are not below it.
 
 use relive_api::{GrantRequest, Handle, HandleList, HandleRights, ReleaseRequest};
+use relive_core::Pid;
+use relive_types::short_id;
 
 use crate::client::{Client, Start};
 use crate::context::Context;
@@ -120,7 +122,12 @@ fn table(context: &Context, list: &HandleList) -> String {
     let column = |header, align| Column { header, align };
     let columns = [column("HOLDER", Align::Right), column("TARGET", Align::Right), column("AS", Align::Left)];
     let row = |handle: &Handle| {
-        [handle.holder.to_string(), handle.target.to_string(), word(handle.rights).to_owned()].map(Cell::plain).to_vec()
+        // One that was removed has no PID any more.
+        let target = match handle.target {
+            Pid::RUNTIME => short_id::short(handle.target_uuid),
+            pid => pid.to_string(),
+        };
+        [handle.holder.to_string(), target, word(handle.rights).to_owned()].map(Cell::plain).to_vec()
     };
     let rows: Vec<Vec<Cell>> = list.handles.iter().map(row).collect();
     draw(&columns, 2, &rows, &context.out)

@@ -173,6 +173,7 @@ pub(crate) fn details(process: &Process, clock: &Clock, look: &Look) -> String {
     add("CREATED", Some(clock.second(process.created_at)));
     let paused_by = process.paused_by.as_deref().map(|by| format!(" by {}", one_line(by))).unwrap_or_default();
     add("PAUSED", process.paused_at.map(|at| format!("{}{paused_by}", clock.second(at))));
+    add("RESUMED", process.resumed_by.as_deref().map(|by| format!("by {}", one_line(by))));
     add("ENDED", process.dead_at.map(|at| clock.second(at)));
     add("APPROVAL", process.approval.as_ref().map(|asked| decision(process, asked)));
     add("IN DOUBT", process.in_doubt.first().map(|open| decision(process, open)));

@@ -386,6 +386,27 @@ fn case_07_kills_pauses_and_resumes_say_who_asked() {
     assert_eq!(top["ended_by"], format!("PID {by}, with all below PID {root} (top)"));
 }
 
+#[test]
+fn case_07_the_resume_of_an_ended_process_says_who_asked() {
+    let world = World::new();
+    inside(&world, "relive exec -d --name kid -- true; relive wait kid; relive resume kid; relive wait kid");
+    let kid = world.info("kid");
+    let parent = world.info(kid["parent_uuid"].as_str().unwrap())["pid"].clone();
+    assert_eq!((&kid["generation"], &kid["resumed_by"]), (&json!(2), &json!(format!("PID {parent}"))));
+    let opened = world.records(kid["uuid"].as_str().unwrap(), "opened");
+    assert_eq!((&opened[0]["cause"], &opened[1]["cause"]["by"]), (&json!(null), &parent), "{opened:?}");
+    world.relive(&["resume", "kid"]).ok();
+    world.relive(&["wait", "kid"]).ok();
+    for _ in 0..2 {
+        assert_eq!(world.info("kid")["resumed_by"], "you");
+        assert!(world.relive(&["info", "kid"]).ok().stdout.contains("RESUMED    by you\n"));
+        world.kill_daemon();
+    }
+    let events = world.events(kid["uuid"].as_str().unwrap());
+    let who: Vec<_> = events.iter().filter(|event| event["kind"] == "resumed").map(|event| &event["who"]).collect();
+    assert_eq!(who, [&json!(format!("PID {parent}")), &json!("you")]);
+}
+
 /// Also when the ancestor itself stands still, and so has no body.
 #[test]
 fn case_68_ancestors_hear_of_a_suspended_descendant_with_its_reason() {

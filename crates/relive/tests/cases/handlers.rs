@@ -106,6 +106,53 @@ fn case_69_the_last_command_counts_and_off_lets_the_signal_act_again() {
     assert_eq!(read(&world, "said"), "second\n");
 }
 
+/// They are delivered in the order TERM, INT, whatever the order in which they were sent, and no command begins before the
+/// one before it has ended.
+#[test]
+fn case_69_the_commands_of_different_signals_run_one_after_the_other_in_their_order() {
+    let world = World::new();
+    let script = "relive self on INT -- sh -c 'echo INT >> said'; \
+                  relive self on TERM -- sh -c 'echo TERM >> said; while [ ! -e go ]; do sleep 0.02; done; echo done >> said'; \
+                  relive self mask INT TERM";
+    let process = program(&world, script);
+    world.relive(&["kill", "-s", "INT", &process.uuid]).ok();
+    world.relive(&["kill", &process.uuid]).ok();
+    world.relive(&["signals", &process.uuid, "--block", "none"]).ok();
+    wait_until("the first command runs", || !read(&world, "said").is_empty());
+    let delivered =
+        || world.records(&process.uuid, "signal_mask").iter().filter(|it| it.get("delivered").is_some()).count();
+    wait_until("both were delivered", || delivered() == 2);
+    world.file("go", "");
+    wait_until("both have run", || read(&world, "said").lines().count() == 3);
+    assert_eq!(read(&world, "said"), "TERM\ndone\nINT\n");
+}
+
+/// What follows a process that is not its own would stay when the process has ended.
+#[test]
+fn case_69_a_copied_socket_sets_no_command_for_a_signal_outside_of_the_session() {
+    let world = World::new();
+    let process = program(&world, "echo $RELIVE_SELF > socket");
+    let socket = read(&world, "socket").trim().to_owned();
+    let outside = world.relive_with(&[("RELIVE_SELF", &socket)], &["self", "on", "TERM", "--", "touch", "outside"]);
+    outside.fails(5, &["runs outside of the process that RELIVE_SELF names"]);
+    // It still acts as the process in everything else.
+    let me = world.relive_with(&[("RELIVE_SELF", &socket)], &["self", "--json"]).ok().json();
+    assert_eq!(me["uuid"], process.uuid.as_str());
+    assert_eq!(watchers_of(&process.uuid), 0, "the watcher has gone with the refusal");
+    world.relive(&["kill", &process.uuid]).ok();
+    world.ends(&process, 143);
+    assert!(!world.work().join("outside").exists());
+}
+
+/// Counts the watchers of a process, wherever they run.
+fn watchers_of(uuid: &str) -> usize {
+    let lines =
+        fs::read_dir("/proc").unwrap().flatten().filter_map(|entry| fs::read(entry.path().join("cmdline")).ok());
+    lines
+        .filter(|line| String::from_utf8_lossy(line).contains(&format!("self\0watch\0SIGTERM\0--uuid\0{uuid}")))
+        .count()
+}
+
 /// A watcher keeps no process alive whose program is done.
 #[test]
 fn case_69_a_program_with_a_command_for_a_signal_ends_by_itself() {

@@ -122,6 +122,61 @@ fn case_70_a_handle_to_an_ended_process_is_the_same_after_a_crash() {
     assert_eq!(friend.sees(), [""; 0]);
 }
 
+/// Nothing is left of the process but the handle to it.
+#[test]
+fn case_70_a_handle_to_a_removed_process_is_listed_and_released() {
+    let world = World::new();
+    let friend = Inside::begin(&world, "friend");
+    let targets = ["one", "two"].map(|name| {
+        let target = world.exec(&["--name", name], &["true"]);
+        world.relive(&["handle", "grant", name, "--to", "friend", "--as", "observer"]).ok();
+        world.await_retired(&target.uuid);
+        world.relive(&["rm", "-y", name]).ok();
+        target.uuid
+    });
+    restart(&world);
+    let held = || {
+        let list = world.relive(&["handle", "list", "--json"]).ok().json();
+        list["handles"].as_array().unwrap().iter().map(|it| it["target_uuid"].clone()).collect::<Vec<_>>()
+    };
+    assert_eq!(held().len(), 2, "{:?}", held());
+    let short = relive_types::short_id::short(targets[0].parse().unwrap());
+    assert!(world.relive(&["handle", "list"]).ok().stdout.contains(&short));
+    let said = world.relive(&["handle", "release", &short, "--of", "friend"]).ok().stdout;
+    assert!(said.contains("released the handle of PID"), "{said}");
+    assert_eq!(held(), [json!(targets[1])]);
+    let (code, said) = friend.says(&format!("relive handle release {}", targets[1]));
+    assert_eq!(code, 0, "by the holder itself: {said}");
+    restart(&world);
+    assert_eq!(held(), [json!(null); 0], "also after a restart");
+    world.relive(&["handle", "release", &short, "--of", "friend"]).exits(4);
+}
+
+#[test]
+fn case_70_a_process_with_several_incarnations_is_one_line_in_the_list_of_handles() {
+    let world = World::new();
+    let friend = Inside::begin(&world, "friend");
+    let target = world.exec(&["--name", "target"], &["true"]);
+    world.relive(&["handle", "grant", "target", "--to", "friend", "--as", "observer"]).ok();
+    for generation in 2..4 {
+        world.await_retired(&target.uuid);
+        world.relive(&["resume", &target.uuid]).ok();
+        world.relive(&["wait", &target.uuid]).ok();
+        world.await_field(&target.uuid, "generation", generation);
+    }
+    for _ in 0..2 {
+        let list = world.relive(&["handle", "list", "--json"]).ok().json();
+        let handles = list["handles"].as_array().unwrap();
+        assert_eq!(handles.len(), 1, "{list}");
+        assert_eq!(
+            (&handles[0]["target_uuid"], &handles[0]["target"]),
+            (&json!(target.uuid), &world.info(&target.uuid)["pid"])
+        );
+        restart(&world);
+    }
+    assert_eq!(friend.sees(), [target.uuid.as_str()]);
+}
+
 #[test]
 fn case_68_an_ancestor_reaches_what_is_below_an_ended_process() {
     let world = World::new();

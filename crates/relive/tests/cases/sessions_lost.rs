@@ -64,7 +64,7 @@ fn a_program_of_which_another_boot_left_no_session_may_have_run_and_is_not_start
         let uuid = relive_core::uuid_v7(Timestamp::now(), [u8::from(runs); 10]);
         let now = Moment { at: Timestamp::now(), up_ms: 1 };
         let (pid, by) = (data.next_pid().unwrap(), OpenedBy::Spawn);
-        let opening = Opening { pid, by, boot_id, now, req: None, seen: None };
+        let opening = Opening { pid, by, boot_id, now, req: None, seen: None, cause: None };
         let spawned = Spawned { uuid, ..spawned.clone() };
         data.spawn(SpawnRequest { opening, spawned, meta: None, input: None, records: Vec::new() }).unwrap();
         drop(data);

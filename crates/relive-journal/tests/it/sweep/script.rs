@@ -215,7 +215,15 @@ impl Script {
             self.violations.push(format!("PID {pid} was given out twice"));
         }
         self.oracle.pids.push(pid);
-        Some(Opening { pid, by, boot_id: "boot".to_owned(), now: at_moment(self.now()), req: None, seen: None })
+        Some(Opening {
+            pid,
+            by,
+            boot_id: "boot".to_owned(),
+            now: at_moment(self.now()),
+            req: None,
+            seen: None,
+            cause: None,
+        })
     }
 
     /// Opens a journal for a new incarnation.

@@ -5,6 +5,9 @@
 //! it has seen, and ends with the session. A signal whose watcher is gone is handled by nobody; a TERM still kills when
 //! its grace is over, and a KILL at once.
 
+mod queue;
+
+use std::collections::HashMap;
 use std::ffi::OsString;
 use std::io;
 use std::os::unix::process::CommandExt as _;
@@ -16,6 +19,7 @@ use relive_client::{Event, Source};
 use relive_core::Uuid;
 use serde::Deserialize;
 
+use self::queue::{Delivery, Turn};
 use super::{full_name, say_signals};
 use crate::client::Client;
 use crate::context::{Context, new_uuid, say};
@@ -23,12 +27,14 @@ use crate::error::{CommandError, Outcome};
 
 /// How often a watcher looks for the next daemon.
 const LOOK_EVERY: Duration = Duration::from_millis(250);
+/// How many signals for other commands are remembered: the last ones.
+const EARLIER_MAX: usize = 64;
 
 /// Run a command when a signal arrives
 ///
 /// The command runs in the session of the process, with the environment and directory of `relive self on` and with
-/// RELIVE_SIGNAL set to the name of the signal; its output goes to the output of the program. It runs once per signal, never
-/// twice at the same time. After TERM, the process is killed when its grace period of 10 s is over; a command that finishes
+/// RELIVE_SIGNAL set to the name of the signal; its output goes to the output of the program. It runs once per signal. The
+/// commands of all signals run one after the other, in the order in which the signals were delivered. After TERM, the process is killed when its grace period of 10 s is over; a command that finishes
 /// earlier can end it with `relive self terminate`. A handled INT or PAUSE only runs the command; a handled RESUME also
 /// resumes the process. A blocked signal is handled when it is unblocked. A later `on` for the same signal replaces the
 /// command. KILL cannot be handled. An agent's shell tool refuses `on`, because its commands end before the agent does.
@@ -90,6 +96,8 @@ fn start_watcher(signal: &str, uuid: Uuid, id: Uuid, command: &[OsString]) -> io
 enum Stop {
     /// The signal is handled no longer, or by another command.
     Replaced,
+    /// The process has ended.
+    Over,
     Lost,
 }
 
@@ -100,19 +108,20 @@ impl From<relive_client::Error> for Stop {
 }
 
 pub(super) async fn watch(context: &Context, args: &Watch) -> Outcome<u8> {
-    let (uuid, mut last, mut registered) = (args.uuid.to_string(), None, Registered::NotYet);
+    let (uuid, mut last, mut watched) = (args.uuid.to_string(), None, Watched::new(&args.signal, args.id));
     loop {
         // Whatever goes wrong, the next daemon may answer. Where nobody does, this ends with the session.
         if let Some(client) = Client::beside(context).await {
             let take = async |event: Event| {
-                let delivered = registered.follow(&event, &args.signal, args.id)?;
-                if delivered == Delivered::Yes {
+                if let Some(turn) = watched.follow(&event)? {
+                    queue::wait_for_earlier(&turn.earlier).await;
                     run(args).await;
+                    queue::say_done(turn.seq);
                 }
                 Ok(())
             };
             match client.follow_while_it_lasts(&uuid, Source::Journal, &mut last, take).await {
-                Err(Stop::Replaced) => return Ok(0),
+                Err(Stop::Replaced | Stop::Over) => return Ok(0),
                 Ok(()) | Err(Stop::Lost) => {}
             }
         }
@@ -132,45 +141,63 @@ async fn run(args: &Watch) {
     }
 }
 
-/// Whether the command counts at a place of the journal.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Registered {
-    NotYet,
-    Yes,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Delivered {
-    Yes,
-    No,
-}
-
 /// What matters here of a record.
 #[derive(Deserialize)]
 struct Mask {
     kind: String,
+    seq: u64,
     #[serde(default)]
     handled: Vec<String>,
     on: Option<SignalCommand>,
     delivered: Option<String>,
 }
 
-impl Registered {
-    /// Reads the next record, and says whether it delivers the signal to this command.
-    fn follow(&mut self, event: &Event, signal: &str, id: Uuid) -> Result<Delivered, Stop> {
-        let mask = serde_json::from_str::<Mask>(&event.data).ok().filter(|mask| mask.kind == "signal_mask");
-        let Some(mask) = mask else { return Ok(Delivered::No) };
-        match mask.on {
-            Some(on) if on.id == id => *self = Self::Yes,
-            Some(on) if on.signal == signal && *self == Self::Yes => return Err(Stop::Replaced),
-            Some(_) | None => {}
+/// The commands of a process at a place of its journal, as one of their watchers sees them.
+struct Watched {
+    signal: String,
+    id: Uuid,
+    is_registered: bool,
+    /// The registration that counts, by signal.
+    commands: HashMap<String, Uuid>,
+    /// What other commands were to run for so far: they run first.
+    earlier: Vec<Delivery>,
+}
+
+impl Watched {
+    fn new(signal: &str, id: Uuid) -> Self {
+        let (commands, earlier) = (HashMap::new(), Vec::new());
+        Self { signal: signal.to_owned(), id, is_registered: false, commands, earlier }
+    }
+
+    /// Reads the next record, and returns the turn of this command if the record delivers its signal.
+    fn follow(&mut self, event: &Event) -> Result<Option<Turn>, Stop> {
+        let Ok(mask) = serde_json::from_str::<Mask>(&event.data) else { return Ok(None) };
+        match mask.kind.as_str() {
+            "signal_mask" => {}
+            // What another incarnation of the process does is not for this watcher, which was left behind.
+            "ended" if self.is_registered => return Err(Stop::Over),
+            _ => return Ok(None),
         }
-        match self {
-            Self::NotYet => Ok(Delivered::No),
-            Self::Yes if !mask.handled.iter().any(|name| name == signal) => Err(Stop::Replaced),
-            Self::Yes if mask.delivered.as_deref() == Some(signal) => Ok(Delivered::Yes),
-            Self::Yes => Ok(Delivered::No),
+        if let Some(on) = mask.on {
+            if on.id == self.id {
+                self.is_registered = true;
+            } else if on.signal == self.signal && self.is_registered {
+                return Err(Stop::Replaced);
+            }
+            self.commands.insert(on.signal, on.id);
         }
+        if self.is_registered && !mask.handled.contains(&self.signal) {
+            return Err(Stop::Replaced);
+        }
+        self.commands.retain(|signal, _| mask.handled.contains(signal));
+        let Some(id) = mask.delivered.and_then(|signal| self.commands.get(&signal).copied()) else { return Ok(None) };
+        if id == self.id {
+            return Ok(Some(Turn { seq: mask.seq, earlier: std::mem::take(&mut self.earlier) }));
+        }
+        self.earlier.push(Delivery { id, seq: mask.seq });
+        let excess = self.earlier.len().saturating_sub(EARLIER_MAX);
+        self.earlier.drain(..excess);
+        Ok(None)
     }
 }
 
@@ -179,22 +206,26 @@ mod tests {
     use super::*;
 
     /// Reads these records, the fields of `signal_mask` each, and says for which of them the command runs, until it is
-    /// replaced.
-    fn runs(records: &[&str]) -> Vec<usize> {
-        let (mut registered, id) = (Registered::NotYet, "01990000-0000-7000-8000-000000000001".parse().unwrap());
-        let mut runs = Vec::new();
-        for (place, fields) in records.iter().enumerate() {
+    /// replaced, and after which others.
+    fn turns(records: &[&str]) -> Vec<(u64, Vec<u64>)> {
+        let mut watched = Watched::new("SIGTERM", "01990000-0000-7000-8000-000000000001".parse().unwrap());
+        let mut turns = Vec::new();
+        for (seq, fields) in records.iter().enumerate() {
             let data = fields.replace("MINE", "01990000-0000-7000-8000-000000000001");
             let data = data.replace("OTHER", "01990000-0000-7000-8000-000000000002");
-            let data = format!(r#"{{"kind":"signal_mask","blocked":[],{data}}}"#);
-            let event = Event { name: "record".into(), id: "1.1".into(), data };
-            match registered.follow(&event, "SIGTERM", id) {
-                Ok(Delivered::Yes) => runs.push(place),
-                Ok(Delivered::No) => {}
+            let data = format!(r#"{{"kind":"signal_mask","seq":{seq},"blocked":[],{data}}}"#);
+            match watched.follow(&Event { name: "record".into(), id: "1.1".into(), data }) {
+                Ok(turn) => turns.extend(
+                    turn.map(|Turn { seq, earlier }| (seq, earlier.into_iter().map(|delivery| delivery.seq).collect())),
+                ),
                 Err(_) => break,
             }
         }
-        runs
+        turns
+    }
+
+    fn runs(records: &[&str]) -> Vec<u64> {
+        turns(records).into_iter().map(|(seq, _)| seq).collect()
     }
 
     #[test]
@@ -204,10 +235,15 @@ mod tests {
         const MINE: &str = r#""handled":["SIGTERM"],"on":{"signal":"SIGTERM","id":"MINE"}"#;
         const OTHER: &str = r#""handled":["SIGTERM"],"on":{"signal":"SIGTERM","id":"OTHER"}"#;
         const BESIDE: &str = r#""handled":["SIGTERM","SIGINT"],"on":{"signal":"SIGINT","id":"OTHER"}"#;
+        const MINE_TOO: &str = r#""handled":["SIGTERM","SIGINT"],"on":{"signal":"SIGTERM","id":"MINE"}"#;
+        const BOTH: &str = r#""handled":["SIGTERM","SIGINT"],"delivered":"SIGTERM""#;
         const OFF: &str = r#""handled":["SIGINT"]"#;
         assert_eq!(runs(&[DELIVERED, OTHER, DELIVERED, MINE, DELIVERED, DELIVERED]), [4, 5]);
         assert_eq!(runs(&[MINE, BESIDE, OTHER_SIGNAL, DELIVERED]), [3]);
         assert_eq!(runs(&[MINE, OTHER, DELIVERED]), [0; 0]);
         assert_eq!(runs(&[MINE, OFF, DELIVERED]), [0; 0]);
+        // Each waits for those of other commands that came before, also before its registration, and once.
+        let records = [BESIDE, OTHER_SIGNAL, MINE_TOO, OTHER_SIGNAL, BOTH, BOTH, OTHER_SIGNAL];
+        assert_eq!(turns(&records), [(4, vec![1, 3]), (5, vec![])]);
     }
 }
