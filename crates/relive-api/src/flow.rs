@@ -61,6 +61,9 @@ pub struct NodeStatus {
     /// How often it was started.
     pub starts: u32,
     pub depends_on: Vec<String>,
+    /// Why it failed, was stopped or skipped, or is tried again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
 }
 
 /// A node that is to continue.

@@ -1,9 +1,8 @@
 //! Decisions about a compose file: what starts when, what is tried again, and what is skipped.
 
 use crate::event::{Decision, Origin, Outcome, Start, Verdict};
-use crate::file::{ComposeFile, Condition};
+use crate::file::{ComposeFile, Condition, Dependency};
 use crate::flow::{Definition, Flow, Rejected, SlotState};
-use crate::restart::Policy;
 
 /// A condition of a dependency, against the state of the node it names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -29,9 +28,14 @@ fn met(condition: Condition, state: &SlotState, starts: u32) -> Met {
     }
 }
 
+pub(crate) fn is_never_met(flow: &Flow, dependency: Dependency) -> bool {
+    let on = &flow.slots[dependency.node];
+    met(dependency.condition, &on.state, on.starts) == Met::Never
+}
+
 /// Tells whether a node is kept running for the others: it has no end of its own.
 fn is_service(file: &ComposeFile, place: usize) -> bool {
-    file.nodes[place].restart.is_some_and(|restart| restart.policy == Policy::Permanent)
+    file.nodes[place].is_service()
 }
 
 /// Tells whether only services are left, which end with the last of the other nodes.
@@ -107,10 +111,12 @@ pub(crate) fn redo(flow: &mut Flow, name: &str, origin: &Origin) -> Result<(), R
     };
     let slot = &mut flow.slots[place];
     (slot.state, slot.starts, slot.result) = (SlotState::Due { start, at_ms: 0 }, 0, None);
+    slot.note = None;
     slot.restarts.clear();
     for other in dependents {
         let slot = &mut flow.slots[other];
         (slot.state, slot.starts, slot.result) = (SlotState::Waiting, 0, None);
+        slot.note = None;
         slot.restarts.clear();
     }
     Ok(())
@@ -142,11 +148,7 @@ pub(crate) fn skip_unreachable(flow: &mut Flow) {
         if flow.slots[place].state != SlotState::Waiting {
             continue;
         }
-        let never = |dependency: &crate::file::Dependency| {
-            let on = &flow.slots[dependency.node];
-            met(dependency.condition, &on.state, on.starts) == Met::Never
-        };
-        if file.nodes[place].depends_on.iter().any(never) {
+        if file.nodes[place].depends_on.iter().any(|dependency| is_never_met(flow, *dependency)) {
             flow.slots[place].state = SlotState::Skipped;
         }
     }

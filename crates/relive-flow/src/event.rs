@@ -18,7 +18,15 @@ pub enum Event {
         /// What it said last, where another node asks for it.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         result: Option<String>,
-        /// Why it could not be started.
+        /// Why it failed, or could not be started.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        note: Option<String>,
+    },
+    /// A person ended a process that had ended, and was to be started again.
+    Stopped {
+        slot: String,
+        uuid: Uuid,
+        /// Who did.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         note: Option<String>,
     },

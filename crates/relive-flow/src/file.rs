@@ -72,6 +72,14 @@ pub struct Node {
     pub restart: Option<Restart>,
 }
 
+impl Node {
+    /// Tells whether it is kept running for the others: it has no end of its own.
+    #[must_use]
+    pub fn is_service(&self) -> bool {
+        self.restart.is_some_and(|restart| restart.policy == Policy::Permanent)
+    }
+}
+
 /// A node that another one waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Dependency {

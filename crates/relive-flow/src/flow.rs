@@ -3,6 +3,7 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
+use relive_types::suggest::closest;
 use relive_types::{Uuid, WorkspaceKind};
 use serde::{Deserialize, Serialize};
 
@@ -120,7 +121,7 @@ pub(crate) struct Slot {
     /// The process that it ran last.
     pub(crate) last: Option<Uuid>,
     pub(crate) result: Option<Arc<str>>,
-    /// Why it could not be started.
+    /// Why it failed, or could not be started.
     pub(crate) note: Option<Arc<str>>,
     /// When it was restarted, within the window.
     pub(crate) restarts: Vec<u64>,
@@ -133,7 +134,7 @@ pub struct SlotStatus<'a> {
     pub state: &'a SlotState,
     pub uuid: Option<Uuid>,
     pub starts: u32,
-    /// Why it could not be started.
+    /// Why it failed, or could not be started.
     pub note: Option<&'a str>,
 }
 
@@ -149,10 +150,16 @@ pub struct OwnNode {
 /// Why an event cannot be.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Rejected {
-    #[error("there is no node `{0}`")]
-    NoSuchSlot(String),
+    #[error("there is no node `{name}`{}", meant(suggestion.as_deref()))]
+    NoSuchSlot {
+        name: String,
+        /// The name that was probably meant.
+        suggestion: Option<String>,
+    },
     #[error("{slot} is {state}, not running as {uuid}")]
     NotRunning { slot: String, state: &'static str, uuid: Uuid },
+    #[error("{slot} is {state}: it is not about to be started again")]
+    NotDue { slot: String, state: &'static str },
     #[error("{slot} cannot be started: it is {state}")]
     NotStartable { slot: String, state: &'static str },
     #[error("{0} has not run yet")]
@@ -163,6 +170,10 @@ pub enum Rejected {
     DependentRuns { slot: String, dependent: String },
     #[error("the children of a supervisor are resumed one by one")]
     NotComposed,
+}
+
+fn meant(suggestion: Option<&str>) -> String {
+    suggestion.map(|name| format!(" (did you mean `{name}`?)")).unwrap_or_default()
 }
 
 /// What never changes about a tree. It is shared, because a tree is copied before each of its events.
@@ -291,6 +302,15 @@ impl Flow {
         own.collect()
     }
 
+    /// Returns the first dependency of a node that can no longer be met.
+    #[must_use]
+    pub fn unmet(&self, slot: &str) -> Option<SlotStatus<'_>> {
+        let Definition::Compose(file) = &self.blueprint.definition else { return None };
+        let node = file.nodes.get(self.place(slot).ok()?)?;
+        let on = node.depends_on.iter().find(|on| compose::is_never_met(self, **on))?;
+        Some(self.status(on.node))
+    }
+
     /// Tells whether another node asks for the result of this one.
     #[must_use]
     pub fn wants_result(&self, slot: &str) -> bool {
@@ -314,6 +334,7 @@ impl Flow {
                     Definition::Supervisor(_) => supervise::ended(self, place, *outcome, *at_ms),
                 }
             }
+            Event::Stopped { slot, uuid, note } => self.stopped(slot, *uuid, note.as_deref())?,
             Event::Redo { slot, origin, run } => {
                 compose::redo(self, slot, origin)?;
                 self.run = self.run.max(*run);
@@ -342,7 +363,10 @@ impl Flow {
     }
 
     pub(crate) fn place(&self, slot: &str) -> Result<usize, Rejected> {
-        self.blueprint.places.get(slot).copied().ok_or_else(|| Rejected::NoSuchSlot(slot.to_owned()))
+        self.blueprint.places.get(slot).copied().ok_or_else(|| Rejected::NoSuchSlot {
+            name: slot.to_owned(),
+            suggestion: closest(slot, self.blueprint.definition.names()).map(str::to_owned),
+        })
     }
 
     fn starting(&mut self, slot: &str, uuid: Uuid, start: &Start) -> Result<(), Rejected> {
@@ -355,7 +379,20 @@ impl Flow {
         found.state = SlotState::Running { uuid, start: start.clone(), number };
         found.starts += 1;
         found.last = Some(uuid);
+        found.note = None;
         self.started = number;
+        Ok(())
+    }
+
+    /// Has a slot that waits for its time stay as it is.
+    fn stopped(&mut self, slot: &str, uuid: Uuid, note: Option<&str>) -> Result<(), Rejected> {
+        let place = self.place(slot)?;
+        let found = &mut self.slots[place];
+        if !matches!(found.state, SlotState::Due { .. }) || found.last != Some(uuid) {
+            return Err(Rejected::NotDue { slot: slot.to_owned(), state: found.state.word() });
+        }
+        found.state = SlotState::Stopped;
+        found.note = note.map(Arc::from);
         Ok(())
     }
 

@@ -13,6 +13,7 @@ mod flow;
 mod graph;
 mod plan;
 mod restart;
+mod room;
 pub mod supervise;
 pub mod template;
 mod yaml;
@@ -25,6 +26,7 @@ pub use file::{
 pub use flow::{Definition, Flow, OwnNode, Rejected, SlotState, SlotStatus};
 pub use graph::Graph;
 pub use restart::{Backoff, Intensity, Policy, Restart, Strategy};
+pub use room::Crowded;
 pub use yaml::Problem;
 
 /// The JSON schema of a compose file.

@@ -84,12 +84,6 @@ impl<'a> Checker<'a> {
 
     /// Reports a key that does not exist, with the one that was probably meant.
     pub(crate) fn unknown(&mut self, what: &str, key: &Spanned<String>, known: &[&str]) {
-        if key.value == "cli" {
-            let message =
-                "a CLI agent cannot be a node of its own kind yet: start it with `command`, such as [claude, -p, TEXT]";
-            self.wrong(&key.referenced, message);
-            return;
-        }
         self.wrong_because(&key.referenced, || {
             let advice = match closest(&key.value, known.iter().copied()) {
                 Some(meant) => format!("did you mean `{meant}`?"),

@@ -2,6 +2,7 @@
 
 mod redo;
 mod status;
+mod stop_due;
 
 use std::collections::HashMap;
 use std::io;
@@ -19,6 +20,7 @@ use crate::error::Result;
 use crate::runtime::Runtime;
 
 pub(crate) use status::{exit_of, living};
+pub(crate) use stop_due::DueStop;
 
 /// The trees whose body runs.
 #[derive(Debug, Default)]

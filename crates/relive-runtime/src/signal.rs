@@ -14,6 +14,7 @@ use relive_journal::record::ResumedBy;
 use handled::WantedSignals;
 
 use crate::error::{Error, Result};
+use crate::flows::DueStop;
 use crate::lookup::LookedUp;
 use crate::owner::{Change, Lane, Turn};
 use crate::records::RecordDetails;
@@ -177,8 +178,19 @@ impl Runtime {
             let (uuid, note) = self.identity_of(&found)?;
             let mut turn = self.turn(uuid, Lane::Verb).await?;
             if !turn.was_answered(sent.request.as_deref()).await? {
-                let ended = self.ended_already(id, uuid);
-                return Ok(Affected { note: note.or(ended.note), ..Affected::default() });
+                let pid = turn.last_pid().await?;
+                drop(turn);
+                return match self.stop_due(uuid, &sent).await? {
+                    DueStop::Over => {
+                        let ended = self.ended_already(id, uuid);
+                        Ok(Affected { note: note.or(ended.note), ..Affected::default() })
+                    }
+                    DueStop::Stopped { note } => {
+                        let pids = Vec::from_iter(pid);
+                        Ok(Affected { affected: 1, pids, note: Some(note), ..Affected::default() })
+                    }
+                    DueStop::Restarted => Box::pin(self.deliver_recorded(&uuid.to_string(), sent, subtree)).await,
+                };
             }
             // It was ended by this request. Its descendants may not have got the signal.
             let pid = turn.last_pid().await?;

@@ -177,6 +177,9 @@ fn connect(checker: &mut Checker<'_>, names: &Names<'_>, nodes: &mut [Option<Nod
                 continue;
             }
             on[place].push(other);
+            if let Some(message) = never_ends(nodes[other].as_ref(), dependency) {
+                checker.wrong(&dependency.at, message);
+            }
             if let Some(node) = &mut nodes[place] {
                 node.depends_on.push(Dependency { node: other, condition: dependency.condition });
             }
@@ -188,6 +191,18 @@ fn connect(checker: &mut Checker<'_>, names: &Names<'_>, nodes: &mut [Option<Nod
     let way: Vec<&str> = cycle.iter().chain(&cycle[..1]).map(|place| names.all[*place]).collect();
     let message = format!("the nodes depend on each other in a cycle: {}", way.join(" -> "));
     checker.wrong(&at.unwrap_or(Location::UNKNOWN), message);
+}
+
+/// Says why a node that waits for the end of another one would wait for ever.
+fn never_ends(on: Option<&Node>, dependency: &Written<'_>) -> Option<String> {
+    let waits_for_end = match dependency.condition {
+        Condition::Succeeded | Condition::Completed => true,
+        Condition::Started => false,
+    };
+    let Written { on: name, .. } = dependency;
+    on.filter(|on| waits_for_end && on.is_service()).map(|_| {
+        format!("`{name}` never ends, because it is `restart: permanent`: wait for its start with {{{name}: started}}")
+    })
 }
 
 /// Refuses results of nodes that have not ended when this one starts.

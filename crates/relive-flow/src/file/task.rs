@@ -7,9 +7,10 @@ use super::{Task, Work, script};
 use crate::template;
 use crate::yaml::{Checker, Entry, Value};
 
-pub(super) const TASK_KEYS: [&str; 12] = [
+pub(super) const TASK_KEYS: [&str; 13] = [
     "intent",
     "command",
+    "cli",
     "model",
     "agent",
     "allow",
@@ -31,6 +32,7 @@ pub(super) fn task(checker: &mut Checker<'_>, name: &Spanned<String>, entries: &
         match key.value.as_str() {
             "intent" => intent = Some(filled_text(checker, "intent", value)?),
             "command" => command = Some(arguments(checker, value)?),
+            "cli" => refuse_cli(checker, key, value),
             "model" => model = checker.text_of("model", value),
             "agent" => agent = checker.text_of("agent", value),
             "allow" => allow = rules(checker, value),
@@ -76,6 +78,23 @@ pub(super) fn task(checker: &mut Checker<'_>, name: &Spanned<String>, entries: &
         }
     };
     Some(Task { work, cwd, limits, workspace, isolation, variables: Vec::new() })
+}
+
+/// Refuses a CLI agent: the format has a word for it, and nothing can start one yet.
+fn refuse_cli(checker: &mut Checker<'_>, key: &Spanned<String>, found: &Spanned<Value>) {
+    const CLIS: [(&str, &str); 5] = [
+        ("claude", "[claude, -p, TEXT]"),
+        ("codex", "[codex, exec, TEXT]"),
+        ("gemini", "[gemini, -p, TEXT]"),
+        ("opencode", "[opencode, run, TEXT]"),
+        ("qwen", "[qwen, -p, TEXT]"),
+    ];
+    if let Some(command) = checker.word("cli", found, &CLIS) {
+        let message = format!(
+            "a CLI agent cannot be a node of its own kind yet: write `command: {command}` in place of `cli` and `intent`"
+        );
+        checker.wrong(&key.referenced, message);
+    }
 }
 
 fn filled_text(checker: &mut Checker<'_>, key: &str, found: &Spanned<Value>) -> Option<String> {

@@ -156,7 +156,7 @@ fn what_cannot_be_resumed_is_refused_and_nothing_changes() {
         assert_eq!(flow.apply(&redo(slot)), Err(expect));
         assert_eq!(flow, run.flow);
     };
-    check(&run, "nobody", Rejected::NoSuchSlot("nobody".to_owned()));
+    check(&run, "nobody", Rejected::NoSuchSlot { name: "nobody".to_owned(), suggestion: None });
     check(&run, "join", Rejected::NeverRan("join".to_owned()));
     run.start();
     check(&run, "plan", Rejected::Runs("plan".to_owned()));
@@ -208,6 +208,43 @@ fn a_node_that_is_restarted_too_often_has_failed() {
     assert_eq!(run.uuid("a"), first);
     run.end("a", FAILED);
     assert_eq!(run.decide(), [Decision::Finish(Verdict::Failed { slots: vec!["a".to_owned()] })]);
+}
+
+#[test]
+fn a_node_that_a_person_ends_while_it_waits_to_be_tried_again_stays_stopped() {
+    let mut run = Driven::new(compose(
+        "nodes: {a: {command: [a], retries: {max: 3, backoff: 1h}}, b: {command: [b], depends_on: [a]}}",
+    ));
+    run.start();
+    run.end("a", FAILED);
+    let (uuid, other) = (run.uuid("a").unwrap(), Uuid::from_u128(99));
+    let stopped = |uuid| Event::Stopped { slot: "a".to_owned(), uuid, note: Some("you (SIGTERM)".to_owned()) };
+    assert!(run.flow.apply(&stopped(other)).is_err());
+    run.apply(stopped(uuid));
+    assert_eq!(run.words(), "a=stopped b=skipped");
+    assert_eq!(run.flow.slot("a").unwrap().note, Some("you (SIGTERM)"));
+    assert_eq!(run.decide(), [Decision::Finish(Verdict::Failed { slots: vec!["a".to_owned()] })]);
+    assert!(run.flow.apply(&stopped(uuid)).is_err());
+}
+
+#[test]
+fn the_reason_of_a_failure_is_kept_until_the_next_start() {
+    let mut run = Driven::new(compose("nodes: {a: {command: [a], retries: {max: 1, backoff: 0s}}}"));
+    let ended = |uuid| Event::Ended {
+        slot: "a".to_owned(),
+        uuid,
+        outcome: FAILED,
+        at_ms: 1,
+        result: None,
+        note: Some("no room".to_owned()),
+    };
+    run.start();
+    run.apply(ended(run.uuid("a").unwrap()));
+    assert_eq!(run.flow.slot("a").unwrap().note, Some("no room"));
+    run.start();
+    assert_eq!(run.flow.slot("a").unwrap().note, None);
+    run.apply(ended(run.uuid("a").unwrap()));
+    assert_eq!(run.flow.slot("a").unwrap().note, Some("no room"));
 }
 
 #[test]
@@ -266,6 +303,7 @@ fn every_event_in_every_state_of_a_node() {
         ("stopped", ended(Outcome::Stopped)),
         ("halted", ended(Outcome::Halted)),
         ("never ran", ended(Outcome::NeverRan)),
+        ("stopped while due", Event::Stopped { slot: "a".to_owned(), uuid, note: None }),
         ("redo", redo("a")),
         ("reopened", reopened),
         ("z ended", zed(FAILED)),
@@ -287,7 +325,7 @@ fn every_event_in_every_state_of_a_node() {
                     "-"
                 }
             };
-            table.push_str(&format!("{state:10} {name:10} {after}\n"));
+            table.push_str(&format!("{state:10} {name:17} {after}\n"));
         }
     }
     insta::assert_snapshot!(table);

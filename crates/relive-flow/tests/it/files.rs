@@ -1,6 +1,6 @@
 //! The mistakes of files, each with its place.
 
-use relive_flow::{ComposeFile, SupervisorFile};
+use relive_flow::{ComposeFile, Definition, SupervisorFile};
 
 fn mistakes(text: &str) -> String {
     match ComposeFile::parse("build.yaml", text) {
@@ -82,8 +82,61 @@ fn a_result_in_a_script_of_fish_is_refused() {
 
 #[test]
 fn a_cli_agent_is_refused_with_what_to_write_instead() {
+    let refused = "a CLI agent cannot be a node of its own kind yet: write `command: [claude, -p, TEXT]`";
     let said = mistakes("nodes: {a: {cli: claude, intent: x}}");
-    assert!(said.contains("a CLI agent cannot be a node of its own kind yet: start it with `command`"), "{said}");
+    assert!(
+        said.contains(&format!("1:13: {refused}")) && said.lines().filter(|line| line.contains("1:")).count() == 1,
+        "{said}"
+    );
+    let said = mistakes("nodes: {a: {cli: claud, intent: x}}");
+    assert!(
+        said.contains(
+            "`cli` must be one of claude, codex, gemini, opencode, qwen, not `claud` (did you mean `claude`?)"
+        ),
+        "{said}"
+    );
+    let said = SupervisorFile::parse("f", "children: {a: {cli: claude, intent: x}}").unwrap_err().to_string();
+    assert!(said.contains(refused), "{said}");
+}
+
+#[test]
+fn a_node_that_waits_for_the_end_of_a_service_is_refused() {
+    let text = |on: &str| {
+        format!("nodes:\n  db: {{command: [db], restart: permanent}}\n  test: {{command: [t], depends_on: {on}}}\n")
+    };
+    let refused = "`db` never ends, because it is `restart: permanent`: wait for its start with {db: started}";
+    check(
+        &text("[db]"),
+        &format!(
+            "build.yaml:3:37: {refused}\n  |\n3 |   test: {{command: [t], depends_on: [db]}}\n  |                                     ^"
+        ),
+    );
+    for on in ["{db: succeeded}", "{db: completed}"] {
+        assert!(mistakes(&text(on)).contains(refused), "{}", mistakes(&text(on)));
+    }
+    assert!(ComposeFile::parse("f", &text("{db: started}")).is_ok());
+    assert!(ComposeFile::parse("f", &text("[db]").replace("permanent", "transient")).is_ok());
+}
+
+#[test]
+fn services_leave_a_place_for_the_others() {
+    let file = |text: &str| Definition::Compose(ComposeFile::parse("f", text).unwrap());
+    let service = |name: &str| format!("{name}: {{command: [x], restart: permanent}}");
+    let two = format!("nodes: {{{}, {}, test: {{command: [t]}}}}", service("a"), service("b"));
+    assert_eq!(file(&two).fits(3), Ok(()));
+    assert_eq!(
+        file(&two).fits(2).unwrap_err().to_string(),
+        "2 processes are kept running (`restart: permanent`), and 2 can run at once: the others would never start"
+    );
+    assert_eq!(file(&format!("nodes: {{{}, {}}}", service("a"), service("b"))).fits(2), Ok(()));
+    assert_eq!(file("nodes: {a: {command: [a]}, b: {command: [b]}}").fits(1), Ok(()));
+    let keep = "children: {web: {supervisor: {children: {a: {command: [x]}, b: {command: [x]}}}}}";
+    let keep = Definition::Supervisor(SupervisorFile::parse("f", keep).unwrap());
+    assert_eq!(keep.fits(2), Ok(()));
+    assert_eq!(
+        keep.fits(1).unwrap_err().to_string(),
+        "2 processes are kept running (`restart: permanent`) below `web`, and 1 can run at once"
+    );
 }
 
 #[test]

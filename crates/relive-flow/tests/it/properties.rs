@@ -15,7 +15,10 @@ fn graphs() -> impl Strategy<Value = String> {
         for (place, (retries, on, restart)) in nodes.iter().enumerate() {
             let mut conditions = HashMap::new();
             for (other, condition) in on.iter().filter(|_| place > 0) {
-                conditions.insert(other.index(place), ["succeeded", "completed", "started"][*condition]);
+                let other = other.index(place);
+                // Only the start of a service can be waited for.
+                let condition = if nodes[other].2 == 1 { 2 } else { *condition };
+                conditions.insert(other, ["succeeded", "completed", "started"][condition]);
             }
             let on: Vec<String> =
                 conditions.iter().map(|(other, condition)| format!("n{other}: {condition}")).collect();
@@ -68,6 +71,8 @@ fn drive(tree: &mut Driven, outcomes: &[(proptest::sample::Index, Outcome)]) -> 
         let running = living(&tree.flow);
         if let Some(slot) = stops.first() {
             tree.end(slot, Outcome::Halted);
+        } else if let Some((slot, uuid)) = stopped_while_due(&tree.flow, outcome) {
+            tree.apply(Event::Stopped { slot, uuid, note: None });
         } else if running.is_empty() {
             let until = decisions.iter().find_map(|decision| match decision {
                 Decision::Wait { until_ms } => Some(*until_ms),
@@ -83,13 +88,19 @@ fn drive(tree: &mut Driven, outcomes: &[(proptest::sample::Index, Outcome)]) -> 
     None
 }
 
+/// The first slot that waits for its next start, if a person ends something now.
+fn stopped_while_due(flow: &Flow, outcome: &Outcome) -> Option<(String, relive_types::Uuid)> {
+    let due = flow.slots().find(|slot| matches!(slot.state, SlotState::Due { .. }) && slot.uuid.is_some())?;
+    (*outcome == Outcome::Stopped).then(|| (due.name.to_owned(), due.uuid.unwrap()))
+}
+
 fn starts(events: &[Event]) -> HashMap<String, u32> {
     let mut starts = HashMap::new();
     for event in events {
         match event {
             Event::Starting { slot, .. } => *starts.entry(slot.clone()).or_default() += 1,
             Event::Ended { slot, outcome: Outcome::NeverRan, .. } => *starts.entry(slot.clone()).or_default() -= 1,
-            Event::Ended { .. } | Event::Redo { .. } | Event::Reopened { .. } => {}
+            Event::Ended { .. } | Event::Stopped { .. } | Event::Redo { .. } | Event::Reopened { .. } => {}
         }
     }
     starts

@@ -112,6 +112,19 @@ fn a_child_that_a_person_stopped_stays_stopped_even_when_the_supervisor_is_resum
 }
 
 #[test]
+fn a_child_that_a_person_ends_while_it_waits_for_its_restart_stays_stopped() {
+    let mut tree = Driven::new(supervisor("backoff: 1h\nchildren: {a: {command: [a]}, b: {command: [b]}}"));
+    tree.start();
+    tree.end("a", FAILED);
+    let uuid = tree.uuid("a").unwrap();
+    tree.apply(relive_flow::Event::Stopped { slot: "a".to_owned(), uuid, note: None });
+    tree.now_ms += 7_200_000;
+    assert_eq!(tree.start(), [] as [String; 0]);
+    assert_eq!(tree.words(), "a=stopped b=running");
+    assert_eq!(tree.recovered(), tree.flow);
+}
+
+#[test]
 fn a_child_that_is_fresh_starts_as_a_new_process() {
     let mut tree = Driven::new(supervisor("backoff: 0s\nchildren: {a: {command: [a], fresh: true}}"));
     tree.start();

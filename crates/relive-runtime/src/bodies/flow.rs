@@ -5,6 +5,7 @@
 //! needs no such care: it is read from the journal of the process that ended.
 
 mod child;
+mod ends;
 mod join;
 
 use std::collections::HashSet;
@@ -27,7 +28,7 @@ use crate::flows::{LiveFlow, RecordedFlow, exit_of, record};
 use crate::lookup::Presence;
 use crate::runtime::{ProcessRef, Runtime};
 use crate::signal::SignalOrder;
-use child::{ChildEnd, ChildStart};
+use child::{ChildEnd, ChildStart, Created};
 
 /// The event of a node that changed.
 const NODE_EVENT: &str = "node";
@@ -358,7 +359,7 @@ impl Driver {
         let mut events = Vec::new();
         for end in ended {
             self.told.remove(&end.uuid);
-            if let Some(note) = &end.note {
+            if let (Created::No, Some(note)) = (end.created, &end.note) {
                 self.cx.owner.warn(format!("{} of {} cannot be started: {note}", end.slot, self.cx.process.uuid));
             }
             events.push(end.event(self.runtime.wall_ms()));

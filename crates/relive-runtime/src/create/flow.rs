@@ -12,6 +12,7 @@ use relive_journal::record::{Body, FlowRecord, OnBudget, Spawned};
 
 use super::{Draft, check_directory, check_environment, request_hash};
 use crate::error::{Error, Result};
+use crate::lookup::Presence;
 use crate::names::check_name;
 use crate::runtime::{ProcessRef, Runtime};
 
@@ -69,6 +70,9 @@ impl Runtime {
             Definition::Compose(_) => "compose",
             Definition::Supervisor(_) => "supervisor",
         };
+        if matches!(self.presence(uuid).await?, Presence::Never) {
+            self.has_room_for(&definition)?;
+        }
         let internal = |error: serde_json::Error| Error::new(ErrorCode::Internal, error.to_string());
         let definition = serde_json::to_string(&definition).and_then(|text| Json::parse(&text)).map_err(internal)?;
         let record = FlowRecord { definition: Some(definition), event: None, req: None };
@@ -103,6 +107,14 @@ impl Runtime {
             creation: None,
         };
         self.create_below(above.parent, draft).await
+    }
+
+    /// Refuses a tree that could never run as a whole.
+    fn has_room_for(&self, definition: &Definition) -> Result<()> {
+        definition.fits(self.live.now().trees.children_max).map_err(|crowded| {
+            let message = format!("{crowded}; `limits.max_children` in config.yaml says how many");
+            Error::new(ErrorCode::Invalid, message).with_hint("relive config edit")
+        })
     }
 }
 

@@ -121,19 +121,19 @@ impl Runtime {
     }
 
     /// Returns the ends of processes that a tree still takes for running, because it ended before they had.
-    pub(crate) async fn lost_ends(&self, flow: &Flow) -> Result<Vec<Event>> {
+    pub(crate) async fn lost_ends(self: &Arc<Self>, flow: &Flow) -> Result<Vec<Event>> {
         let mut events = Vec::new();
         for (slot, uuid) in living(flow) {
-            let outcome = match self.presence(uuid).await? {
-                Presence::Never => Outcome::NeverRan,
-                Presence::Collected => Outcome::Halted,
+            let (outcome, note) = match self.presence(uuid).await? {
+                Presence::Never => (Outcome::NeverRan, None),
+                Presence::Collected => (Outcome::Halted, None),
                 Presence::Here => match self.outcome_of(uuid).await? {
-                    Some(outcome) if self.living(uuid).is_none() => outcome,
+                    Some(ended) if self.living(uuid).is_none() => ended,
                     Some(_) | None => continue,
                 },
             };
             let result = if flow.wants_result(&slot) { self.result_of(uuid).await } else { None };
-            events.push(Event::Ended { slot, uuid, outcome, at_ms: self.wall_ms(), result, note: None });
+            events.push(Event::Ended { slot, uuid, outcome, at_ms: self.wall_ms(), result, note });
         }
         Ok(events)
     }
@@ -152,17 +152,18 @@ fn origin_of(id: &str, request: NodeRequest) -> Result<Origin> {
     }
 }
 
-fn recorded(event: &Event, request_id: Option<String>) -> Result<Body> {
+pub(super) fn recorded(event: &Event, request_id: Option<String>) -> Result<Body> {
     record(event, request_id).map_err(|error| Error::new(ErrorCode::Internal, error.to_string()))
 }
 
 fn refused(pid: Pid, rejected: Rejected) -> Error {
     let hint = format!("relive compose status {pid}");
     let code = match rejected {
-        Rejected::NoSuchSlot(_) => ErrorCode::NotFound,
+        Rejected::NoSuchSlot { .. } => ErrorCode::NotFound,
         Rejected::NotComposed => ErrorCode::Invalid,
         Rejected::NotRunning { .. }
         | Rejected::NotStartable { .. }
+        | Rejected::NotDue { .. }
         | Rejected::NeverRan(_)
         | Rejected::Runs(_)
         | Rejected::DependentRuns { .. } => ErrorCode::Conflict,

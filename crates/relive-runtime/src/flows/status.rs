@@ -37,7 +37,8 @@ impl Runtime {
             // Its end comes with the end of the run, and so after the last record of the run.
             let has_ended_with_it = is_over && !slot.state.is_over();
             let slot = if has_ended_with_it { SlotStatus { state: &SlotState::Halted, ..slot } } else { slot };
-            self.node_status(&slot, depends_on)
+            let reason = reason_of(&flow, &slot);
+            NodeStatus { reason, ..self.node_status(&slot, depends_on) }
         });
         let nodes = nodes.collect();
         Ok(FlowStatus { uuid, pid: process.pid, kind, state, nodes })
@@ -66,7 +67,22 @@ impl Runtime {
             exit: exit_of(slot),
             starts: slot.starts,
             depends_on,
+            reason: None,
         }
+    }
+}
+
+/// Says why a node is in its state, if that needs a reason.
+fn reason_of(flow: &Flow, slot: &SlotStatus<'_>) -> Option<String> {
+    let note = || slot.note.map(str::to_owned);
+    match slot.state {
+        SlotState::Failed { .. } | SlotState::Stopped | SlotState::Halted => {
+            note().or_else(|| exit_of(slot).map(|exit| exit.reason))
+        }
+        // Why it is tried again.
+        SlotState::Due { .. } => note(),
+        SlotState::Skipped => flow.unmet(slot.name).map(|on| format!("{} {}", on.name, on.state.word())),
+        SlotState::Waiting | SlotState::Running { .. } | SlotState::ToStop { .. } | SlotState::Succeeded => None,
     }
 }
 

@@ -206,6 +206,10 @@ fn flow(record: &FlowRecord) -> Option<String> {
             let note = note.map(|note| format!(": {}", one_line(&note))).unwrap_or_default();
             format!("{slot} {how}{note}")
         }
+        Event::Stopped { slot, note, .. } => {
+            let note = note.map(|note| format!(": {}", one_line(&note))).unwrap_or_default();
+            format!("{slot} was to be started again and was stopped{note}")
+        }
         Event::Redo { slot, .. } => format!("{slot} is to continue"),
         Event::Reopened { .. } => "what did not succeed is to continue".to_owned(),
     })

@@ -78,6 +78,7 @@ mod tracing;
 mod trees;
 mod trees_files;
 mod trees_hostile;
+mod trees_stopped;
 mod truth;
 mod waiting;
 mod workspaces;

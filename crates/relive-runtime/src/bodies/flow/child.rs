@@ -6,17 +6,16 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use relive_api::{Environment, ExecRequest, ResumeRequest, RunRequest, Stdio, WorkspaceKind};
-use relive_core::{Cause, End, ErrorCode, Limits, Pid, ProcessStatus, Uuid, Why};
+use relive_core::{Cause, ErrorCode, Limits, Uuid, Why};
 use relive_flow::file::Work;
-use relive_flow::{Definition, Event, Outcome, OwnNode, RESULT_MAX, Run, Start, SupervisorFile, Task};
+use relive_flow::{Definition, Event, Outcome, OwnNode, Run, Start, SupervisorFile, Task};
 use relive_journal::Journal;
-use relive_session::log::{Item, Reader, Stream};
 use relive_types::short_id;
 use serde_json::json;
 
 use super::NODE_EVENT;
 use crate::create::NewFlow;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::lookup::Presence;
 use crate::runtime::{ProcessRef, Runtime};
 
@@ -52,13 +51,21 @@ pub(super) struct ChildEnd {
     pub(super) uuid: Uuid,
     pub(super) outcome: Outcome,
     pub(super) result: Option<String>,
-    /// Why it could not be started.
+    /// Why it failed, or could not be started.
     pub(super) note: Option<String>,
+    pub(super) created: Created,
+}
+
+/// Whether a process that ended was there at all.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Created {
+    Yes,
+    No,
 }
 
 impl ChildEnd {
     pub(super) fn event(self, at_ms: u64) -> Event {
-        let Self { slot, uuid, outcome, result, note } = self;
+        let Self { slot, uuid, outcome, result, note, created: _ } = self;
         Event::Ended { slot, uuid, outcome, at_ms, result, note }
     }
 }
@@ -72,7 +79,7 @@ impl ChildStart {
                 let there = !matches!(runtime.presence(uuid).await, Ok(Presence::Never));
                 if !there || matches!(self.start, Start::Resume { .. }) && runtime.living(uuid).is_none() {
                     let outcome = if there { Outcome::Halted } else { Outcome::NeverRan };
-                    return ChildEnd { slot, uuid, outcome, result: None, note: None };
+                    return ChildEnd { slot, uuid, outcome, result: None, note: None, created: Created::Yes };
                 }
             }
             let was_there = runtime.living(uuid).is_some();
@@ -98,21 +105,21 @@ impl ChildStart {
                 | ErrorCode::Internal => {
                     let hint = error.hint().map(|hint| format!(" (hint: {hint})")).unwrap_or_default();
                     let (outcome, note) = (Outcome::Failed { code: CANNOT_START }, Some(format!("{error}{hint}")));
-                    return ChildEnd { slot, uuid, outcome, result: None, note };
+                    return ChildEnd { slot, uuid, outcome, result: None, note, created: Created::No };
                 }
             }
         }
-        let outcome = loop {
+        let (outcome, note) = loop {
             let waited = runtime.wait(&uuid.to_string(), None).await;
             match runtime.outcome_of(uuid).await {
-                Ok(Some(outcome)) if waited.is_ok() && runtime.living(uuid).is_none() => break outcome,
-                Err(error) if error.code() == ErrorCode::NotFound => break Outcome::Halted,
+                Ok(Some(ended)) if waited.is_ok() && runtime.living(uuid).is_none() => break ended,
+                Err(error) if error.code() == ErrorCode::NotFound => break (Outcome::Halted, None),
                 // It cannot be read just now, or was resumed since.
                 Ok(_) | Err(_) => tokio::time::sleep(ROOM_AGAIN).await,
             }
         };
         let result = if self.wants_result { runtime.result_of(uuid).await } else { None };
-        ChildEnd { slot, uuid, outcome, result, note: None }
+        ChildEnd { slot, uuid, outcome, result, note, created: Created::Yes }
     }
 
     async fn start(&self, runtime: &Arc<Runtime>) -> Result<()> {
@@ -248,94 +255,7 @@ impl ChildStart {
     }
 }
 
-impl Runtime {
-    /// Returns how the last incarnation of a process ended, as far as it decides anything for its tree; `None` if it has
-    /// not ended.
-    pub(crate) async fn outcome_of(&self, uuid: Uuid) -> Result<Option<Outcome>> {
-        let read = self.on_journal(move |data| data.history(uuid)).await?;
-        let history = match read {
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-                return Err(Error::new(ErrorCode::NotFound, format!("process {uuid} is gone")));
-            }
-            read => read?.0,
-        };
-        let pid = history.incarnation().map(|incarnation| incarnation.pid);
-        Ok(history.ended().map(|(_, end)| outcome(end, pid)))
-    }
-
-    /// Returns what a process said last: the last text of an agent, the standard output of a program.
-    pub(crate) async fn result_of(&self, uuid: Uuid) -> Option<String> {
-        let text = match self.last_session(uuid).await.ok().flatten() {
-            Some(session) if self.runs_program(uuid).await => {
-                self.pools.reads.run(move || output_of(&session)).await.ok()?.ok()
-            }
-            Some(_) | None => self.on_disk(move |data| crate::wait::last_text(data, uuid)).await.ok().flatten(),
-        };
-        text.map(|text| shortened(&text))
-    }
-
-    async fn runs_program(&self, uuid: Uuid) -> bool {
-        let read = self.on_journal(move |data| data.history(uuid)).await;
-        let spawned = read.ok().and_then(Result::ok).and_then(|(history, _)| history.identity);
-        spawned.is_some_and(|identity| identity.spawned.program.is_some())
-    }
-}
-
 /// The directory of a task, below that of its tree unless it is absolute.
 pub(super) fn directory_of(tree: &str, cwd: Option<&str>) -> String {
     cwd.map_or_else(|| tree.to_owned(), |cwd| Path::new(tree).join(cwd).display().to_string())
-}
-
-fn outcome(end: &End, pid: Option<Pid>) -> Outcome {
-    if let Some(cause) = end.cause {
-        let from_above = cause.root.is_some() && cause.root != pid;
-        match cause.why {
-            Why::Supervisor | Why::DaemonStop => return Outcome::Halted,
-            Why::User | Why::Parent if from_above => return Outcome::Halted,
-            Why::User | Why::Parent => return Outcome::Stopped,
-            Why::Timeout
-            | Why::Budget
-            | Why::Idle
-            | Why::Stalled
-            | Why::Oom
-            | Why::Limit
-            | Why::HostLost
-            | Why::ShimLost
-            | Why::Aborted => {}
-        }
-    }
-    match end.status {
-        ProcessStatus::Exited { code: 0 } => Outcome::Succeeded,
-        ProcessStatus::Exited { .. }
-        | ProcessStatus::Abandoned
-        | ProcessStatus::Killed { .. }
-        | ProcessStatus::Faulted { .. }
-        | ProcessStatus::StartupFailed { .. } => Outcome::Failed { code: i32::from(end.exit_code()) },
-    }
-}
-
-/// Reads the end of the standard output of a session.
-fn output_of(session: &Path) -> std::io::Result<String> {
-    // Standard error is in the same log.
-    let from = Reader::tail(session, 4 * RESULT_MAX as u64)?;
-    let mut reader = Reader::open(session, from)?;
-    let mut output = Vec::new();
-    while let Some(item) = reader.next()? {
-        if let Item::Chunk(chunk) = item
-            && chunk.stream == Stream::Out
-        {
-            output.extend_from_slice(&chunk.bytes);
-        }
-    }
-    Ok(String::from_utf8_lossy(&output).into_owned())
-}
-
-/// Keeps the end of a long text, without the newlines after it and without NUL, which no program can be given.
-fn shortened(text: &str) -> String {
-    let text = text.trim_end_matches(['\n', '\r']).replace('\0', "\u{fffd}");
-    let mut start = text.len().saturating_sub(RESULT_MAX);
-    while !text.is_char_boundary(start) {
-        start += 1;
-    }
-    text[start..].to_owned()
 }

@@ -82,7 +82,11 @@ impl Told<'_> {
         self.states.insert(node.to_owned(), state.to_owned());
         let pid = pid.map(|pid| format!(" (PID {pid})")).unwrap_or_default();
         let reason = exit.filter(|exit| exit.code != 0);
-        let reason = reason.map(|exit| format!(": exit {}, {}", exit.code, one_line(&exit.reason))).unwrap_or_default();
+        let reason = reason.map(|exit| match exit.reason.as_str() {
+            "exited" => format!(": exit {}", exit.code),
+            reason => format!(": exit {}, {}", exit.code, one_line(reason)),
+        });
+        let reason = reason.unwrap_or_default();
         self.context.say(&format!("{node} {state}{pid}{reason}"));
     }
 }

@@ -17,9 +17,17 @@ pub(super) async fn run(context: &Context, run: &str) -> Outcome<u8> {
     }
     let left = |header| Column { header, align: Align::Left };
     let right = |header| Column { header, align: Align::Right };
-    let columns = [left("NODE"), left("STATE"), right("PID"), left("ID"), right("STARTS"), left("AFTER"), left("EXIT")];
+    let columns = [
+        left("NODE"),
+        left("STATE"),
+        right("PID"),
+        left("ID"),
+        right("STARTS"),
+        left("AFTER"),
+        left("EXIT"),
+        left("REASON"),
+    ];
     let row = |node: &NodeStatus| {
-        let exit = node.exit.as_ref().map(|exit| format!("{} ({})", exit.code, one_line(&exit.reason)));
         let cells = [
             node.name.clone(),
             node.state.clone(),
@@ -27,12 +35,13 @@ pub(super) async fn run(context: &Context, run: &str) -> Outcome<u8> {
             node.uuid.map_or_else(|| "-".to_owned(), short_id::short),
             node.starts.to_string(),
             if node.depends_on.is_empty() { "-".to_owned() } else { node.depends_on.join(", ") },
-            exit.unwrap_or_else(|| "-".to_owned()),
+            node.exit.as_ref().map_or_else(|| "-".to_owned(), |exit| exit.code.to_string()),
+            node.reason.as_ref().map_or_else(|| "-".to_owned(), |reason| one_line(reason).to_string()),
         ];
         cells.into_iter().map(Cell::plain).collect()
     };
     let rows: Vec<Vec<Cell>> = flow.nodes.iter().map(row).collect();
-    context.print(&draw(&columns, 6, &rows, &context.out))?;
+    context.print(&draw(&columns, 7, &rows, &context.out))?;
     context.say(&format!("run {} {}", flow.pid, flow.state));
     Ok(0)
 }

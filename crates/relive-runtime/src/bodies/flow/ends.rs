@@ -1,0 +1,137 @@
+//! How a process of a tree ended, and what it said last.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use relive_core::{End, ErrorCode, Pid, ProcessStatus, Uuid, Why};
+use relive_flow::{Outcome, RESULT_MAX};
+use relive_session::log::{Item, Reader, Stream};
+
+use crate::error::{Error, Result};
+use crate::runtime::Runtime;
+
+impl Runtime {
+    /// Returns how the last incarnation of a process ended, as far as it decides anything for its tree, and why it failed;
+    /// `None` if it has not ended.
+    pub(crate) async fn outcome_of(self: &Arc<Self>, uuid: Uuid) -> Result<Option<(Outcome, Option<String>)>> {
+        let read = self.on_journal(move |data| data.history(uuid)).await?;
+        let history = match read {
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+                return Err(Error::new(ErrorCode::NotFound, format!("process {uuid} is gone")));
+            }
+            read => read?.0,
+        };
+        let pid = history.incarnation().map(|incarnation| incarnation.pid);
+        let Some((_, end)) = history.ended() else { return Ok(None) };
+        let outcome = outcome(end, pid);
+        let note = match outcome {
+            Outcome::Succeeded | Outcome::Halted | Outcome::NeverRan => None,
+            Outcome::Stopped => end.cause.map(|cause| {
+                format!("ended by {}", self.in_words_now(cause, crate::attribution::signal_of(end).as_deref()))
+            }),
+            Outcome::Failed { .. } => Some(self.reason_of(uuid, end).await),
+        };
+        Ok(Some((outcome, note)))
+    }
+
+    /// Returns what a process said last: the last text of an agent, the standard output of a program.
+    pub(crate) async fn result_of(&self, uuid: Uuid) -> Option<String> {
+        let text = match self.last_session(uuid).await.ok().flatten() {
+            Some(session) if self.runs_program(uuid).await => {
+                self.pools.reads.run(move || output_of(&session)).await.ok()?.ok()
+            }
+            Some(_) | None => self.on_disk(move |data| crate::wait::last_text(data, uuid)).await.ok().flatten(),
+        };
+        text.map(|text| shortened(&text))
+    }
+
+    /// Says why a process failed, with the last thing that a program said about it.
+    async fn reason_of(&self, uuid: Uuid, end: &End) -> String {
+        let reason = end.exit().reason.into_owned();
+        let exited_by_itself = matches!(end.status, ProcessStatus::Exited { .. }) && end.reason.is_none();
+        let said = match self.last_session(uuid).await.ok().flatten().filter(|_| exited_by_itself) {
+            Some(session) if self.runs_program(uuid).await => {
+                self.pools.reads.run(move || last_error(&session)).await.ok().and_then(Result::ok).flatten()
+            }
+            Some(_) | None => None,
+        };
+        match said {
+            Some(said) => format!("{reason}: {said}"),
+            None => reason,
+        }
+    }
+
+    async fn runs_program(&self, uuid: Uuid) -> bool {
+        let read = self.on_journal(move |data| data.history(uuid)).await;
+        let spawned = read.ok().and_then(Result::ok).and_then(|(history, _)| history.identity);
+        spawned.is_some_and(|identity| identity.spawned.program.is_some())
+    }
+}
+
+fn outcome(end: &End, pid: Option<Pid>) -> Outcome {
+    if let Some(cause) = end.cause {
+        let from_above = cause.root.is_some() && cause.root != pid;
+        match cause.why {
+            Why::Supervisor | Why::DaemonStop => return Outcome::Halted,
+            Why::User | Why::Parent if from_above => return Outcome::Halted,
+            Why::User | Why::Parent => return Outcome::Stopped,
+            Why::Timeout
+            | Why::Budget
+            | Why::Idle
+            | Why::Stalled
+            | Why::Oom
+            | Why::Limit
+            | Why::HostLost
+            | Why::ShimLost
+            | Why::Aborted => {}
+        }
+    }
+    match end.status {
+        ProcessStatus::Exited { code: 0 } => Outcome::Succeeded,
+        ProcessStatus::Exited { .. }
+        | ProcessStatus::Abandoned
+        | ProcessStatus::Killed { .. }
+        | ProcessStatus::Faulted { .. }
+        | ProcessStatus::StartupFailed { .. } => Outcome::Failed { code: i32::from(end.exit_code()) },
+    }
+}
+
+/// Reads the end of the standard output of a session.
+fn output_of(session: &Path) -> std::io::Result<String> {
+    // Standard error is in the same log.
+    end_of(session, Stream::Out, 4 * RESULT_MAX as u64)
+}
+
+/// Returns the last line that a program wrote to its standard error.
+fn last_error(session: &Path) -> std::io::Result<Option<String>> {
+    /// The longest line that is kept, in characters.
+    const LINE_MAX: usize = 200;
+    let said = end_of(session, Stream::Err, 4 * LINE_MAX as u64)?;
+    let line = said.lines().map(str::trim).rfind(|line| !line.is_empty());
+    Ok(line.map(|line| line.chars().filter(|c| !c.is_control()).take(LINE_MAX).collect()))
+}
+
+/// Reads one of the streams in the last bytes of a session's log.
+fn end_of(session: &Path, stream: Stream, bytes: u64) -> std::io::Result<String> {
+    let from = Reader::tail(session, bytes)?;
+    let mut reader = Reader::open(session, from)?;
+    let mut output = Vec::new();
+    while let Some(item) = reader.next()? {
+        if let Item::Chunk(chunk) = item
+            && chunk.stream == stream
+        {
+            output.extend_from_slice(&chunk.bytes);
+        }
+    }
+    Ok(String::from_utf8_lossy(&output).into_owned())
+}
+
+/// Keeps the end of a long text, without the newlines after it and without NUL, which no program can be given.
+fn shortened(text: &str) -> String {
+    let text = text.trim_end_matches(['\n', '\r']).replace('\0', "\u{fffd}");
+    let mut start = text.len().saturating_sub(RESULT_MAX);
+    while !text.is_char_boundary(start) {
+        start += 1;
+    }
+    text[start..].to_owned()
+}

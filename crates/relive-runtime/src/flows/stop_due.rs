@@ -1,0 +1,192 @@
+//! A process of a tree that has ended and is to be started again: ending it means that it is not.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use relive_core::{ErrorCode, Pid, Signal, Uuid};
+use relive_flow::{Event, Flow, SlotState};
+
+use super::LiveFlow;
+use super::redo::recorded;
+use crate::error::{Error, Result};
+use crate::owner::Lane;
+use crate::runtime::{ProcessRef, Runtime};
+use crate::signal::SignalOrder;
+
+/// How long a tree that begins, or that has not noticed an end yet, is waited for,
+const SETTLED_WITHIN: Duration = Duration::from_secs(10);
+/// and how often it is looked at.
+const LOOK_EVERY: Duration = Duration::from_millis(20);
+
+/// What a tree makes of a process of its own that has ended.
+enum Place {
+    /// It is not started again.
+    Over,
+    /// It is to be started again, by the slot with this name.
+    Due(String),
+    /// The tree takes it for running: it has not noticed the end.
+    Unnoticed,
+}
+
+/// What became of a signal to a process that has ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum DueStop {
+    /// Nothing: it is not about to be started.
+    Over,
+    /// It will not be started again.
+    Stopped { note: String },
+    /// It has been started again: the signal is for its new incarnation.
+    Restarted,
+}
+
+impl Runtime {
+    /// Has the tree of a process that ended not start it again.
+    pub(crate) async fn stop_due(self: &Arc<Self>, uuid: Uuid, sent: &SignalOrder) -> Result<DueStop> {
+        match sent.signal {
+            Signal::Term | Signal::Kill | Signal::Int => {}
+            Signal::Pause | Signal::Resume => return Ok(DueStop::Over),
+        }
+        let Some(parent) = self.parent_uuid_of(uuid).await else { return Ok(DueStop::Over) };
+        if self.has_answered(parent, sent.request.as_deref()).await {
+            return Ok(DueStop::Stopped { note: "it was to be started again: it is not".to_owned() });
+        }
+        let Some(tree) = self.living_tree(parent) else { return Ok(DueStop::Over) };
+        let until = tokio::time::Instant::now() + SETTLED_WITHIN;
+        loop {
+            if self.living(uuid).is_some() {
+                return Ok(DueStop::Restarted);
+            }
+            let settled = match self.flows.find(tree.uuid) {
+                Some(live) => self.stop_in(tree, &live, uuid, sent).await?,
+                None => self.stop_in_journal(tree, uuid, sent).await?,
+            };
+            match settled {
+                Some(stop) => return Ok(stop),
+                None if self.living(tree.uuid).is_none() => return Ok(DueStop::Over),
+                None if tokio::time::Instant::now() >= until => {
+                    let message = format!("run {} has not noticed the end of {uuid} yet", tree.of.pid);
+                    let hint = format!("relive compose status {}", tree.of.pid);
+                    return Err(Error::new(ErrorCode::Unavailable, message).with_hint(hint));
+                }
+                None => tokio::time::sleep(LOOK_EVERY).await,
+            }
+        }
+    }
+
+    async fn has_answered(self: &Arc<Self>, uuid: Uuid, request: Option<&str>) -> bool {
+        let Some(request) = request else { return false };
+        match self.turn(uuid, Lane::Verb).await {
+            Ok(mut turn) => turn.was_answered(Some(request)).await.unwrap_or(false),
+            Err(_) => false,
+        }
+    }
+
+    async fn parent_uuid_of(&self, uuid: Uuid) -> Option<Uuid> {
+        let read = self.on_journal(move |data| data.history(uuid)).await.ok()?;
+        read.ok()?.0.identity?.spawned.parent_uuid
+    }
+
+    /// Returns a process if it is a tree that has not ended.
+    fn living_tree(&self, uuid: Uuid) -> Option<ProcessRef> {
+        let tree = self.living(uuid)?;
+        let body = self.lock().table.view(tree.of.pid, self.moment())?.body;
+        matches!(body, relive_core::Body::Compose | relive_core::Body::Supervisor).then_some(tree)
+    }
+
+    /// Records it in a tree whose body runs; `None` if that has to notice something first.
+    async fn stop_in(
+        self: &Arc<Self>,
+        tree: ProcessRef,
+        live: &Arc<LiveFlow>,
+        uuid: Uuid,
+        sent: &SignalOrder,
+    ) -> Result<Option<DueStop>> {
+        let mut flow = live.flow.lock().await;
+        if !self.flows.find(tree.uuid).is_some_and(|open| Arc::ptr_eq(&open, live)) {
+            return Ok(None);
+        }
+        let stopped = self.record_stop(tree, &mut flow, uuid, sent).await?;
+        live.changed.notify_one();
+        Ok(stopped)
+    }
+
+    /// Records it in a tree without a body, which is suspended; `None` if its body is about to run.
+    async fn stop_in_journal(
+        self: &Arc<Self>,
+        tree: ProcessRef,
+        uuid: Uuid,
+        sent: &SignalOrder,
+    ) -> Result<Option<DueStop>> {
+        let mut turn = self.turn(tree.uuid, Lane::Verb).await?;
+        if turn.owner.has_body() || self.living(tree.uuid) != Some(tree) {
+            return Ok(None);
+        }
+        // Nobody starts the body meanwhile: that takes the turn.
+        let mut flow = self.recorded_flow(tree.uuid).await?.flow;
+        let mut events = self.lost_ends(&flow).await?;
+        apply(&mut flow, &events)?;
+        let slot = match place_of(&flow, uuid) {
+            Place::Over => return Ok(Some(DueStop::Over)),
+            Place::Unnoticed => return Ok(None),
+            Place::Due(slot) => slot,
+        };
+        let stopped = self.stopped(&slot, uuid, sent);
+        apply(&mut flow, std::slice::from_ref(&stopped))?;
+        let mut records = Vec::new();
+        for event in events.drain(..) {
+            records.push(recorded(&event, None)?);
+        }
+        records.push(recorded(&stopped, sent.request.clone())?);
+        turn.write(tree.of, self.moment(), records).await?;
+        Ok(Some(DueStop::Stopped { note: stopped_note(&slot, tree.of.pid) }))
+    }
+
+    fn stopped(&self, slot: &str, uuid: Uuid, sent: &SignalOrder) -> Event {
+        let who = self.in_words_now(sent.cause, Some(sent.signal.name()));
+        Event::Stopped { slot: slot.to_owned(), uuid, note: Some(format!("ended by {who}")) }
+    }
+
+    async fn record_stop(
+        self: &Arc<Self>,
+        tree: ProcessRef,
+        flow: &mut Flow,
+        uuid: Uuid,
+        sent: &SignalOrder,
+    ) -> Result<Option<DueStop>> {
+        let slot = match place_of(flow, uuid) {
+            Place::Over => return Ok(Some(DueStop::Over)),
+            Place::Unnoticed => return Ok(None),
+            Place::Due(slot) => slot,
+        };
+        let event = self.stopped(&slot, uuid, sent);
+        let mut next = flow.clone();
+        apply(&mut next, std::slice::from_ref(&event))?;
+        let mut turn = self.turn(tree.uuid, Lane::Verb).await?;
+        turn.write(tree.of, self.moment(), vec![recorded(&event, sent.request.clone())?]).await?;
+        *flow = next;
+        Ok(Some(DueStop::Stopped { note: stopped_note(&slot, tree.of.pid) }))
+    }
+}
+
+fn apply(flow: &mut Flow, events: &[Event]) -> Result<()> {
+    let internal = |error: relive_flow::Rejected| Error::new(ErrorCode::Internal, error.to_string());
+    events.iter().try_for_each(|event| flow.apply(event).map_err(internal))
+}
+
+fn stopped_note(slot: &str, tree: Pid) -> String {
+    format!("{slot} of run {tree} had ended and was to be started again: it is not")
+}
+
+fn place_of(flow: &Flow, uuid: Uuid) -> Place {
+    let Some(slot) = flow.slots().find(|slot| slot.uuid == Some(uuid)) else { return Place::Over };
+    match slot.state {
+        SlotState::Due { .. } => Place::Due(slot.name.to_owned()),
+        SlotState::Running { .. } | SlotState::ToStop { .. } => Place::Unnoticed,
+        SlotState::Waiting
+        | SlotState::Succeeded
+        | SlotState::Failed { .. }
+        | SlotState::Stopped
+        | SlotState::Halted
+        | SlotState::Skipped => Place::Over,
+    }
+}

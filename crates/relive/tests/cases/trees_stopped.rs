@@ -1,0 +1,118 @@
+//! Processes of trees that wait to be started again, causes of failures, and services.
+
+use serde_json::json;
+
+use crate::world::World;
+
+#[test]
+fn a_node_that_waits_to_be_tried_again_is_stopped_by_kill_and_stays_so() {
+    let world = World::new();
+    let run = world.up("nodes:
+  flaky: {command: [sh, -c, 'echo ran >> ran; exit 3'], retries: {max: 5, backoff: 1h}}
+  after: {command: [sh, -c, 'echo after >> ran'], depends_on: [flaky]}
+  slow: {command: [sh, -c, 'while [ ! -e go ]; do sleep 0.01; done']}
+");
+    let due = world.await_node(&run, "flaky", "due");
+    let uuid = due["uuid"].as_str().unwrap().to_owned();
+    let killed = world.relive(&["kill", "--json", &uuid]).ok().json();
+    assert_eq!(killed["affected"], 1, "{killed}");
+    assert!(killed["note"].as_str().unwrap().contains("flaky of run"), "{killed}");
+    // Acknowledged means durable.
+    world.kill_daemon();
+    assert_eq!(world.states(&run), "flaky=stopped after=skipped slow=running");
+    let again = world.relive(&["kill", "--json", &uuid]).ok().json();
+    assert_eq!(again["affected"], 0, "{again}");
+    world.file("go", "");
+    world.relive(&["wait", &run.uuid]).exits(1);
+    assert_eq!(world.ran(), ["ran"]);
+    assert_eq!(world.node(&run, "flaky")["reason"], "ended by you (SIGTERM)");
+    assert_eq!(world.node(&run, "after")["reason"], "flaky stopped");
+}
+
+#[test]
+fn a_child_that_waits_for_its_restart_is_stopped_by_kill_also_while_its_supervisor_is_suspended() {
+    let world = World::new();
+    let keep = world.supervise(
+        "backoff: 1h
+children:
+  a: {command: [sh, -c, 'echo a >> ran; exit 3']}
+  b: {command: [sh, -c, 'echo b >> ran; exit 3']}
+  c: {command: [sleep, '1000']}
+",
+    );
+    for child in ["a", "b"] {
+        world.await_node(&keep, child, "due");
+    }
+    world.relive(&["kill", "-9", &format!("a.{}", short(&keep.uuid))]).ok();
+    assert_eq!(world.states(&keep), "a=stopped b=due c=running");
+    world.relive(&["pause", "--subtree", &keep.uuid]).ok();
+    world.await_display(&keep.uuid, "suspended");
+    let uuid = world.node(&keep, "b")["uuid"].as_str().unwrap().to_owned();
+    assert_eq!(world.relive(&["kill", "--json", &uuid]).ok().json()["affected"], 1);
+    world.kill_daemon();
+    assert_eq!(world.states(&keep), "a=stopped b=stopped c=running");
+    world.relive(&["compose", "down", &keep.uuid]).ok();
+    assert_eq!(world.ran(), ["a", "b"]);
+}
+
+/// As people see it.
+fn short(uuid: &str) -> String {
+    relive_types::short_id::short(uuid.parse().unwrap())
+}
+
+#[test]
+fn the_status_of_a_run_says_why_each_node_failed() {
+    let world = World::new();
+    let model = world.script("turns: [{text: one, calls: [{name: list}]}, {text: two, calls: [{name: list}]}]");
+    let run = world.up(&format!(
+        "nodes:
+  loud: {{command: [sh, -c, 'echo first >&2; echo the disk is full >&2; exit 7']}}
+  missing: {{command: [no-such-program-anywhere]}}
+  slow: {{command: [sleep, '1000'], timeout: 200ms}}
+  thinks: {{intent: think, model: {model}, max_steps: 1}}
+  fine: {{command: [sh, -c, 'echo said >&2']}}
+  never: {{command: [x], depends_on: [missing]}}
+"
+    ));
+    world.relive(&["wait", &run.uuid]).exits(1);
+    let reason = |node: &str| world.node(&run, node)["reason"].clone();
+    assert_eq!(reason("loud"), "exited: the disk is full");
+    assert_eq!(reason("missing"), "execve: ENOENT");
+    assert_eq!(reason("slow"), "timed out");
+    assert!(reason("thinks").as_str().unwrap().contains("max steps exceeded"), "{}", reason("thinks"));
+    assert_eq!(reason("fine"), json!(null));
+    assert_eq!(reason("never"), "missing failed");
+    assert_eq!(world.node(&run, "loud")["exit"], json!({"code": 7, "reason": "exited: the disk is full", "err": null}));
+    let table = world.relive(&["compose", "status", &run.uuid]).ok().stdout;
+    for words in ["exited: the disk is full", "execve: ENOENT", "timed out", "missing failed"] {
+        assert!(table.contains(words), "{table}");
+    }
+    // The next daemon says the same.
+    world.kill_daemon();
+    assert_eq!(reason("loud"), "exited: the disk is full");
+}
+
+#[test]
+fn a_tree_whose_services_leave_no_place_is_refused_and_nothing_is_started() {
+    let world = World::with_config("limits: {max_children: 2}");
+    let file = |services: usize| {
+        let mut text = "nodes:\n  test: {command: [sh, -c, 'echo test >> ran']}\n".to_owned();
+        for service in 0..services {
+            text.push_str(&format!("  s{service}: {{command: [sleep, '1000'], restart: permanent}}\n"));
+        }
+        text
+    };
+    world.file("tree.yaml", &file(2));
+    let refused = world.relive(&["compose", "up", "-d", "tree.yaml"]);
+    refused.fails(2, &["2 processes are kept running", "and 2 can run at once", "limits.max_children"]);
+    assert_eq!(world.relive(&["ps", "-aq"]).ok().stdout, "");
+    let run = world.up(&file(1));
+    world.relive(&["wait", &run.uuid]).ok();
+    assert_eq!(world.ran(), ["test"]);
+    world.file(
+        "tree.yaml",
+        "nodes:\n  db: {command: [db], restart: permanent}\n  test: {command: [t], depends_on: [db]}\n",
+    );
+    let refused = world.relive(&["compose", "up", "-d", "tree.yaml"]);
+    refused.fails(2, &["tree.yaml:3:", "`db` never ends", "{db: started}", "^"]);
+}
