@@ -5,20 +5,21 @@
 //! client waits for the answer.
 
 mod below;
+mod child;
 mod flow;
+mod program;
+mod publish;
 
 pub(crate) use below::Above;
 
 use std::path::Path;
 use std::sync::Arc;
 
-use relive_agent::tool::ChildRequest;
-use relive_api::{Created, Environment, ExecRequest, ExecStarted, Isolated, RunRequest, WorkspaceKind};
-use relive_core::{ErrorCode, Limits, Pid, Program, Recovered, Refusal, Spec, Table, Uuid};
+use relive_api::{Created, Environment, ExecRequest, ExecStarted, RunRequest, WorkspaceKind};
+use relive_core::{ErrorCode, Pid, Uuid};
 use relive_journal::data::SpawnRequest;
-use relive_journal::policy::Policy;
 use relive_journal::record::{Body, Input, OnBudget, OpenedBy, Spawned};
-use relive_journal::{Hash, Opening, ProcInfo, ProcessMeta, Writer};
+use relive_journal::{Hash, Opening, ProcInfo, ProcessMeta};
 use relive_llm::Model;
 
 use crate::bodies::PreparedModel;
@@ -26,13 +27,12 @@ use crate::error::{Error, Result};
 use crate::instructions::{self, Gathered, Sources};
 use crate::lookup::Presence;
 use crate::names::check_name;
-use crate::owner::{Lane, Turn};
+use crate::owner::Lane;
 use crate::pools::FILE_WITHIN;
 use crate::runtime::{ProcessRef, Runtime};
 use crate::send::INTENT_ID;
 use crate::spec::{self, raised};
-use crate::subtree::{Creation, Inherited};
-use crate::trees::TreePlace;
+use crate::subtree::Creation;
 
 pub(crate) use flow::NewFlow;
 
@@ -169,176 +169,6 @@ impl Runtime {
         created
     }
 
-    async fn create_program(
-        self: &Arc<Self>,
-        parent: Option<ProcessRef>,
-        request: ExecRequest,
-        workspace: WorkspaceKind,
-    ) -> Result<ExecStarted> {
-        self.reload_settings().await;
-        let hash = request_hash(&ExecRequest { env: Environment::default(), ..request.clone() });
-        if request.enter.is_some()
-            && let Some(created) = self.created_before(request.uuid, &hash).await?
-        {
-            // Before its session is looked for again: that may have ended.
-            return self.started(created).await;
-        }
-        let above = self.above(parent).await?;
-        let (request, entered) = self.find_entered(request, &above).await?;
-        check_exec(&request)?;
-        let mut draft = self.draft_of_program(&above, parent, request, workspace).await?;
-        draft.spawned.request = Some(hash);
-        if let Some(program) = &mut draft.spawned.program {
-            program.enter = entered;
-        }
-        self.started(self.create_below(above.parent, draft).await?).await
-    }
-
-    async fn draft_of_program(
-        self: &Arc<Self>,
-        above: &Above,
-        parent: Option<ProcessRef>,
-        request: ExecRequest,
-        workspace: WorkspaceKind,
-    ) -> Result<Draft> {
-        let ExecRequest {
-            uuid,
-            name,
-            argv,
-            env,
-            cwd,
-            stdio,
-            gate,
-            namespace,
-            isolation,
-            namespaces,
-            network,
-            limits,
-            memory,
-            pids,
-            cpu,
-            allow_degraded,
-            foreground,
-            one_output,
-            shell,
-            enter: _,
-        } = request;
-        let network = self.network(isolation, network);
-        let isolated = above.isolated(Isolated { isolation, namespaces, network, within: None, allow_degraded });
-        let place = self.place_for_program(uuid, cwd, workspace).await?;
-        let program = Program {
-            argv,
-            stdio,
-            gate,
-            namespace,
-            memory,
-            pids,
-            cpu,
-            allow_degraded,
-            foreground,
-            one_output,
-            shell,
-            enter: None,
-        };
-        Ok(Draft {
-            spawned: Spawned {
-                uuid,
-                name,
-                parent_uuid: parent.map(|parent| parent.uuid),
-                budget_uuid: None,
-                origin: None,
-                body: "exec".to_owned(),
-                intent: program.command_line().into(),
-                program: Some(program),
-                cwd: place.cwd,
-                isolated,
-                limits: Limits { timeout_ms: limits.timeout_ms, ..Limits::default() },
-                on_in_doubt: self.live.now().on_in_doubt,
-                on_budget: OnBudget::End,
-                env_names: env.names().map(str::to_owned).collect(),
-                policy: Policy::default(),
-                root_uuid: above.root_uuid,
-                depth: above.depth,
-                workspace: place.own,
-                request: None,
-            },
-            meta: None,
-            environment: env,
-            first: None,
-            parent: Pid::RUNTIME,
-            records: place.records,
-            creation: None,
-        })
-    }
-
-    /// Answers when the session of a program does, or it has ended.
-    async fn started(&self, created: Created) -> Result<ExecStarted> {
-        let Created { pid, uuid } = created;
-        let directory = match self.live_session(uuid).await {
-            Some(live) => live.folder,
-            None => self.last_session(uuid).await?.unwrap_or_default(),
-        };
-        Ok(ExecStarted { pid, uuid, folder: directory.display().to_string() })
-    }
-
-    /// Creates a child of an agent: with what that has, and on its model unless another is named.
-    pub(crate) async fn spawn_child(self: &Arc<Self>, parent: ProcessRef, request: ChildRequest) -> Result<()> {
-        let runtime = Arc::clone(self);
-        let creation = self.begin_creation(parent, request.uuid)?;
-        self.to_the_end(async move { runtime.create_child(parent, request, creation).await }).await
-    }
-
-    async fn create_child(
-        self: &Arc<Self>,
-        parent: ProcessRef,
-        request: ChildRequest,
-        creation: Creation,
-    ) -> Result<()> {
-        check_name(request.name.as_deref())?;
-        let directory = self.data.directory(parent.uuid);
-        let mut meta = self.pools.journal.run(move || ProcessMeta::read(&directory)).await??;
-        let (history, _) = self.on_journal(move |data| data.history(parent.uuid)).await??;
-        if let Some(model) = request.model.or_else(|| history.model.clone()) {
-            meta.model = model;
-        }
-        let Some(identity) = history.identity else {
-            return Err(Error::new(ErrorCode::Internal, "the parent's journal does not describe a process"));
-        };
-        let inherited = identity.spawned;
-        let spawned = Spawned {
-            uuid: request.uuid,
-            name: request.name,
-            parent_uuid: Some(parent.uuid),
-            origin: None,
-            intent: request.intent.clone().into(),
-            // What it spends is its ancestors' spending, and their limits hold for it.
-            limits: Limits { max_tokens: None, max_cost_usd: None, ..history.limits },
-            budget_uuid: None,
-            root_uuid: Some(inherited.root_uuid.unwrap_or(parent.uuid)),
-            depth: inherited.depth + 1,
-            request: None,
-            ..inherited
-        };
-        if let Some(place) = TreePlace::of(&spawned) {
-            self.lock().trees.take(place, self.live.now().trees)?;
-        }
-        let draft = Draft {
-            spawned,
-            meta: Some(meta),
-            environment: self.environment_of(parent.uuid),
-            first: Some(request.intent),
-            parent: parent.of.pid,
-            records: Vec::new(),
-            creation: Some(creation),
-        };
-        let created = self.create(draft).await.map(|_| ());
-        if self.living(request.uuid).is_none() {
-            // It was not created, or has ended already.
-            self.lock().trees.leave(request.uuid);
-        }
-        created
-    }
-
     async fn create(self: &Arc<Self>, draft: Draft) -> Result<Created> {
         let Draft { spawned, meta, environment, first, parent, records, creation } = draft;
         let uuid = spawned.uuid;
@@ -460,86 +290,9 @@ impl Runtime {
     }
 }
 
-impl Turn {
-    /// Publishes a process whose journal is on the disk, and starts its body.
-    pub(crate) async fn publish_new(&mut self, spec: Spec, writer: Writer) -> Result<()> {
-        let of = relive_core::Incarnation { pid: spec.pid, generation: spec.generation };
-        let inherited = self.list(spec, writer, |table, spec, _| table.spawn(spec))?;
-        self.start_body(of);
-        self.deliver_inherited(inherited).await
-    }
-
-    /// Publishes a child whose first write has a signal to the subtree of its parent: as the next daemon would find it.
-    async fn publish_stopped(&mut self, spec: Spec, writer: Writer) -> Result<()> {
-        let (runtime, now) = (Arc::clone(&self.runtime), self.runtime.moment());
-        let process = ProcessRef {
-            of: relive_core::Incarnation { pid: spec.pid, generation: spec.generation },
-            uuid: self.uuid(),
-        };
-        let inherited = self.list(spec, writer, |table, spec, recovered| table.recover(spec, recovered, now))?;
-        if self.machine().is_some_and(|machine| machine.told_to_end().is_some()) {
-            tokio::spawn(async move { runtime.finish_bodiless(process).await });
-        }
-        self.deliver_inherited(inherited).await
-    }
-
-    /// Shows a process in the table, and returns the signal that it is to get.
-    fn list(
-        &mut self,
-        spec: Spec,
-        writer: Writer,
-        list: impl FnOnce(&mut Table, Spec, Recovered) -> Result<(), Refusal>,
-    ) -> Result<Option<Inherited>> {
-        let runtime = Arc::clone(&self.runtime);
-        let history = writer.history();
-        let place = history.identity.as_ref().and_then(|identity| TreePlace::of(&identity.spawned));
-        let recovered = crate::recover::recovered(history);
-        runtime.catalog.tell(history);
-        self.hold(writer);
-        let mut state = runtime.lock();
-        let spec = below_living_parent(&state.table, spec);
-        let (parent, pid) = (spec.parent, spec.pid);
-        list(&mut state.table, spec, recovered)?;
-        // Who spawns a process owns it: its end is remembered as long as they want.
-        let _ = state.table.open(relive_core::Caller::Process(parent), pid, relive_core::Rights::Owner);
-        if let Some(place) = place {
-            state.trees.join(place);
-        }
-        Ok(state.inherited.take(self.uuid()))
-    }
-
-    /// Delivers the signal that the subtree of the parent got while a child was being written.
-    async fn deliver_inherited(&mut self, inherited: Option<Inherited>) -> Result<()> {
-        if let Some(inherited) = inherited {
-            self.deliver_with_subtree(&inherited.order()).await?;
-        }
-        Ok(())
-    }
-}
-
-/// A process whose parent has ended is a child of PID 0.
-fn below_living_parent(table: &relive_core::Table, spec: Spec) -> Spec {
-    let lives = |pid| table.machine(pid).is_some_and(|machine| machine.state() == relive_core::State::Running);
-    if spec.parent == Pid::RUNTIME || lives(spec.parent) { spec } else { Spec { parent: Pid::RUNTIME, ..spec } }
-}
-
 /// Tells one request from another. Its environment is left out: it may hold keys.
 fn request_hash(request: &impl serde::Serialize) -> String {
     Hash::of(&serde_json::to_vec(request).unwrap_or_default()).to_string()
-}
-
-/// Reports the mistakes in a request to run a program.
-fn check_exec(request: &ExecRequest) -> Result<()> {
-    check_name(request.name.as_deref())?;
-    check_environment(&request.env)?;
-    check_directory(&request.cwd)?;
-    if request.argv.first().is_none_or(String::is_empty) {
-        return Err(Error::new(ErrorCode::Invalid, "there is no program to run"));
-    }
-    if request.argv.iter().any(|word| word.contains('\0')) {
-        return Err(Error::new(ErrorCode::Invalid, "an argument cannot contain a NUL byte"));
-    }
-    Ok(())
 }
 
 fn check_run(request: &RunRequest) -> Result<()> {

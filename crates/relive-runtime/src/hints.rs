@@ -1,5 +1,6 @@
 //! Commands that let a suspended process continue.
 
+use std::fmt;
 use std::sync::Arc;
 
 use relive_api::Process;
@@ -16,13 +17,12 @@ pub(crate) fn hint(view: &View<'_>, limits: Limits, refused_key: Option<&str>) -
         return None;
     }
     if let Some(exit) = &view.exit {
-        let ended =
-            Ended { pid, exit_reason: &exit.reason, why: view.why, step: view.step, elapsed_ms: view.elapsed_ms };
-        return ended.hint(limits, view.tokens_in.saturating_add(view.tokens_out), view.cost_usd);
+        let raise = Ended { exit_reason: &exit.reason, why: view.why }.raise(limits, Used::of(view));
+        return raise.map(|raise| resume_with(pid, raise));
     }
     match view.suspend_reason? {
         SuspendReason::NeedsCredentials => crate::credentials::credentials_hint(view.model?, pid, refused_key),
-        SuspendReason::BudgetExceeded => own_limit(view, limits).map(|raised| format!("relive resume {pid} {raised}")),
+        SuspendReason::BudgetExceeded => Used::of(view).own_limit(limits).map(|raise| resume_with(pid, raise)),
         SuspendReason::Stalled | SuspendReason::CrashLoop | SuspendReason::DiskFull => {
             Some(format!("relive resume {pid}"))
         }
@@ -35,69 +35,113 @@ pub(crate) fn hint(view: &View<'_>, limits: Limits, refused_key: Option<&str>) -
     }
 }
 
-/// A process that has ended.
-pub(crate) struct Ended<'a> {
-    pub(crate) pid: Pid,
-    pub(crate) exit_reason: &'a str,
-    pub(crate) why: Option<Why>,
+/// Returns the command that lets a process continue that a limit has stopped.
+pub(crate) fn resume_with(pid: Pid, raise: Raise) -> String {
+    format!("relive resume {pid} {raise}")
+}
+
+/// The limits that stop a process, each with a value that lets it continue: twice as much.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Raise {
+    pub(crate) steps: Option<u64>,
+    pub(crate) timeout_ms: Option<u64>,
+    pub(crate) tokens: Option<u64>,
+    pub(crate) cost: Option<Usd>,
+}
+
+impl Raise {
+    /// Allows twice as many tokens and dollars.
+    fn budget(tokens: Option<u64>, cost: Option<Usd>) -> Self {
+        let cost = cost.map(|cost| Usd::from_nanos(twice(cost.nanos())));
+        Self { tokens: tokens.map(twice), cost, ..Self::default() }
+    }
+}
+
+impl From<Exhausted> for Raise {
+    fn from(exhausted: Exhausted) -> Self {
+        Self::budget(exhausted.tokens, exhausted.cost)
+    }
+}
+
+/// The options of `relive resume`.
+impl fmt::Display for Raise {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let dollars = |cost: Usd| cost.to_string().trim_end_matches('0').trim_end_matches('.').to_owned();
+        let options = [
+            self.steps.map(|steps| format!("--max-steps {steps}")),
+            self.timeout_ms.map(|millis| format!("--timeout {}", seconds(millis))),
+            self.tokens.map(|tokens| format!("--max-tokens {tokens}")),
+            self.cost.map(|cost| format!("--max-cost {}", dollars(cost))),
+        ];
+        f.write_str(&options.into_iter().flatten().collect::<Vec<_>>().join(" "))
+    }
+}
+
+/// What a process has used of its limits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Used {
     pub(crate) step: u32,
     pub(crate) elapsed_ms: u64,
+    pub(crate) tokens: u64,
+    pub(crate) cost: Option<Usd>,
+}
+
+impl Used {
+    fn of(view: &View<'_>) -> Self {
+        let tokens = view.tokens_in.saturating_add(view.tokens_out);
+        Self { step: view.step, elapsed_ms: view.elapsed_ms, tokens, cost: view.cost_usd }
+    }
+
+    /// Returns how to raise the limit that a process itself has reached.
+    pub(crate) fn own_limit(self, limits: Limits) -> Option<Raise> {
+        let Self { step, elapsed_ms, .. } = self;
+        if let Some(max) = limits.max_steps.filter(|max| step >= *max) {
+            return Some(Raise { steps: Some(twice(max.max(step).into())), ..Raise::default() });
+        }
+        if let Some(max) = limits.timeout_ms.filter(|max| elapsed_ms >= *max) {
+            return Some(Raise { timeout_ms: Some(twice(max.max(elapsed_ms))), ..Raise::default() });
+        }
+        let (tokens, cost) = self.spent(limits);
+        (tokens.is_some() || cost.is_some()).then(|| Raise::budget(tokens, cost))
+    }
+
+    /// Returns the tokens and dollars that are spent, as far as they reach a limit.
+    fn spent(self, limits: Limits) -> (Option<u64>, Option<Usd>) {
+        let tokens = limits.max_tokens.filter(|max| self.tokens >= *max).map(|max| max.max(self.tokens));
+        let cost = limits.max_cost_usd.zip(self.cost).filter(|(max, cost)| cost >= max);
+        (tokens, cost.map(|(max, cost)| max.max(cost)))
+    }
+}
+
+/// How a process ended.
+pub(crate) struct Ended<'a> {
+    pub(crate) exit_reason: &'a str,
+    pub(crate) why: Option<Why>,
 }
 
 impl Ended<'_> {
-    /// Returns the command by which a process continues that a limit has ended. A plain resume would end at once.
-    pub(crate) fn hint(&self, limits: Limits, spent: u64, cost: Option<Usd>) -> Option<String> {
-        let raised = if self.why == Some(Why::Timeout) {
-            format!("--timeout {}", seconds(twice(limits.timeout_ms?.max(self.elapsed_ms))))
-        } else if self.why == Some(Why::Budget) {
-            let tokens = limits.max_tokens.filter(|max| spent >= *max).map(|max| max.max(spent));
-            let cost = limits.max_cost_usd.zip(cost).filter(|(max, cost)| cost >= max);
-            let cost = cost.map(|(max, cost)| max.max(cost));
+    /// Returns how to raise the limit that has ended a process. A plain resume would end at once.
+    pub(crate) fn raise(&self, limits: Limits, used: Used) -> Option<Raise> {
+        if self.why == Some(Why::Timeout) {
+            let timeout_ms = Some(twice(limits.timeout_ms?.max(used.elapsed_ms)));
+            return Some(Raise { timeout_ms, ..Raise::default() });
+        }
+        if self.why == Some(Why::Budget) {
+            let (tokens, cost) = used.spent(limits);
             // Another limit was refused before it was reached: the next call would have been above it.
             let tokens = tokens.or_else(|| limits.max_tokens.filter(|_| cost.is_none()));
             let cost = cost.or_else(|| limits.max_cost_usd.filter(|_| tokens.is_none()));
-            if tokens.is_none() && cost.is_none() {
-                // The limit is an ancestor's.
-                return None;
-            }
-            raised(tokens, cost)
-        } else if self.exit_reason == MAX_STEPS_EXCEEDED {
-            format!("--max-steps {}", twice(limits.max_steps?.max(self.step).into()))
-        } else {
-            return None;
-        };
-        Some(format!("relive resume {} {raised}", self.pid))
+            // Without either the limit is an ancestor's.
+            return (tokens.is_some() || cost.is_some()).then(|| Raise::budget(tokens, cost));
+        }
+        let max = limits.max_steps.filter(|_| self.exit_reason == MAX_STEPS_EXCEEDED)?;
+        Some(Raise { steps: Some(twice(max.max(used.step).into())), ..Raise::default() })
     }
 }
 
 /// A duration as `--timeout` takes it, rounded up.
 fn seconds(millis: u64) -> String {
     format!("{}s", millis.div_ceil(1000))
-}
-
-/// Returns the option that raises the limit which a process itself has reached.
-fn own_limit(view: &View<'_>, limits: Limits) -> Option<String> {
-    if let Some(max) = limits.max_steps.filter(|max| view.step >= *max) {
-        return Some(format!("--max-steps {}", twice(max.max(view.step).into())));
-    }
-    if let Some(max) = limits.timeout_ms.filter(|max| view.elapsed_ms >= *max) {
-        return Some(format!("--timeout {}", seconds(twice(max.max(view.elapsed_ms)))));
-    }
-    let spent = view.tokens_in.saturating_add(view.tokens_out);
-    let tokens = limits.max_tokens.filter(|max| spent >= *max).map(|max| max.max(spent));
-    let cost =
-        limits.max_cost_usd.zip(view.cost_usd).filter(|(max, spent)| spent >= max).map(|(max, cost)| max.max(cost));
-    (tokens.is_some() || cost.is_some()).then(|| raised(tokens, cost))
-}
-
-/// Returns the options that allow twice as much.
-fn raised(tokens: Option<u64>, cost: Option<Usd>) -> String {
-    let tokens = tokens.map(|tokens| format!("--max-tokens {}", twice(tokens)));
-    let cost = cost.map(|cost| {
-        let dollars = Usd::from_nanos(twice(cost.nanos())).to_string();
-        format!("--max-cost {}", dollars.trim_end_matches('0').trim_end_matches('.'))
-    });
-    tokens.into_iter().chain(cost).collect::<Vec<_>>().join(" ")
 }
 
 /// Doubles a limit; zero becomes one.
@@ -134,13 +178,12 @@ impl Runtime {
     }
 
     /// Returns the commands that raise a limit, and then resume the process that waits for that.
-    fn raise(&self, pid: Pid, exhausted: Exhausted) -> String {
-        let Exhausted { payer, tokens, cost } = exhausted;
-        let raised = raised(tokens, cost);
+    pub(crate) fn raise(&self, pid: Pid, exhausted: Exhausted) -> String {
+        let (payer, raise) = (exhausted.payer, Raise::from(exhausted));
         match self.living(payer) {
-            Some(payer) if payer.of.pid == pid => format!("relive resume {pid} {raised}"),
-            Some(payer) => format!("relive resume {} {raised} && relive resume {pid}", payer.of.pid),
-            None => format!("relive resume {payer} {raised} && relive resume {pid}"),
+            Some(payer) if payer.of.pid == pid => resume_with(pid, raise),
+            Some(payer) => format!("{} && relive resume {pid}", resume_with(payer.of.pid, raise)),
+            None => format!("relive resume {payer} {raise} && relive resume {pid}"),
         }
     }
 }

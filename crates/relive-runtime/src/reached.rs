@@ -6,6 +6,7 @@ use relive_api::{Process, ResumeRequest};
 use relive_core::{ErrorCode, Limits, SuspendReason, Usd, Uuid};
 
 use crate::error::Error;
+use crate::hints::{Ended, Raise, Used};
 use crate::runtime::Runtime;
 
 /// A limit that a process can reach.
@@ -36,6 +37,15 @@ impl Limit {
             Self::Tokens => limits.max_tokens,
             Self::Cost => limits.max_cost_usd.map(Usd::nanos),
             Self::Time => limits.timeout_ms,
+        }
+    }
+
+    fn is_raised_by(self, raise: Raise) -> bool {
+        match self {
+            Self::Steps => raise.steps.is_some(),
+            Self::Tokens => raise.tokens.is_some(),
+            Self::Cost => raise.cost.is_some(),
+            Self::Time => raise.timeout_ms.is_some(),
         }
     }
 
@@ -96,24 +106,63 @@ impl Runtime {
         }
         // A failure to look is told by the resume itself.
         let process = self.process(id).await.ok()?;
-        refusal(&process, id, request)
+        let reached = self.reached(&process).await?;
+        refusal(&process, id, request, reached)
+    }
+
+    /// Returns what keeps a process from continuing.
+    async fn reached(self: &Arc<Self>, process: &Process) -> Option<Reached> {
+        let uuid = process.uuid;
+        let (history, _) = self.on_journal(move |data| data.history(uuid)).await.ok()?.ok()?;
+        let used = Used {
+            step: process.step,
+            elapsed_ms: process.elapsed_ms,
+            tokens: process.tokens_in.saturating_add(process.tokens_out),
+            cost: process.cost_usd,
+        };
+        if process.dead_at.is_some() {
+            let exit = process.exit.as_ref().filter(|_| process.successor_pid.is_none())?;
+            let ended = Ended { exit_reason: &exit.reason, why: process.why };
+            return ended.raise(history.limits, used).map(Reached::Own);
+        }
+        if let Some(raise) = used.own_limit(history.limits) {
+            return Some(Reached::Own(raise));
+        }
+        let exhausted = self.exhausted(uuid).await?;
+        Some(if exhausted.payer == uuid {
+            Reached::Own(exhausted.into())
+        } else {
+            Reached::Ancestors { hint: self.raise(process.pid, exhausted) }
+        })
     }
 }
 
-fn refusal(process: &Process, id: &str, request: &ResumeRequest) -> Option<Error> {
-    let hint = process.hint.as_deref()?;
+/// A limit that stops a process.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Reached {
+    Own(Raise),
+    /// The budget of an ancestor is used up.
+    Ancestors {
+        /// The commands that raise it, and then resume the process.
+        hint: String,
+    },
+}
+
+fn refusal(process: &Process, id: &str, request: &ResumeRequest, reached: Reached) -> Option<Error> {
     let (is_suspended, is_fork) = (process.dead_at.is_none(), request.fork.is_some());
     if is_suspended && (is_fork || process.suspend_reason != Some(SuspendReason::BudgetExceeded)) {
         return None;
     }
     let (it_would, would) = if is_suspended { ("be suspended again", "suspend it again") } else { ("end", "end it") };
     let (pid, refused) = (process.pid, |message: String| Error::new(ErrorCode::Conflict, message));
-    if hint.contains("&&") {
-        let message = format!("PID {pid} has used up the budget of an ancestor, so it would {it_would} at once");
-        return Some(refused(message).with_hint(hint));
-    }
-    let raised = &hint[hint.find(" --")? + 1..];
-    for limit in Limit::ALL.into_iter().filter(|limit| raised.contains(limit.option())) {
+    let raise = match reached {
+        Reached::Own(raise) => raise,
+        Reached::Ancestors { hint } => {
+            let message = format!("PID {pid} has used up the budget of an ancestor, so it would {it_would} at once");
+            return Some(refused(message).with_hint(hint));
+        }
+    };
+    for limit in Limit::ALL.into_iter().filter(|limit| limit.is_raised_by(raise)) {
         // A fork has spent nothing yet; its steps continue to count.
         if is_fork && limit != Limit::Steps {
             continue;
@@ -134,7 +183,7 @@ fn refusal(process: &Process, id: &str, request: &ResumeRequest) -> Option<Error
         };
         let from_step = request.from_step.map(|step| format!(" --from-step {step}")).unwrap_or_default();
         let fork = if is_fork { format!(" --fork{from_step}") } else { String::new() };
-        return Some(refused(message).with_hint(format!("relive resume{fork} {id} {raised}")));
+        return Some(refused(message).with_hint(format!("relive resume{fork} {id} {raise}")));
     }
     None
 }

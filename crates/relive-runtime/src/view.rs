@@ -8,7 +8,7 @@ use relive_journal::{JournalState, ProcessMeta};
 use relive_types::short_id;
 
 use crate::error::Result;
-use crate::hints::{Ended, hint};
+use crate::hints::{Ended, Used, hint, resume_with};
 use crate::lookup::{LookedUp, OnDisk};
 use crate::runtime::{Published, Runtime};
 use crate::wait::gone;
@@ -266,8 +266,9 @@ pub(crate) fn of_disk(found: OnDisk) -> Process {
     let exit = end.as_ref().map(exit_of).filter(|_| successor.is_none());
     let hint = exit.as_ref().and_then(|exit| {
         let why = cause.map(|cause| cause.why);
-        let ended = Ended { pid, exit_reason: &exit.reason, why, step: info.step, elapsed_ms };
-        ended.hint(info.limits, spent, info.spent.cost_usd)
+        let used = Used { step: info.step, elapsed_ms, tokens: spent, cost: info.spent.cost_usd };
+        let raise = Ended { exit_reason: &exit.reason, why }.raise(info.limits, used);
+        raise.map(|raise| resume_with(pid, raise))
     });
     Process {
         hint,

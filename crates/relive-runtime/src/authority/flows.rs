@@ -9,7 +9,10 @@ use crate::error::Result;
 impl Access {
     /// Starts a tree; below the process that asks, if it is one.
     pub async fn start_flow(&self, request: FlowRequest) -> Result<Created> {
-        self.runtime.start_flow(self.process()?, request).await
+        self.may_use(request.uuid).await?;
+        let name = request.name.clone();
+        let started = self.runtime.start_flow(self.process()?, request).await;
+        self.without_stranger(name, started).await
     }
 
     /// Returns the state of a tree.

@@ -308,6 +308,13 @@ fn case_68_the_uuid_of_a_stranger_is_unknown_also_to_whoever_creates_a_process()
     let unknown = unknown.replace("01990000-0000-7000-8000-00000000abcd", &stranger.uuid);
     assert_eq!(refused["error"]["code"], "NOT_FOUND", "{refused}");
     assert!(unknown.contains(refused["error"]["message"].as_str().unwrap()), "{refused} is not {unknown}");
+    let body = world.work().join("flow.json");
+    let flow = json!({
+        "uuid": stranger.uuid, "kind": "compose", "file": "f", "text": "nodes: {a: {command: [x]}}", "cwd": "/",
+    });
+    fs::write(&body, flow.to_string()).unwrap();
+    let (_, said) = inside.says(&format!("python3 {} /v1/flows {}", ask.display(), body.display()));
+    assert_eq!(serde_json::from_str::<Value>(&said).unwrap(), refused, "nor as a run");
     let own = "01990000-0000-7000-8000-00000000abce";
     let made = run(own);
     assert_eq!(made["uuid"], own, "{made}");
@@ -434,7 +441,8 @@ fn case_68_a_taken_name_leads_nobody_to_a_stranger() {
     let world = World::new();
     world.exec(&["--name", "stranger"], &["sleep", "1000"]);
     let inside = Inside::begin(&world, "inside");
-    for command in ["exec -d --name NAME -- true", "rename inside NAME"] {
+    world.file("tree.yaml", "nodes: {a: {command: [sleep, '1000']}}");
+    for command in ["exec -d --name NAME -- true", "compose up -d --name NAME tree.yaml", "rename inside NAME"] {
         let (code, said) = inside.says(&format!("relive {}", command.replace("NAME", "stranger")));
         assert!(code == 3 && said.contains("is taken by another process"), "{code} {said}");
         assert!(!said.contains("hint"), "{said}");

@@ -72,8 +72,9 @@ impl Caller<'_> {
         match self.dice.between(0, 100) {
             _ if known < 3 => self.run(),
             0..9 if room => self.run(),
-            9..13 if room => self.exec(),
-            13..19 if room => self.fork(),
+            9..12 if room => self.exec(),
+            12..15 if room => self.tree(),
+            15..19 if room => self.fork(),
             19..30 => self.look(),
             30..55 if self.manners == Manners::Wild => self.conflict(),
             _ => {
@@ -136,8 +137,20 @@ impl Caller<'_> {
         self.perform(uuid, Verb::Create, &request);
     }
 
+    fn tree(&mut self) {
+        let uuid = self.announce(Kind::Tree);
+        let kind = if self.dice.chance(50) { "compose" } else { "supervisor" };
+        let (text, env) = (scripts::tree(self.places, kind), json!({"PATH": "/usr/bin:/bin"}));
+        let body = json!({
+            "uuid": uuid, "kind": kind, "file": "tree.yaml", "text": text, "cwd": self.places.work, "env": env,
+        });
+        let request = self.request("/v1/flows".into(), body);
+        self.perform(uuid, Verb::Create, &request);
+    }
+
     fn fork(&mut self) {
-        let Some((source, kind)) = self.one().filter(|(_, kind)| *kind != Kind::Program) else { return };
+        let is_agent = |kind: Kind| !matches!(kind, Kind::Program | Kind::Tree);
+        let Some((source, kind)) = self.one().filter(|(_, kind)| is_agent(*kind)) else { return };
         let uuid = self.announce(kind);
         let (verb, body) = match self.dice.between(0, 3) {
             0 => (Verb::Create, json!({"fork": uuid})),
@@ -184,7 +197,9 @@ impl Caller<'_> {
             Verb::Resume => ("resume", json!({})),
             Verb::ResumeWith(text) => ("resume", json!({ "input": text })),
             Verb::Send(text) => ("input", json!({ "id": text, "text": text })),
-            Verb::Signal(signal) => ("signal", json!({ "signal": signal })),
+            // `compose down` is a signal to the whole tree.
+            Verb::Signal(signal) => ("signal", json!({ "signal": signal, "subtree": kind == Kind::Tree })),
+            Verb::ResumeNode => ("node", json!({ "node": scripts::NODE })),
             Verb::Resolve(decision) => ("resolve", json!({ "outcome": decision.word() })),
             Verb::PutBack(PutBack::Rewind(step)) => ("rewind", json!({ "to_step": step })),
             Verb::PutBack(PutBack::Undo) => ("rewind", json!({ "undo": true })),
@@ -208,6 +223,11 @@ impl Caller<'_> {
             (Kind::Program, 35..75) => Verb::Resume,
             // One that is frozen gets no other signal before it is resumed, or the grace is over.
             (Kind::Program, _) => Verb::Signal("KILL"),
+            (Kind::Tree, 0..20) => Verb::Pause,
+            (Kind::Tree, 20..50) => Verb::Resume,
+            (Kind::Tree, 50..65) => Verb::ResumeNode,
+            (Kind::Tree, 65..80) => Verb::Signal("KILL"),
+            (Kind::Tree, _) => Verb::Signal("TERM"),
             (Kind::Asker, 0..35) => Verb::Resolve(Decision::Allow),
             (Kind::Asker, 35..70) => Verb::Resolve(Decision::Deny),
             (Kind::Asker, 70..80) => Verb::Resume,

@@ -63,11 +63,8 @@ fn stops(records: &[Value]) -> Vec<String> {
                 (stopped, ended) = (None, false);
             }
             "ended" => ended = true,
-            "call_started" | "model_started" => {
-                if let Some(by) = stopped {
-                    wrong.push(format!("after `{by}` something was begun: {record}"));
-                }
-            }
+            "call_started" | "model_started" => begins(record, stopped, &mut wrong),
+            "flow" if record["event"]["event"] == "starting" => begins(record, stopped, &mut wrong),
             _ => {}
         }
     }
@@ -76,6 +73,12 @@ fn stops(records: &[Value]) -> Vec<String> {
         wrong.push(format!("it was begun {begun} times"));
     }
     wrong
+}
+
+fn begins(record: &Value, stopped: Option<&str>, wrong: &mut Vec<String>) {
+    if let Some(by) = stopped {
+        wrong.push(format!("after `{by}` something was begun: {record}"));
+    }
 }
 
 /// A program stands still if and only if it is shown as suspended. What follows from a verb may take a moment.

@@ -30,6 +30,8 @@ pub(crate) enum Kind {
     /// Asks before each effect.
     Asker,
     Program,
+    /// A run of a compose file, or a supervisor, with one program that never ends.
+    Tree,
 }
 
 #[derive(Debug, Default)]

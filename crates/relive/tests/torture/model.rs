@@ -97,6 +97,9 @@ impl State {
             (Verb::PutBack(_), _) => one(Some(self)),
             (Verb::ResumeAgain, _) => one(self.for_files.then(|| self.becomes(Life::Running))),
             (Verb::Merge, _) => one(Some(self)),
+            // A run that has ended continues with it.
+            (Verb::ResumeNode, Life::Ended) => if_told(true, self.revive(items)),
+            (Verb::ResumeNode, _) => if_told(true, Some(self)),
 
             (Verb::Send(_), Life::Ended) => Vec::new(),
             (Verb::Send(text), Life::Running | Life::Suspended | Life::Ending) => one(hear(self, text)),
@@ -157,6 +160,8 @@ impl State {
             (Verb::PutBack(_), 409) => true,
             // It has no workspace of its own, or nobody knows where its work began.
             (Verb::Merge, 400 | 409) => self.life != Life::Absent,
+            // Its node runs, has never run, or nobody schedules now; or it is a supervisor.
+            (Verb::ResumeNode, 400 | 409) => self.life != Life::Absent,
             (Verb::Send(_), 409) => matches!(self.life, Life::Ending | Life::Ended),
             (Verb::Resume | Verb::ResumeWith(_), 409) => {
                 self.life == Life::Ending || self.life == Life::Running && self.question

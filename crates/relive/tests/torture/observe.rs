@@ -75,7 +75,8 @@ pub(crate) fn as_it_is(client: &BlockingClient) -> Shown {
 
 fn latest(processes: &[Process]) -> Shown {
     let mut latest: BTreeMap<Uuid, &Process> = BTreeMap::new();
-    for process in processes {
+    // Nobody asks for the nodes of trees themselves.
+    for process in processes.iter().filter(|process| process.parent_uuid.is_none()) {
         if latest.get(&process.uuid).is_none_or(|seen| seen.pid < process.pid) {
             latest.insert(process.uuid, process);
         }

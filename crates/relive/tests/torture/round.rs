@@ -12,7 +12,7 @@ use crate::caller::{Acknowledged, Caller, Manners};
 use crate::daemon::{Daemon, Places};
 use crate::dice::Dice;
 use crate::hasty::HastyClient;
-use crate::ledger::{Entry, Ledger};
+use crate::ledger::{Entry, Kind, Ledger};
 use crate::observe::{Shown, as_it_is, settle};
 use crate::verb::{Seen, Told, Verb};
 use crate::{check, scripts};
@@ -62,8 +62,10 @@ pub(crate) fn round(plan: Plan) -> Verdict {
     let is_about_files = |entry: &&Entry| matches!(entry.verb, Verb::PutBack(_) | Verb::Merge | Verb::ForkOwn);
     let is_done = |entry: &&Entry| matches!(entry.told, Told::Done { .. });
     let files = book.entries.iter().filter(is_about_files).filter(is_done).count();
+    let is_tree = |uuid: Uuid| book.processes.iter().any(|(other, kind)| *other == uuid && *kind == Kind::Tree);
+    let trees = book.entries.iter().filter(is_done).filter(|entry| is_tree(entry.uuid)).count();
     let summary = format!(
-        "seed {}: {} processes, {} verbs, {files} of them done to files, {unanswered} unanswered, {} contradictions, {:.1} s",
+        "seed {}: {} processes, {} verbs, {files} of them done to files, {trees} to trees, {unanswered} unanswered, {} contradictions, {:.1} s",
         plan.seed,
         book.processes.len(),
         book.entries.len(),

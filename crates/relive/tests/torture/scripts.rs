@@ -8,7 +8,7 @@ use crate::ledger::Kind;
 /// The model of an agent.
 pub(crate) fn model(kind: Kind) -> &'static str {
     match kind {
-        Kind::Idle | Kind::Program => "script/idle.yaml",
+        Kind::Idle | Kind::Program | Kind::Tree => "script/idle.yaml",
         Kind::Worker => "script/worker.yaml",
         Kind::Asker => "script/asker.yaml",
     }
@@ -18,6 +18,16 @@ pub(crate) fn model(kind: Kind) -> &'static str {
 pub(crate) fn argv(places: &Places) -> [String; 3] {
     let command = format!("echo $RELIVE_SESSION >> {}; exec sleep 1000", places.lines.display());
     ["/bin/sh".into(), "-c".into(), command]
+}
+
+/// The node that a tree has.
+pub(crate) const NODE: &str = "work";
+
+/// A tree of that program: what is asked for, and the file.
+pub(crate) fn tree(places: &Places, kind: &str) -> String {
+    let [shell, option, command] = argv(places);
+    let section = if kind == "compose" { "nodes" } else { "children" };
+    format!("{section}: {{{NODE}: {{command: [{shell}, {option}, '{command}']}}}}")
 }
 
 pub(crate) fn write(places: &Places) {

@@ -18,6 +18,8 @@ pub(crate) enum Verb {
     ResumeAgain,
     /// `merge`, which does nothing to the process.
     Merge,
+    /// `compose resume --node`.
+    ResumeNode,
     Pause,
     Resume,
     /// `resume --input`.
@@ -73,6 +75,7 @@ impl Told {
             (Verb::Create | Verb::ForkOwn | Verb::Send(_), 200) => Self::Done { changed: true },
             (Verb::PutBack(_), 200) => Self::Done { changed: body["paused"] == true },
             (Verb::Merge, 200) => Self::Done { changed: false },
+            (Verb::ResumeNode, 200) => Self::Done { changed: true },
             (Verb::Resume | Verb::ResumeWith(_), 200) => Self::Done { changed: body["changed"] == true },
             (Verb::Pause | Verb::Signal(_) | Verb::Resolve(_), 200) => {
                 Self::Done { changed: body["affected"].as_u64() > Some(0) }
