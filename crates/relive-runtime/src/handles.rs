@@ -165,7 +165,7 @@ impl Runtime {
         let (state, now) = (self.lock(), self.moment());
         let mut handles: BTreeMap<(Pid, Uuid), Handle> = BTreeMap::new();
         let mut add = |handle: Handle| {
-            let listed = handles.entry((handle.holder, handle.target_uuid)).or_insert(handle.clone());
+            let listed = handles.entry((handle.holder, handle.target_uuid)).or_insert(handle);
             listed.target = listed.target.max(handle.target);
             if rights_of(handle.rights) > rights_of(listed.rights) {
                 listed.rights = handle.rights;

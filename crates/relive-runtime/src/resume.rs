@@ -307,12 +307,7 @@ impl Turn {
         // It may have been collected while this waited.
         runtime.is_here(uuid).await?;
         if self.was_answered(request_id.as_deref()).await? {
-            // It was resumed by this request, and has ended since.
-            let pid = self.look(|history| history.incarnation().map(|last| (last.pid, last.generation))).await?;
-            let (pid, generation) = pid.unwrap_or((Pid::RUNTIME, relive_core::Generation(0)));
-            let process = ProcessRef { of: relive_core::Incarnation { pid, generation }, uuid };
-            let affected = Affected { affected: 1, pids: vec![pid], ..Affected::default() };
-            return Ok(runtime.resumed(process, None, affected));
+            return self.resumed_before().await;
         }
         self.check_directory().await?;
         let (model, body, name) = runtime
@@ -375,6 +370,15 @@ impl Turn {
         let who = runtime.in_words_now(cause, None);
         runtime.emit(&self.owner, "resumed", serde_json::json!({"by": ResumedBy::User, "who": who}));
         Ok(runtime.resumed(process, None, Affected { affected: 1, pids: vec![pid], note, ..Affected::default() }))
+    }
+
+    /// Answers for a process that was resumed by this request, and has ended since.
+    async fn resumed_before(&mut self) -> Result<Resumed> {
+        let pid = self.look(|history| history.incarnation().map(|last| (last.pid, last.generation))).await?;
+        let (pid, generation) = pid.unwrap_or((Pid::RUNTIME, relive_core::Generation(0)));
+        let process = ProcessRef { of: relive_core::Incarnation { pid, generation }, uuid: self.uuid() };
+        let affected = Affected { affected: 1, pids: vec![pid], ..Affected::default() };
+        Ok(self.runtime.resumed(process, None, affected))
     }
 
     async fn commit_additions(&mut self, change: Change, limits: Limits, request: &ResumeRequest) -> Result<()> {
