@@ -32,8 +32,13 @@ impl ComposeFile {
             });
             line.push_str(&format!(", after {}", on.collect::<Vec<_>>().join(", ")));
         }
-        if node.retries.max > 0 {
-            line.push_str(&format!(", up to {} retries", node.retries.max));
+        match node.retries.max {
+            0 => {}
+            1 => line.push_str(", up to 1 retry"),
+            max => line.push_str(&format!(", up to {max} retries")),
+        }
+        if node.is_service() {
+            line.push_str(", kept running until the others have ended");
         }
         if node.task.workspace == Some(WorkspaceKind::Own) {
             line.push_str(", on a copy");

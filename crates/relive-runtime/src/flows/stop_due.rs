@@ -12,6 +12,7 @@ use crate::error::{Error, Result};
 use crate::owner::Lane;
 use crate::runtime::{ProcessRef, Runtime};
 use crate::signal::SignalOrder;
+use crate::spec::body_of;
 
 /// How long a tree that begins, or that has not noticed an end yet, is waited for,
 const SETTLED_WITHIN: Duration = Duration::from_secs(10);
@@ -39,6 +40,13 @@ pub(crate) enum DueStop {
     Restarted,
 }
 
+/// The tree that started a process.
+struct TreeAbove {
+    uuid: Uuid,
+    /// Whether it has answered this request before.
+    has_answered: bool,
+}
+
 impl Runtime {
     /// Has the tree of a process that ended not start it again.
     pub(crate) async fn stop_due(self: &Arc<Self>, uuid: Uuid, sent: &SignalOrder) -> Result<DueStop> {
@@ -46,11 +54,11 @@ impl Runtime {
             Signal::Term | Signal::Kill | Signal::Int => {}
             Signal::Pause | Signal::Resume => return Ok(DueStop::Over),
         }
-        let Some(parent) = self.parent_uuid_of(uuid).await else { return Ok(DueStop::Over) };
-        if self.has_answered(parent, sent.request.as_deref()).await {
+        let Some(above) = self.tree_above(uuid, sent.request.clone()).await else { return Ok(DueStop::Over) };
+        if above.has_answered {
             return Ok(DueStop::Stopped { note: "it was to be started again: it is not".to_owned() });
         }
-        let Some(tree) = self.living_tree(parent) else { return Ok(DueStop::Over) };
+        let Some(tree) = self.living(above.uuid) else { return Ok(DueStop::Over) };
         let until = tokio::time::Instant::now() + SETTLED_WITHIN;
         loop {
             if self.living(uuid).is_some() {
@@ -73,24 +81,17 @@ impl Runtime {
         }
     }
 
-    async fn has_answered(self: &Arc<Self>, uuid: Uuid, request: Option<&str>) -> bool {
-        let Some(request) = request else { return false };
-        match self.turn(uuid, Lane::Verb).await {
-            Ok(mut turn) => turn.was_answered(Some(request)).await.unwrap_or(false),
-            Err(_) => false,
-        }
-    }
-
-    async fn parent_uuid_of(&self, uuid: Uuid) -> Option<Uuid> {
-        let read = self.on_journal(move |data| data.history(uuid)).await.ok()?;
-        read.ok()?.0.identity?.spawned.parent_uuid
-    }
-
-    /// Returns a process if it is a tree that has not ended.
-    fn living_tree(&self, uuid: Uuid) -> Option<ProcessRef> {
-        let tree = self.living(uuid)?;
-        let body = self.lock().table.view(tree.of.pid, self.moment())?.body;
-        matches!(body, relive_core::Body::Compose | relive_core::Body::Supervisor).then_some(tree)
+    /// Returns the tree that started a process; `None` if something else did.
+    async fn tree_above(&self, uuid: Uuid, request: Option<String>) -> Option<TreeAbove> {
+        let read = move |data: &relive_journal::DataDirectory| {
+            let parent = data.history(uuid).ok()?.0.identity?.spawned.parent_uuid?;
+            let (history, _) = data.history(parent).ok()?;
+            let body = body_of(&history.identity.as_ref()?.spawned.body)?;
+            let is_tree = matches!(body, relive_core::Body::Compose | relive_core::Body::Supervisor);
+            let has_answered = request.is_some_and(|id| history.request(&id).is_some());
+            is_tree.then_some(TreeAbove { uuid: parent, has_answered })
+        };
+        self.on_journal(read).await.ok()?
     }
 
     /// Records it in a tree whose body runs; `None` if that has to notice something first.
