@@ -8,6 +8,7 @@
 
 pub mod duration;
 mod error_code;
+pub mod file_name;
 pub mod ids;
 pub mod isolation;
 pub mod limits;

