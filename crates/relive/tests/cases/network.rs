@@ -197,3 +197,20 @@ fn the_commands_of_an_agent_are_confined_by_default_and_it_is_said() {
         assert!(info.contains("ISOLATION  none\n"), "{info}");
     }
 }
+
+#[test]
+fn where_the_machine_cannot_confine_an_agent_begins_without_isolation_and_it_is_said() {
+    for world in worlds() {
+        // Inside of a confined program there are no more namespaces: a machine that cannot confine. It cannot launch either.
+        std::fs::write(world.work().join("agent.yaml"), "turns: [{text: done}]").unwrap();
+        let script = format!(
+            "for name in $(env | grep -o '^RELIVE_[A-Z_]*'); do unset $name; done; mkdir inner; \
+             export RELIVE_DATA_DIR=$PWD/inner/data RELIVE_SOCKET=$PWD/inner/socket XDG_CONFIG_HOME=$PWD/inner; \
+             {RELIVE} run -d --yes --name inside --model script/agent.yaml go >&2 && {RELIVE} wait inside >&2 && \
+             {RELIVE} info inside; {RELIVE} run -d --isolation confined --model script/agent.yaml go; {RELIVE} daemon stop >&2"
+        );
+        let shown = world.relive(&["exec", "--isolation", "confined", "--", "sh", "-c", &script]);
+        assert!(shown.stdout.contains("ISOLATION  none\n"), "{shown:?}");
+        assert!(shown.stderr.contains("this machine cannot give isolation confined"), "{shown:?}");
+    }
+}
