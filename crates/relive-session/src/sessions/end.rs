@@ -116,7 +116,7 @@ pub(super) async fn lost(
 /// Kills a tree until it is empty, with the processes that left it, and removes it.
 pub(super) fn empty(tree: &Tree) {
     let deadline = Instant::now() + KILL_PATIENCE;
-    while !(tree.is_empty() && !tree.has_strays()) && Instant::now() < deadline {
+    while (!tree.is_empty() || tree.has_strays()) && Instant::now() < deadline {
         if let Err(error) = tree.kill().and_then(|()| tree.kill_escaped()) {
             eprintln!("a tree cannot be killed: {error}");
             return;

@@ -71,7 +71,7 @@ impl Run<'_> {
                 self.accepted.push(Accepted { uuid, code });
             }
             Err(Error::Refused(detail)) if detail.code == ErrorCode::Exhausted => self.refused += 1,
-            Err(error) => panic!("{error:?}"),
+            Err(error) => self.oracle.violation(format!("a program was refused: {error:?}")),
         }
     }
 
@@ -106,7 +106,7 @@ impl Run<'_> {
         let (mut exited, mut not_started) = (0, 0);
         for Accepted { uuid, code } in &self.accepted {
             let id = uuid.to_string();
-            let answer = self.ended(&id);
+            let Some(answer) = self.ended(&id) else { continue };
             let ran = lines_of(&self.places.lines, &id);
             match &answer.status {
                 Some(ProcessStatus::Exited { code: ended }) => {
@@ -118,7 +118,10 @@ impl Run<'_> {
                     assert_eq!(ran, 0, "{answer:?}\n{lines}");
                     not_started += 1;
                 }
-                other => panic!("{id} ended as {other:?}: {answer:?}\n{}", self.places.log_tail()),
+                Some(ProcessStatus::Abandoned | ProcessStatus::Killed { .. } | ProcessStatus::Faulted { .. })
+                | None => {
+                    self.oracle.violation(format!("{id} did not end so: {answer:?}\n{}", self.places.log_tail()));
+                }
             }
         }
         println!("{exited} exited, {not_started} could not be started, {} refused", self.refused);
@@ -126,7 +129,7 @@ impl Run<'_> {
     }
 
     /// Resumes a program if it is suspended, and waits for its end. While the disk is still full, that is tried again.
-    fn ended(&self, id: &str) -> WaitAnswer {
+    fn ended(&self, id: &str) -> Option<WaitAnswer> {
         let begun = Instant::now();
         loop {
             // One that has ended would be started again.
@@ -135,10 +138,13 @@ impl Run<'_> {
                 let _ = self.client.call(|client| client.resume(id, &resume));
             }
             match self.client.call(|client| client.wait(id, id, Some(Duration::from_millis(500)))) {
-                Ok(Waited::Answer(answer)) if !answer.timed_out => return *answer,
+                Ok(Waited::Answer(answer)) if !answer.timed_out => return Some(*answer),
                 Ok(Waited::Answer(_) | Waited::TimedOut) => {}
                 Err(Error::Refused(detail)) if detail.code == ErrorCode::Exhausted => {}
-                Err(error) => panic!("{error:?}"),
+                Err(error) => {
+                    self.oracle.violation(format!("no answer to a wait for {id}: {error:?}"));
+                    return None;
+                }
             }
             assert!(begun.elapsed() < ENDS_WITHIN, "{id} does not end\n{}", self.places.log_tail());
         }
