@@ -96,7 +96,8 @@ async fn a_program_is_killed_even_if_its_shim_cannot_be_continued() {
     stop(shim);
     running.forge("exit", "{}");
     running.unlink("ctl");
-    std::fs::create_dir(running.directory.path().join("ctl.new")).unwrap();
+    let mode = rustix::fs::Mode::RWXU;
+    rustix::fs::mkdirat(rustix::fs::CWD, running.directory.path().join("ctl.new"), mode).unwrap();
     let status = within("it to be found", sessions().find(running.directory.path())).await.unwrap();
     let SessionStatus::Ended(record) = status else { panic!("{status:?}") };
     assert!(!is_alive(host), "{record:?}");
