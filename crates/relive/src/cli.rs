@@ -1,5 +1,6 @@
 //! The definition of the command line.
 
+pub(crate) mod advice;
 mod groups;
 #[cfg(test)]
 mod snapshots;
@@ -124,16 +125,79 @@ mod tests {
         }
     }
 
+    /// Calls `look` for every command that is shown, also for commands of commands.
+    fn each(command: &clap::Command, name: &str, look: &mut impl FnMut(&str, &clap::Command)) {
+        for command in command.get_subcommands().filter(|command| !command.is_hide_set()) {
+            let name = format!("{name} {}", command.get_name());
+            look(&name, command);
+            each(command, &name, look);
+        }
+    }
+
+    fn examples(command: &clap::Command) -> String {
+        command.get_before_long_help().map(ToString::to_string).unwrap_or_default()
+    }
+
     #[test]
     fn every_command_says_what_it_does_and_shows_examples_in_its_long_help() {
-        for command in Cli::command().get_subcommands().filter(|command| !command.is_hide_set()) {
-            let name = command.get_name();
+        each(&Cli::command(), "relive", &mut |name, command| {
             assert!(command.get_about().is_some(), "{name}");
-            let examples = command.get_before_long_help().map(ToString::to_string).unwrap_or_default();
-            assert!(examples.starts_with("Examples:\n  relive "), "{name}");
+            let examples = examples(command);
+            assert!(examples.starts_with("Examples:\n  ") && examples.contains(name), "{name}");
             // Wrapped, an example looks like two.
             let longest = examples.lines().max_by_key(|line| line.len()).unwrap_or_default();
             assert!(longest.len() <= 80, "{name}: {longest}");
+        });
+    }
+
+    /// Splits an example as a shell does, up to its end or to what is not an argument of `relive`.
+    fn typed(example: &str) -> Vec<OsString> {
+        let (mut words, mut word, mut quote): (Vec<OsString>, _, _) = (Vec::new(), None::<String>, None);
+        for letter in example.chars() {
+            match (letter, quote) {
+                (letter, Some(open)) if letter == open => quote = None,
+                (letter, Some(_)) => word.get_or_insert_default().push(letter),
+                ('\'' | '"', None) => {
+                    word.get_or_insert_default();
+                    quote = Some(letter);
+                }
+                (' ', None) if word.is_none() => break,
+                (' ', None) => words.extend(word.take().map(OsString::from)),
+                ('|' | '>' | '<' | ';' | '&' | ')', None) => break,
+                // Only quoted, the shell leaves it alone.
+                (letter, None) => {
+                    assert!(!"*?[".contains(letter), "unquoted: {example}");
+                    word.get_or_insert_default().push(letter);
+                }
+            }
         }
+        words.extend(word.map(OsString::from));
+        words
+    }
+
+    #[test]
+    fn every_example_can_be_typed() {
+        let mut count = 0;
+        let mut check = |name: &str, text: &str| {
+            for (place, _) in text.match_indices("relive ").filter(|(place, _)| {
+                text[..*place].ends_with("\n  ") || text[..*place].ends_with(['`', '(', ';', '|', '&'])
+            }) {
+                let example = text[place..].split(['\n', '`']).next().unwrap_or_default();
+                if example.contains("$(") {
+                    continue;
+                }
+                // The directory may not exist.
+                assert!(!example.contains("> ~"), "{name}: {example}");
+                count += 1;
+                let said = parse(&typed(example)).map(|_| ()).map_err(|error| (error.kind(), error.to_string()));
+                assert!(
+                    matches!(said, Ok(()) | Err((clap::error::ErrorKind::DisplayHelp, _))),
+                    "{name}: {example}: {said:?}"
+                );
+            }
+        };
+        check("relive", EXAMPLES);
+        each(&Cli::command(), "relive", &mut |name, command| check(name, &examples(command)));
+        assert!(count > 150, "{count}");
     }
 }

@@ -118,9 +118,12 @@ pub(crate) fn run(cli: Cli) -> Outcome<u8> {
     }
 }
 
+/// Sets `HOME` to the directory of the user that types it.
+const HOME_HINT: &str = "export HOME=\"$(getent passwd \"$(id -u)\" | cut -d: -f6)\"";
+
 fn no_paths(error: PathsError) -> CommandError {
     let hint = match &error {
-        PathsError::NoHome { .. } => "export HOME=\"$(getent passwd \"$(id -u)\" | cut -d: -f6)\"",
+        PathsError::NoHome { .. } => HOME_HINT,
         PathsError::SocketTooLong(_) => "export RELIVE_SOCKET=~/.relive-socket",
     };
     CommandError::invalid(error.to_string()).with_hint(hint)

@@ -10,6 +10,7 @@ use relive_api::Environment;
 use relive_session::tree::MARKER;
 
 use crate::error::{CommandError, Outcome};
+use crate::user_file;
 
 /// Relive's own variables that are for people.
 const OURS_FOR_PEOPLE: [&str; 3] = ["RELIVE_ASCII", "RELIVE_DATA_DIR", "RELIVE_LOG"];
@@ -40,7 +41,7 @@ pub(crate) struct EnvironmentArgs {
     /// Set an environment variable, in addition to those of this shell; use --env-file for keys
     #[arg(long, value_name = "K=V")]
     env: Vec<String>,
-    /// Set the environment variables in this file: K=V lines, # starts a comment
+    /// Set the environment variables in this file: K=V lines, # starts a comment; a file of at most 1 MiB, or `<(command)`
     #[arg(long, value_name = "FILE")]
     env_file: Vec<PathBuf>,
 }
@@ -50,17 +51,12 @@ impl EnvironmentArgs {
     pub(crate) fn environment(&self) -> Outcome<Environment> {
         let mut environment = of_this_shell();
         for path in &self.env_file {
-            let text = std::fs::read_to_string(path)
-                .map_err(|error| CommandError::invalid(format!("{}: cannot be read", path.display())).because(error))?;
-            for (name, value) in parse_file(path, &text)? {
+            for (name, value) in parse_file(path, &user_file::read(path)?)? {
                 environment.set(name, value);
             }
         }
         for given in &self.env {
-            // An invalid argument is not repeated: it may be a key.
-            let (name, value) = variable(given).ok_or_else(|| {
-                CommandError::invalid("--env needs a variable and its value").with_hint("--env NAME=VALUE")
-            })?;
+            let (name, value) = variable(given).ok_or_else(|| not_a_variable(given))?;
             environment.set(name, value);
         }
         Ok(environment)
@@ -111,6 +107,19 @@ fn variable(text: &str) -> Option<(String, String)> {
     (is_name && !value.contains('\0')).then(|| (name.to_owned(), value.to_owned()))
 }
 
+/// Says what is wrong with an argument of `--env`. The value is not repeated, nor an argument without one: it may be a key.
+fn not_a_variable(given: &str) -> CommandError {
+    let message = match given.split_once('=') {
+        None => "--env needs the name of a variable and its value".to_owned(),
+        Some((_, value)) if value.contains('\0') => "--env: the value contains a zero byte".to_owned(),
+        Some((name, _)) if name.trim().is_empty() => "--env: there is no name before the `=`".to_owned(),
+        Some((name, _)) => {
+            format!("--env: `{name}` cannot be the name of a variable: use letters, digits and underscores")
+        }
+    };
+    CommandError::invalid(message).with_hint("relive exec --env NAME=VALUE -- env")
+}
+
 /// Removes the quotes around a value; nothing in it is replaced.
 fn unquoted(value: &str) -> &str {
     let value = value.trim();
@@ -138,6 +147,14 @@ mod tests {
             "f.env:2: not a line of the form NAME=VALUE\nf.env:3: not a line of the form NAME=VALUE\n\
              f.env:4: not a line of the form NAME=VALUE"
         );
+    }
+
+    #[test]
+    fn an_invalid_name_of_a_variable_is_named_and_a_value_is_not() {
+        let check = |given: &str, expect: &str| assert_eq!(not_a_variable(given).message, expect, "{given}");
+        check("A B=c", "--env: `A B` cannot be the name of a variable: use letters, digits and underscores");
+        check("sk-secret", "--env needs the name of a variable and its value");
+        check("=secret", "--env: there is no name before the `=`");
     }
 
     #[test]

@@ -78,10 +78,13 @@ impl CommandError {
 
     /// Returns the message and all causes, one line each.
     pub(crate) fn lines(&self) -> Vec<String> {
-        let mut lines = vec![self.message.clone()];
+        let mut lines = vec![without_numbers(&self.message)];
         let mut next = self.source.as_deref().map(|source| source as &dyn Error);
         while let Some(source) = next {
-            lines.push(source.to_string());
+            lines.push(match source.downcast_ref() {
+                Some(error) => plain(error),
+                None => without_numbers(&source.to_string()),
+            });
             next = source.source();
         }
         lines
@@ -106,6 +109,36 @@ impl From<ErrorDetail> for CommandError {
     fn from(detail: ErrorDetail) -> Self {
         Self { kind: Kind::Code(detail.code), message: detail.message, source: None, hint: detail.hint }
     }
+}
+
+/// Returns an error of the operating system in words alone.
+pub(crate) fn plain(error: &io::Error) -> String {
+    let text = without_numbers(&error.to_string());
+    match text.chars().next() {
+        Some(first) if error.raw_os_error().is_some() => {
+            format!("{}{}", first.to_lowercase(), text.chars().skip(1).collect::<String>())
+        }
+        Some(_) | None if error.kind() == io::ErrorKind::InvalidData => {
+            text.replace("stream did not contain valid UTF-8", "not UTF-8 text")
+        }
+        Some(_) | None => text,
+    }
+}
+
+/// Removes each ` (os error 2)`, which tells a person nothing.
+fn without_numbers(text: &str) -> String {
+    const MARK: &str = " (os error ";
+    let mut rest = text;
+    let mut kept = String::with_capacity(text.len());
+    while let Some((before, after)) = rest.split_once(MARK) {
+        kept.push_str(before);
+        let end = after.trim_start_matches(|letter: char| letter.is_ascii_digit());
+        rest = end.strip_prefix(')').filter(|_| end.len() < after.len()).unwrap_or_else(|| {
+            kept.push_str(MARK);
+            after
+        });
+    }
+    kept + rest
 }
 
 /// The hint if something else uses the daemon's socket.
@@ -188,5 +221,25 @@ impl From<io::Error> for CommandError {
             return Self { kind: Kind::ClosedPipe, message: String::new(), source: None, hint: None };
         }
         Self::internal("cannot write to stdout").because(error)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn errors_of_the_system_are_shown_without_numbers() {
+        let error = CommandError::invalid("cannot move a: Invalid cross-device link (os error 18); nothing changed");
+        let error = error.because(io::Error::from_raw_os_error(2));
+        assert_eq!(
+            error.lines(),
+            ["cannot move a: Invalid cross-device link; nothing changed", "no such file or directory"]
+        );
+        for text in ["(os error x)", " (os error )", " (os error 1"] {
+            assert_eq!(without_numbers(text), text);
+        }
+        let text = io::read_to_string(&b"\xff"[..]).unwrap_err();
+        assert_eq!(plain(&text), "not UTF-8 text");
     }
 }

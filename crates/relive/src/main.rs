@@ -15,6 +15,7 @@ mod render;
 mod report;
 mod session;
 mod terminal;
+mod user_file;
 
 use std::process::ExitCode;
 

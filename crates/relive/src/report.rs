@@ -7,6 +7,7 @@ use std::process::ExitCode;
 use clap::error::ErrorKind;
 use relive_api::ErrorBody;
 
+use crate::cli::advice::{Advice, advise};
 use crate::error::{CommandError, Kind};
 use crate::terminal::{ColorChoice, Look, Paint};
 
@@ -54,11 +55,35 @@ pub(crate) fn usage(error: &clap::Error, typed: &[OsString]) -> ExitCode {
         };
     }
     let json = typed.iter().take_while(|arg| *arg != "--").any(|arg| arg == "--json");
+    let advice = advise(error, typed);
+    let text = apply(&advice, &text);
     if json {
         return self::error(&as_command_error(&text), true, ColorChoice::Never);
     }
     let _ = write!(std::io::stderr(), "{}", text.replace("\n  tip: ", "\nhint: "));
     ExitCode::from(2)
+}
+
+/// Puts better words in the place of clap's.
+fn apply(advice: &Advice, text: &str) -> String {
+    // Typed so, it is an argument that nobody wants.
+    let is_bad = |part: &str| part.starts_with(if advice.no_tip { "  tip: " } else { "  tip: to pass " });
+    let mut text = text.split("\n\n").filter(|part| !is_bad(part)).collect::<Vec<_>>().join("\n\n");
+    if let (Some(message), Some((first, rest))) = (&advice.message, text.split_once("\n\n")) {
+        // The values that are possible are still shown.
+        let more: String =
+            first.lines().skip(1).filter(|line| line.contains('[')).map(|line| format!("\n{line}")).collect();
+        // Clap's usage is made for its own idea of what was meant.
+        let rest = if advice.no_tip { rest.rsplit("\n\n").next().unwrap_or_default() } else { rest };
+        text = format!("error: {}{more}\n\n{rest}", crate::terminal::without_controls(message));
+    }
+    match &advice.hint {
+        Some(hint) => {
+            let first = text.split("\n\n").next().unwrap_or_default();
+            format!("{first}\n\n  tip: {}\n", crate::terminal::without_controls(hint))
+        }
+        None => text,
+    }
 }
 
 fn as_command_error(text: &str) -> CommandError {

@@ -4,21 +4,19 @@ mod follow;
 mod graph;
 mod status;
 
-use std::io::Read as _;
-use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
 use clap::Subcommand;
 use relive_api::{Created, FlowKind, FlowRequest, NodeRequest, SignalRequest};
 use relive_core::{ErrorCode, Limits};
 use relive_flow::ComposeFile;
-use relive_flow::file::FILE_MAX;
 use serde_json::json;
 
 use crate::client::{Client, Start};
 use crate::context::{Context, new_uuid};
 use crate::environment::EnvironmentArgs;
 use crate::error::{CommandError, Outcome};
+use crate::user_file;
 
 pub(crate) use follow::follow;
 
@@ -43,18 +41,35 @@ pub(crate) struct Args {
 #[derive(Debug, Subcommand)]
 enum Verb {
     /// Start a run of a file
+    #[command(before_long_help = "\
+Examples:
+  relive compose up build.yaml
+  relive compose up -d --max-cost 2 build.yaml
+  relive compose up --dry-run build.yaml")]
     Up(UpArgs),
     /// End a run and all its processes
+    #[command(before_long_help = "\
+Examples:
+  relive compose down 5
+  relive compose down nightly")]
     Down {
         /// The PID, the name, or the UUID of a run; the first or last digits of a UUID are enough
         run: String,
     },
     /// Show the nodes of a run
+    #[command(before_long_help = "\
+Examples:
+  relive compose status 5
+  relive compose status 5 --json | jq '.nodes[].state'")]
     Status {
         /// The PID, the name, or the UUID of a run; the first or last digits of a UUID are enough
         run: String,
     },
     /// Show the output of the nodes of a run
+    #[command(before_long_help = "\
+Examples:
+  relive compose logs 5
+  relive compose logs 5 --node test -f")]
     Logs {
         /// The PID, the name, or the UUID of a run; the first or last digits of a UUID are enough
         run: String,
@@ -66,6 +81,10 @@ enum Verb {
         follow: bool,
     },
     /// Show the graph of a run
+    #[command(before_long_help = "\
+Examples:
+  relive compose graph 5
+  relive compose graph 5 --svg > graph.svg")]
     Graph {
         /// The PID, the name, or the UUID of a run; the first or last digits of a UUID are enough
         run: String,
@@ -74,6 +93,11 @@ enum Verb {
         svg: bool,
     },
     /// Continue one node of a run, then run what depends on it, and nothing else
+    #[command(before_long_help = "\
+Examples:
+  relive compose resume 5 --node test
+  relive compose resume 5 --node test --input 'use the old parser'
+  relive compose resume 5 --node test --fork --from-step 3")]
     Resume {
         /// The PID, the name, or the UUID of a run; the first or last digits of a UUID are enough
         run: String,
@@ -91,6 +115,10 @@ enum Verb {
         input: Option<String>,
     },
     /// Print the JSON schema of the file
+    #[command(before_long_help = "\
+Examples:
+  relive compose schema > compose.schema.json
+  relive compose schema --supervisor")]
     Schema {
         /// Print the schema of a supervisor file instead
         #[arg(long)]
@@ -188,27 +216,13 @@ pub(crate) struct FlowFile {
 /// Reads a file; never one that blocks, or is of unbounded size.
 pub(crate) fn read_file(path: &Path) -> Outcome<FlowFile> {
     let name = path.display().to_string();
-    let unreadable = |error| CommandError::invalid(format!("{name} cannot be read")).because(error);
     let here = std::env::current_dir();
     let here = here.map_err(|error| CommandError::invalid("there is no current directory").because(error))?;
-    let (mut text, mut cwd) = (String::new(), here.clone());
-    let max = FILE_MAX as u64 + 1;
-    if name == "-" {
-        std::io::stdin().lock().take(max).read_to_string(&mut text).map_err(unreadable)?;
+    let (text, cwd) = if name == "-" {
+        (user_file::read_text(std::io::stdin().lock(), "standard input")?, here)
     } else {
-        // Opening a pipe would wait for a writer.
-        let flags = rustix::fs::OFlags::NONBLOCK | rustix::fs::OFlags::NOCTTY;
-        let options = std::fs::OpenOptions::new().read(true).custom_flags(flags.bits().cast_signed()).open(path);
-        let file = options.map_err(unreadable)?;
-        if !file.metadata().map_err(unreadable)?.is_file() {
-            return Err(CommandError::invalid(format!("{name} is not a file")));
-        }
-        file.take(max).read_to_string(&mut text).map_err(unreadable)?;
-        cwd = here.join(path).parent().map_or(here, Path::to_owned);
-    }
-    if text.len() > FILE_MAX {
-        return Err(CommandError::invalid(format!("{name} is longer than {FILE_MAX} bytes")));
-    }
+        (user_file::read(path)?, here.join(path).parent().map_or(here.clone(), Path::to_owned))
+    };
     let cwd = cwd.into_os_string().into_string();
     let cwd = cwd.map_err(|cwd| CommandError::invalid(format!("{}: the directory is not UTF-8", cwd.display())))?;
     Ok(FlowFile { name, text, cwd })

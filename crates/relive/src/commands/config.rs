@@ -2,12 +2,16 @@
 
 mod edit;
 
+use std::io;
+use std::os::unix::fs::MetadataExt as _;
+
 use relive_api::Paths;
-use relive_config::Config;
+use relive_config::{Config, ConfigError};
 use serde_json::json;
 
+use super::HOME_HINT;
 use crate::context::Context;
-use crate::error::{CommandError, Outcome};
+use crate::error::{CommandError, Outcome, plain};
 
 /// Show or edit the configuration
 ///
@@ -17,7 +21,7 @@ use crate::error::{CommandError, Outcome};
 Examples:
   relive config show   show all settings, including defaults
   relive config edit   edit the file in $VISUAL or $EDITOR, and check it
-  relive config show > ~/.config/relive/config.yaml.new")]
+  relive config show > all-settings.yaml")]
 pub(crate) struct Args {
     #[command(subcommand)]
     verb: Verb,
@@ -26,10 +30,22 @@ pub(crate) struct Args {
 #[derive(Debug, clap::Subcommand)]
 enum Verb {
     /// Show all settings, including defaults, and the file they come from
+    #[command(before_long_help = "\
+Examples:
+  relive config show
+  relive config show --json | jq .config.gc")]
     Show,
     /// Edit the file in $VISUAL or $EDITOR; an invalid file is not saved
+    #[command(before_long_help = "\
+Examples:
+  relive config edit
+  EDITOR=nano relive config edit")]
     Edit,
     /// Print the path of the file, even if it does not exist
+    #[command(before_long_help = "\
+Examples:
+  relive config path
+  less \"$(relive config path)\"")]
     Path,
 }
 
@@ -54,10 +70,27 @@ fn path(context: &Context) -> Outcome<u8> {
 /// Returns the effective configuration, or all mistakes in it.
 pub(crate) fn load(paths: &Paths) -> Outcome<Config> {
     let path = &paths.config;
-    Config::load(path).map_err(|error| {
-        let error = CommandError::invalid("the configuration is invalid").because(error);
-        error.with_hint("relive config edit")
+    Config::load(path).map_err(|error| match error {
+        // Nothing that an editor could mend.
+        ConfigError::Unreadable { path, source } => {
+            let error = CommandError::invalid(format!("cannot read {}: {}", path.display(), plain(&source)));
+            if source.kind() == io::ErrorKind::PermissionDenied && !is_home_ours() {
+                return error.with_hint(HOME_HINT);
+            }
+            error
+        }
+        ConfigError::Wrong { .. } => {
+            let error = CommandError::invalid("the configuration is invalid").because(error);
+            error.with_hint("relive config edit")
+        }
     })
+}
+
+/// Returns whether `HOME` is a directory of the user that runs this command, which `su` and `sudo` may leave it not to be.
+fn is_home_ours() -> bool {
+    let home = std::env::var_os("HOME").map(std::fs::metadata);
+    let own = rustix::process::geteuid().as_raw();
+    home.and_then(Result::ok).is_none_or(|home| home.uid() == own)
 }
 
 fn show(context: &Context) -> Outcome<u8> {

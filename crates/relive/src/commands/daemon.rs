@@ -27,14 +27,34 @@ pub(crate) struct Args {
 #[derive(Debug, clap::Subcommand)]
 enum Verb {
     /// Start the daemon if it is not running
+    #[command(before_long_help = "\
+Examples:
+  relive daemon start
+  relive daemon start --json | jq .os_pid")]
     Start,
     /// Pause all agents at their next step boundary and stop the daemon
+    #[command(before_long_help = "\
+Examples:
+  relive daemon stop
+  relive daemon stop && relive daemon status")]
     Stop,
     /// Stop the daemon if it is running, then start it
+    #[command(before_long_help = "\
+Examples:
+  relive daemon restart
+  RELIVE_LOG=debug relive daemon restart")]
     Restart,
     /// Show whether the daemon is running; exit with 3 if it is not
+    #[command(before_long_help = "\
+Examples:
+  relive daemon status
+  relive daemon status --json | jq .running")]
     Status,
     /// Write a systemd user unit that starts the daemon at login and after a crash
+    #[command(before_long_help = "\
+Examples:
+  relive daemon install
+  relive daemon install --dry-run")]
     Install(install::Args),
     /// Run the daemon in the foreground
     #[command(hide = true)]

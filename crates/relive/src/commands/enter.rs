@@ -68,7 +68,7 @@ pub(crate) async fn run(context: &Context, args: &Args) -> Outcome<u8> {
         no_input: args.no_input,
         gate: false,
         detach_key: args.detach_key,
-        is_name: exec::is_name(&args.argv),
+        argv: &args.argv,
     };
     let rest = format!("{} -- {}", quote(&args.id), exec::command_line(&args.argv));
     exec::check_attachment(context, attachment, &rest)?;

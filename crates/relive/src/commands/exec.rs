@@ -39,7 +39,7 @@ Examples:
   relive exec -t --name shell -- bash
       Run in a terminal of its own; Ctrl-] detaches and bash keeps running.
   relive exec -d -i --name calc -- bc
-      Run in the background with an open input: `relive send calc 6*7`.
+      Run in the background with an open input: `relive send calc '6*7'`.
   relive exec -d --memory 2G --timeout 1h -- ./train.sh --epochs 3
   while read x; do relive exec -n -- ./one $x; done < list")]
 pub(crate) struct Args {
@@ -110,7 +110,8 @@ impl Args {
     }
 }
 
-pub(super) fn is_name(argv: &[OsString]) -> bool {
+/// Returns whether a program is searched in the `PATH`.
+fn is_name(argv: &[OsString]) -> bool {
     argv.first().is_some_and(|name| !name.as_encoded_bytes().contains(&b'/'))
 }
 
@@ -124,7 +125,7 @@ const TERMINATED: u8 = 143;
 
 /// How a command is connected to the program that it starts.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Attachment {
+pub(super) struct Attachment<'a> {
     /// The name of the command.
     pub(super) command: &'static str,
     pub(super) detach: bool,
@@ -132,8 +133,8 @@ pub(super) struct Attachment {
     pub(super) no_input: bool,
     pub(super) gate: bool,
     pub(super) detach_key: Key,
-    /// Whether the program is searched in the `PATH`.
-    pub(super) is_name: bool,
+    /// The program, with its arguments.
+    pub(super) argv: &'a [OsString],
 }
 
 /// The signals that are passed on to a program in the foreground.
@@ -150,7 +151,7 @@ pub(crate) async fn run(context: &Context, args: &Args) -> Outcome<u8> {
         no_input: args.no_input,
         gate: args.gate,
         detach_key: args.detach_key,
-        is_name: is_name(&args.argv),
+        argv: &args.argv,
     };
     check_attachment(context, attachment, &format!("-- {}", args.command_line()))?;
     check(args)?;
@@ -158,7 +159,7 @@ pub(crate) async fn run(context: &Context, args: &Args) -> Outcome<u8> {
 }
 
 /// Starts a program, and stays with it unless it is to run in the background.
-pub(super) async fn start(context: &Context, attachment: Attachment, request: ExecRequest) -> Outcome<u8> {
+pub(super) async fn start(context: &Context, attachment: Attachment<'_>, request: ExecRequest) -> Outcome<u8> {
     let cannot = |error| CommandError::internal("cannot listen for signals").because(error);
     let mut interrupts = signal(SignalKind::interrupt()).map_err(cannot)?;
     // Before there is a program: every SIGTERM is passed on to it, or said to have come too early.
@@ -194,7 +195,7 @@ pub(super) async fn start(context: &Context, attachment: Attachment, request: Ex
 
 /// Reports all mistakes in how a program is connected that can be found without the daemon. `rest` is what was typed after the
 /// options.
-pub(super) fn check_attachment(context: &Context, attachment: Attachment, rest: &str) -> Outcome<()> {
+pub(super) fn check_attachment(context: &Context, attachment: Attachment<'_>, rest: &str) -> Outcome<()> {
     let Attachment { command, detach, tty, .. } = attachment;
     if context.json && !detach {
         let message = format!("{command} in the foreground has no JSON: stdout belongs to the program");
@@ -231,7 +232,7 @@ pub(super) fn utf8(what: &str, text: OsString) -> Outcome<String> {
 /// Returns a request for a program without a directory that is as the attachment says, and otherwise like one typed in this
 /// shell.
 pub(super) fn plain_request(
-    attachment: Attachment,
+    attachment: Attachment<'_>,
     argv: &[OsString],
     environment: &environment::EnvironmentArgs,
 ) -> Outcome<ExecRequest> {
@@ -265,7 +266,7 @@ pub(super) fn plain_request(
     })
 }
 
-fn request(args: &Args, attachment: Attachment) -> Outcome<ExecRequest> {
+fn request(args: &Args, attachment: Attachment<'_>) -> Outcome<ExecRequest> {
     let here = std::env::current_dir()
         .map_err(|error| CommandError::invalid("there is no current directory").because(error))?;
     let cwd = args.cwd.as_ref().map_or(here.clone(), |cwd| here.join(cwd));

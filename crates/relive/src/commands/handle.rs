@@ -28,6 +28,10 @@ pub(crate) struct Args {
 #[derive(Debug, clap::Subcommand)]
 enum Verb {
     /// Give a process a handle to another one
+    #[command(before_long_help = "\
+Examples:
+  relive handle grant 5 --to 7 --as observer
+  relive handle grant tests --to fixer --as controller")]
     Grant {
         /// The process that the handle refers to
         id: String,
@@ -39,8 +43,16 @@ enum Verb {
         rights: GivenRights,
     },
     /// List the handles of processes that have not ended
+    #[command(before_long_help = "\
+Examples:
+  relive handle list
+  relive handle list --json | jq '.handles[].target'")]
     List,
     /// Release a handle; inside a process, one of its own
+    #[command(before_long_help = "\
+Examples:
+  relive handle release 5 --of 7
+  relive handle release tests --of fixer")]
     Release {
         /// The process that the handle refers to
         id: String,

@@ -1,7 +1,7 @@
 //! `relive list-resumable`: lists resumable processes.
 
 use relive_api::{ListQuery, Resumable, ResumableList};
-use relive_core::Timestamp;
+use relive_core::{KillSignal, ProcessStatus, Timestamp};
 use relive_types::short_id::short;
 
 use crate::client::{Client, Start};
@@ -49,12 +49,28 @@ pub(crate) async fn run(context: &Context) -> Outcome<u8> {
 /// Returns why it does not run, in the words of `ps`.
 fn reason(process: &Resumable) -> String {
     let Some(reason) = &process.reason else { return "-".to_owned() };
-    if process.status.is_some() {
-        return render::exit::reason(process.status.as_ref(), reason);
+    if let Some(status) = &process.status {
+        let words = render::exit::reason(Some(status), reason);
+        return match code(status, reason) {
+            Some(code) => render::exit::brief(code, &words),
+            None => words,
+        };
     }
     match serde_json::from_value(reason.as_str().into()) {
         Ok(reason) => render::processes::suspension(reason),
         Err(_) => one_line(reason),
+    }
+}
+
+/// Returns the exit code, where the status and the reason determine it: a limit has a code of its own.
+fn code(status: &ProcessStatus, reason: &str) -> Option<i32> {
+    let is_plain = ["interrupted", "context cancelled while paused"].contains(&reason);
+    match status {
+        ProcessStatus::Exited { code } => Some(*code),
+        ProcessStatus::Abandoned | ProcessStatus::Faulted { .. } => Some(1),
+        ProcessStatus::Killed { signal: KillSignal::Os(number) } if is_plain => Some(128 + i32::from(*number)),
+        ProcessStatus::Killed { signal: KillSignal::Relive(_) } if is_plain => Some(1),
+        ProcessStatus::Killed { .. } | ProcessStatus::StartupFailed { .. } => None,
     }
 }
 
@@ -80,4 +96,28 @@ fn table(context: &Context, list: &ResumableList) -> String {
         .collect();
     let (name, reason) = (columns.len() - 2, columns.len() - 1);
     Table::cutting(&columns, &[name, reason]).draw(&rows, &context.out)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn a_reason_has_its_exit_code() {
+        let check = |status: serde_json::Value, given: &str, expect: &str| {
+            let process: Resumable = serde_json::from_value(json!({
+                "uuid": "0198f3c1-0000-7000-8000-000000000005", "pid": 5, "name": null, "intent": "x", "step": 1,
+                "display": "dead", "last_active": "2026-11-15T12:00:00Z", "reason": given, "status": status,
+            }))
+            .unwrap();
+            assert_eq!(reason(&process), expect);
+        };
+        check(json!({ "kind": "exited", "code": 2 }), "exited", "exit 2");
+        check(json!({ "kind": "exited", "code": 0 }), "completed", "exit 0, completed");
+        check(json!({ "kind": "killed", "signal": "SIGTERM" }), "interrupted", "exit 1, SIGTERM");
+        check(json!({ "kind": "killed", "signal": "SIGTERM" }), "timed out", "timed out");
+        check(json!({ "kind": "faulted", "fault": "no answer" }), "no answer", "exit 1, no answer");
+        check(serde_json::Value::Null, "user", "paused");
+    }
 }

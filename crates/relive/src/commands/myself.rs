@@ -32,15 +32,35 @@ pub(crate) struct Args {
 #[derive(Debug, clap::Subcommand)]
 enum Verb {
     /// End this process with an exit code, or with a fault
+    #[command(before_long_help = "\
+Examples:
+  relive self terminate --code 3 --reason \"no input\"
+  relive self terminate --fault \"the disk is full\"")]
     Terminate(Terminate),
     /// End this process as `abandoned`
+    #[command(before_long_help = "\
+Examples:
+  relive self abandon
+  ./work || relive self abandon")]
     Abandon,
     /// Block these signals, in addition to those that are blocked
+    #[command(before_long_help = "\
+Examples:
+  relive self mask TERM
+  relive self mask TERM INT")]
     Mask(Signals),
     /// Unblock these signals
+    #[command(before_long_help = "\
+Examples:
+  relive self unmask TERM
+  relive self unmask TERM INT")]
     Unmask(Signals),
     On(handler::On),
     /// Stop handling these signals
+    #[command(before_long_help = "\
+Examples:
+  relive self off TERM
+  relive self off TERM INT")]
     Off(Signals),
     #[command(hide = true)]
     Watch(handler::Watch),

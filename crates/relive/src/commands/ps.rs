@@ -2,6 +2,7 @@
 
 mod watch;
 
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use relive_api::{ListQuery, Process};
 use relive_core::{Display, Timestamp};
 
@@ -39,7 +40,7 @@ pub(crate) struct Args {
     #[arg(short, long)]
     quiet: bool,
     /// Only processes in this state; `dead` implies -a
-    #[arg(long, value_parser = clap::builder::PossibleValuesParser::new(Display::ALL.map(Display::word)))]
+    #[arg(long, value_parser = states())]
     state: Option<String>,
     /// Only processes that were started in or below this directory
     #[arg(long)]
@@ -72,6 +73,16 @@ pub(crate) struct Args {
     /// Refresh every second until q or Ctrl-C
     #[arg(long, conflicts_with_all = ["quiet"])]
     watch: bool,
+}
+
+/// The states, and `paused` for `suspended`: the verb is `pause`.
+fn states() -> impl TypedValueParser<Value = String> {
+    let state = |display: Display| match display.word() {
+        suspended @ "suspended" => PossibleValue::new(suspended).alias("paused"),
+        word => PossibleValue::new(word),
+    };
+    let states = PossibleValuesParser::new(Display::ALL.map(state));
+    states.map(|typed| if typed == "paused" { "suspended".to_owned() } else { typed })
 }
 
 impl Args {

@@ -212,8 +212,7 @@ pub(crate) fn parse_dollars(text: &str) -> Result<Usd, String> {
 
 fn system_prompt(given: &str) -> Outcome<String> {
     let Some(path) = given.strip_prefix('@') else { return Ok(given.to_owned()) };
-    std::fs::read_to_string(path)
-        .map_err(|error| CommandError::invalid(format!("{path}: the system prompt cannot be read")).because(error))
+    crate::user_file::read(path.as_ref())
 }
 
 /// Nothing configured yet is the first thing a new user meets.

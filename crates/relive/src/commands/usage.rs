@@ -22,11 +22,23 @@ Examples:
   relive usage --by '' --json            the total")]
 pub(crate) struct Args {
     /// Group by these, separated by commas: day, model, project, process
-    #[arg(long, value_name = "KEYS", default_value = "day,model,project")]
+    #[arg(long, value_name = "KEYS", default_value = "day,model,project", value_parser = parse_keys)]
     by: String,
     /// Only the days from this time on, such as 7d (ago) or 2026-11-15; the first day counts from its beginning
     #[arg(long, value_name = "TIME", value_parser = parse_since)]
     since: Option<Timestamp>,
+}
+
+const KEYS: [&str; 4] = ["day", "model", "project", "process"];
+
+fn parse_keys(text: &str) -> Result<String, String> {
+    match text.split(',').map(str::trim).find(|key| !key.is_empty() && !KEYS.contains(key)) {
+        None => Ok(text.to_owned()),
+        Some(key) => Err(match relive_types::suggest::closest(key, KEYS) {
+            Some(meant) => format!("there is no key `{key}` (did you mean `{meant}`?)"),
+            None => format!("there is no key `{key}`: use some of {}", KEYS.join(", ")),
+        }),
+    }
 }
 
 pub(crate) async fn run(context: &Context, args: &Args) -> Outcome<u8> {

@@ -28,13 +28,25 @@ pub(crate) struct Args {
 #[derive(Debug, Subcommand)]
 enum Verb {
     /// List the workspaces
+    #[command(before_long_help = "\
+Examples:
+  relive workspace list
+  relive workspace list --json | jq '.workspaces[].path'")]
     List,
     /// Print the directory of a process
+    #[command(before_long_help = "\
+Examples:
+  relive workspace path 5
+  cd \"$(relive workspace path 5)\"")]
     Path {
         /// The PID, the name, or the UUID of a process; the first or last digits of a UUID are enough
         id: String,
     },
     /// Remove the workspace of a process that has ended
+    #[command(before_long_help = "\
+Examples:
+  relive workspace rm 5 --dry-run
+  relive workspace rm 5 -y")]
     Rm {
         /// The PID, the name, or the UUID of a process; the first or last digits of a UUID are enough
         id: String,

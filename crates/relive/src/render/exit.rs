@@ -1,7 +1,7 @@
 //! The end of a process in words: its exit code, which is that of `wait`, and the reason.
 
 use relive_api::{Exit, Process};
-use relive_core::ProcessStatus;
+use relive_core::{Body, ProcessStatus};
 
 use crate::terminal::one_line;
 
@@ -18,6 +18,31 @@ pub(crate) fn reason(status: Option<&ProcessStatus>, reason: &str) -> String {
         "budget_exceeded" => "over budget".to_owned(),
         "context cancelled while paused" => format!("ended by {} while suspended", signal.name()),
         other => one_line(other),
+    }
+}
+
+/// Returns why a program never ran, in words and with its name.
+pub(crate) fn not_started(process: &Process) -> Option<String> {
+    let Some(ProcessStatus::StartupFailed { stage, errno, .. }) = &process.status else { return None };
+    if process.body != Body::Exec {
+        return None;
+    }
+    // The intent is the command line; a name with a space in it is quoted there.
+    let program = one_line(process.intent.split(' ').next().filter(|word| !word.starts_with('\''))?);
+    match (stage.as_str(), errno.as_str()) {
+        ("execve", "ENOENT") => Some(format!("program not found: {program}")),
+        ("execve", "EACCES") => Some(format!("permission denied: {program}")),
+        ("execve", "ENOEXEC") => Some(format!("not in a format that can be executed: {program}")),
+        ("chdir", "ENOENT") => Some(format!("no such directory: {}", one_line(&process.cwd))),
+        _ => None,
+    }
+}
+
+/// Returns an end for a list: `exit 2`, `exit 1, SIGTERM`, `exit 1, max steps exceeded`.
+pub(crate) fn brief(code: i32, reason: &str) -> String {
+    match reason.strip_prefix("ended by ").unwrap_or(reason) {
+        "exited" => format!("exit {code}"),
+        reason => format!("exit {code}, {reason}"),
     }
 }
 
@@ -46,6 +71,30 @@ mod tests {
         check(Some(&agent), "context cancelled while paused", "ended by SIGTERM while suspended");
         check(Some(&ProcessStatus::Exited { code: 1 }), "the model\nfailed", "the model failed");
         check(None, "interrupted", "interrupted");
+    }
+
+    #[test]
+    fn a_program_that_never_ran_is_named() {
+        let check = |body: &str, stage: &str, errno: &str, expect: Option<&str>| {
+            let mut process = crate::render::processes::tests::process(1, 0);
+            process.intent = "/nope --fast".into();
+            process.body = serde_json::from_value(body.into()).unwrap();
+            let status = serde_json::json!({ "kind": "startup_failed", "stage": stage, "errno": errno, "code": 2 });
+            process.status = serde_json::from_value(status).unwrap();
+            assert_eq!(not_started(&process).as_deref(), expect);
+        };
+        check("exec", "execve", "ENOENT", Some("program not found: /nope"));
+        check("exec", "execve", "EACCES", Some("permission denied: /nope"));
+        check("exec", "chdir", "ENOENT", Some("no such directory: /w"));
+        check("exec", "memory.max", "ENOENT", None);
+        check("agent", "execve", "ENOENT", None);
+    }
+
+    #[test]
+    fn a_list_shows_the_code_first() {
+        assert_eq!(brief(2, "exited"), "exit 2");
+        assert_eq!(brief(1, "ended by SIGTERM"), "exit 1, SIGTERM");
+        assert_eq!(brief(0, "completed"), "exit 0, completed");
     }
 
     #[test]

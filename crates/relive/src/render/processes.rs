@@ -94,7 +94,9 @@ fn out_of(count: impl ToString, max: Option<impl ToString>) -> String {
 /// The exit code, and the reason.
 fn exit(process: &Process) -> Option<(i32, String)> {
     let exit = process.exit.as_ref()?;
-    Some((super::exit::code(process, exit), super::exit::reason(process.status.as_ref(), &exit.reason)))
+    let reason =
+        super::exit::not_started(process).unwrap_or_else(|| super::exit::reason(process.status.as_ref(), &exit.reason));
+    Some((super::exit::code(process, exit), reason))
 }
 
 fn cost(process: &Process) -> String {
@@ -282,6 +284,7 @@ fn tree_usage(tree: TreeUsage) -> String {
 fn parent(process: &Process) -> String {
     match process.parent_uuid {
         Some(uuid) => format!("PID {} ({uuid})", process.ppid),
+        None if process.ppid == Pid::RUNTIME => "none".to_owned(),
         None => format!("PID {}", process.ppid),
     }
 }

@@ -126,8 +126,8 @@ fn a_limit_that_ended_a_process_is_named_by_retry_too() {
 #[test]
 fn a_program_that_is_not_there_is_called_so() {
     let world = World::new();
-    world.relive(&["exec", "--", "no-such-command"]).fails(127, &["error: PID 1: command not found\n"]);
-    world.relive(&["exec", "--", "./no-such-file"]).fails(127, &["the program cannot be run: no such file"]);
+    world.relive(&["exec", "--", "no-such-command"]).fails(127, &["error: no-such-command: command not found\n"]);
+    world.relive(&["exec", "--", "./no-such-file"]).fails(127, &["error: ./no-such-file: no such file"]);
 }
 
 #[test]

@@ -223,7 +223,7 @@ fn a_stream_that_cannot_be_read_or_written_is_named() {
     let output = command.stdin(std::fs::File::open(place.dir.path()).unwrap()).output().unwrap();
     assert_eq!(output.status.code(), Some(2), "{output:?}");
     let error = String::from_utf8(output.stderr).unwrap();
-    assert!(error.starts_with("error: cannot read standard input\n  Is a directory"), "{error}");
+    assert!(error.starts_with("error: cannot read standard input\n  is a directory"), "{error}");
     let mut full = place.command(&["agent-events", recording("claude_hi.jsonl").to_str().unwrap()]);
     let output = full.stdout(std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap()).output().unwrap();
     let error = String::from_utf8(output.stderr).unwrap();
@@ -249,8 +249,8 @@ fn nothing_of_the_environment_is_needed() {
 fn what_cannot_be_read_is_named() {
     let place = Place::new();
     let missing: Ran = place.relive(&["agent-events", "nowhere.jsonl"]).exits(2);
-    missing.says("error: cannot read nowhere.jsonl").says("No such file or directory");
-    place.relive(&["agent-events", "."]).exits(2).says("error: cannot read .").says("Is a directory");
+    missing.says("error: cannot read nowhere.jsonl").says("no such file or directory");
+    place.relive(&["agent-events", "."]).exits(2).says("error: cannot read .").says("is a directory");
     place.relive(&["agent-events"]).exits(2).says("<FILE>");
     place
         .relive(&["agent-events", "--dialect", "codex", "x"])

@@ -79,13 +79,61 @@ fn what_is_typed_wrong_is_named_and_exits_with_2() {
     place.relive(&["run", "--ask", "write", "--deny", "write", "x"]).exits(2).says("both --ask and --deny");
     place.relive(&["run", "--max-steps", "0", "x"]).exits(2).says("invalid value '0'");
     place.relive(&["run", " "]).exits(2).says("the task of the agent is empty");
-    place.relive(&["run", "--system", "@nowhere.md", "x"]).exits(2).says("nowhere.md: the system prompt");
+    place.relive(&["run", "--system", "@nowhere.md", "x"]).exits(2).says("cannot read nowhere.md: no such file");
     place.relive(&["gc", "--dry-run", "--force"]).exits(2);
     assert!(place.relive(&[]).exits(0).stdout.contains("Usage: relive"), "no command is a question for help");
     let error = place.relive(&["pss", "--json"]).exits(2).json();
     let message = "unrecognized subcommand 'pss'";
     let expected = json!({ "code": "INVALID", "message": message, "hint": "a similar subcommand exists: 'ps'" });
     assert_eq!(error["error"], expected);
+}
+
+#[test]
+fn files_that_are_given_are_regular_and_small() {
+    let place = Place::new();
+    let pipe = place.dir.path().join("pipe");
+    rustix::fs::mknodat(rustix::fs::CWD, &pipe, rustix::fs::FileType::Fifo, 0o600.into(), 0).unwrap();
+    place.write(&place.dir.path().join("large"), &"A=1\n".repeat(1 << 18).replacen("A=1", "A=12", 1));
+    for (path, said) in [
+        ("/dev/zero", "error: /dev/zero is a device, not a file\n"),
+        ("pipe", "error: pipe is a pipe, not a file\n"),
+        ("large", "error: large is larger than 1 MiB\n"),
+    ] {
+        place.relive(&["exec", "--env-file", path, "--", "true"]).exits(2).says(said);
+        place.relive(&["run", "--system", &format!("@{path}"), "x"]).exits(2).says(said);
+        place.relive(&["compose", "up", path]).exits(2).says(said);
+    }
+    assert!(!place.data().exists(), "no daemon was started for it");
+}
+
+#[test]
+fn habits_of_other_tools_are_answered_with_our_commands() {
+    let place = Place::new();
+    let stop = place.relive(&["stop", "3"]).exits(2);
+    assert_eq!(stop.stderr, "error: there is no command `stop`\n\nhint: `relive pause 3` or `relive kill 3`\n");
+    let force = place.relive(&["rm", "-f", "prog"]).exits(2);
+    assert_eq!(force.stderr, "error: unexpected argument '-f' found\n\nhint: relive rm -y prog\n");
+    let steps = place.relive(&["run", "--max-steps", "-1", "x"]).exits(2);
+    assert!(steps.stderr.starts_with("error: --max-steps needs a number of at least 1\n\nFor more "), "{steps:?}");
+    let steps = place.relive(&["run", "--max-steps", "0", "x"]).exits(2);
+    steps.says("error: invalid value '0' for '--max-steps <N>': use a whole number of at least 1\n");
+    let name = place.relive(&["run", "--name", "--all", "y"]).exits(2);
+    assert!(!name.stderr.contains("--allow"), "{name:?}");
+    assert!(!place.relive(&["ps", "-Z"]).exits(2).stderr.contains("'-- -Z'"));
+    let error = place.relive(&["tail", "web", "--json"]).exits(2).json();
+    let expected = json!({ "code": "INVALID", "message": "there is no command `tail`", "hint": "relive logs -f web" });
+    assert_eq!(error["error"], expected);
+    place.relive(&["usage", "--by", "modle"]).exits(2).says("there is no key `modle` (did you mean `model`?)");
+    assert_eq!(place.relive(&["ps", "--state", "paused", "--json"]).exits(0).json(), json!({ "processes": [] }));
+}
+
+#[test]
+fn a_config_that_cannot_be_read_is_not_called_invalid() {
+    let place = Place::new();
+    place.write(&place.config().join("file"), "");
+    let refused = place.relive(&["config", "show"]).exits(2);
+    let expected = format!("error: cannot read {}: not a regular file\n", place.config().display());
+    assert_eq!(refused.stderr, expected);
 }
 
 #[test]

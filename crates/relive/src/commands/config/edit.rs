@@ -9,6 +9,7 @@ use relive_config::Config;
 
 use crate::context::Context;
 use crate::error::{CommandError, Outcome};
+use crate::user_file;
 
 /// What a new file begins with.
 const TEMPLATE: &str = "\
@@ -28,10 +29,9 @@ pub(super) fn run(context: &Context) -> Outcome<u8> {
     // The file itself, where the name is a link.
     let path = fs::canonicalize(&context.paths.config).unwrap_or_else(|_| context.paths.config.clone());
     let copy = path.with_extension("yaml.edit");
-    let before = match fs::read_to_string(&path) {
-        Ok(text) => text,
+    let before = match fs::metadata(&path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => TEMPLATE.to_owned(),
-        Err(error) => return Err(failed("cannot be read", &path, error)),
+        Ok(_) | Err(_) => user_file::read(&path)?,
     };
     if !copy.exists() {
         begin(&copy, &before).map_err(|error| failed("cannot be written", &copy, error))?;
@@ -67,7 +67,7 @@ fn begin(copy: &Path, text: &str) -> io::Result<()> {
 
 #[expect(clippy::disallowed_methods, reason = "a file of the user's, which the daemon only reads")]
 fn finish(context: &Context, path: &Path, copy: &PathBuf, before: &str) -> Outcome<u8> {
-    let after = fs::read_to_string(copy).map_err(|error| failed("cannot be read", copy, error))?;
+    let after = user_file::read(copy)?;
     if after == before {
         // What cannot be removed is edited the next time.
         let _ = fs::remove_file(copy);

@@ -5,9 +5,10 @@ use std::path::Path;
 use std::time::Duration;
 
 use relive_api::{ExecStarted, WaitAnswer};
-use relive_core::{ErrorCode, ProcessStatus, Why};
+use relive_core::{Body, ErrorCode, ProcessStatus, Why};
 use relive_session::exit::{EndedBy, ExitRecord};
 use relive_session::stage::{Failure, SessionResult};
+use relive_types::program::quote;
 
 use super::{Attachment, Pressed};
 use crate::client::Client;
@@ -28,7 +29,7 @@ const HUNG_UP: u8 = 129;
 /// How long the daemon may take to record an end that the session has reported.
 const TOLD_WITHIN: Duration = Duration::from_secs(5);
 
-pub(super) async fn run(client: &Client<'_>, args: Attachment, started: ExecStarted, told: Pressed) -> Outcome<u8> {
+pub(super) async fn run(client: &Client<'_>, args: Attachment<'_>, started: ExecStarted, told: Pressed) -> Outcome<u8> {
     let context = client.context();
     let (pid, uuid) = (started.pid, started.uuid.to_string());
     if args.gate {
@@ -118,12 +119,20 @@ fn cause(failure: &Failure) -> String {
 }
 
 /// Returns the end from the daemon, so that the next caller finds it recorded; without a daemon, from the session.
-async fn conclude(client: &Client<'_>, args: Attachment, started: &ExecStarted, record: &ExitRecord) -> Outcome<u8> {
+async fn conclude(
+    client: &Client<'_>,
+    args: Attachment<'_>,
+    started: &ExecStarted,
+    record: &ExitRecord,
+) -> Outcome<u8> {
     let context = client.context();
     if let SessionResult::Error(failure) = &record.result {
-        let is_missing = args.is_name && (failure.stage.as_str(), failure.errno.as_str()) == ("execve", "ENOENT");
-        let why = if is_missing { "command not found".to_owned() } else { explain(failure, record.why) };
-        context.say(&format!("error: PID {}: {why}", started.pid));
+        let not_run = not_run(args, failure).filter(|_| record.why.is_none());
+        let why = not_run.unwrap_or_else(|| format!("PID {}: {}", started.pid, explain(failure, record.why)));
+        context.say(&format!("error: {}", crate::terminal::without_controls(&why)));
+        if let Some(hint) = meant_process(client, args, failure).await {
+            context.say(&format!("\nhint: {hint}"));
+        }
     }
     if is_unheld_limit(&record.result) {
         context.say("hint: `relive doctor` shows why this limit cannot be enforced; --allow-degraded runs the program without it");
@@ -141,6 +150,32 @@ async fn conclude(client: &Client<'_>, args: Attachment, started: &ExecStarted, 
     // A reader must not take incomplete output for complete.
     let incomplete = record.output_lost && code == 0;
     Ok(if incomplete { ErrorCode::Internal.exit_code() } else { code })
+}
+
+/// Says why a program cannot be run as a shell does, with its name in front.
+fn not_run(args: Attachment<'_>, failure: &Failure) -> Option<String> {
+    let program = args.argv.first()?.to_string_lossy();
+    let why = match (failure.stage.as_str(), failure.errno.as_str()) {
+        ("execve", "ENOENT") if super::is_name(args.argv) => "command not found".to_owned(),
+        ("execve", _) => cause(failure),
+        _ => return None,
+    };
+    Some(format!("{program}: {why}"))
+}
+
+/// Returns the command for who typed the name of a process where a program belongs, as with `docker exec NAME CMD`.
+async fn meant_process(client: &Client<'_>, args: Attachment<'_>, failure: &Failure) -> Option<String> {
+    let is_missing = (failure.stage.as_str(), failure.errno.as_str()) == ("execve", "ENOENT");
+    let [name, command @ ..] = args.argv else { return None };
+    if args.command != "exec" || !is_missing || command.is_empty() {
+        return None;
+    }
+    let process = std::ops::Deref::deref(client).process(name.to_str()?).await.ok()?;
+    // What this command has started itself has no such name.
+    (process.dead_at.is_none() && process.body == Body::Exec).then(|| {
+        let tty = if args.tty { "-t " } else { "" };
+        format!("relive enter {tty}{} -- {}", quote(&name.to_string_lossy()), super::command_line(command))
+    })
 }
 
 /// Says why a session has no exit code.
@@ -195,6 +230,23 @@ fn say_why(context: &Context, answer: &WaitAnswer) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_program_that_cannot_be_run_is_named() {
+        let check = |program: &str, stage: &str, errno: &str, expect: Option<&str>| {
+            let argv = [std::ffi::OsString::from(program)];
+            let detach_key = crate::terminal::key::parse_key(crate::terminal::key::DETACH).unwrap();
+            let (tty, no_input) = (false, false);
+            let args =
+                Attachment { command: "exec", detach: false, tty, no_input, gate: false, detach_key, argv: &argv };
+            let failure = Failure { stage: stage.to_owned(), errno: errno.to_owned(), code: 1 };
+            assert_eq!(not_run(args, &failure).as_deref(), expect);
+        };
+        check("nosuchprog", "execve", "ENOENT", Some("nosuchprog: command not found"));
+        check("./no", "execve", "ENOENT", Some("./no: no such file, or its interpreter does not exist"));
+        check("/etc/passwd", "execve", "EACCES", Some("/etc/passwd: permission denied"));
+        check("true", "memory.max", "ENOENT", None);
+    }
 
     #[test]
     fn a_lost_program_is_not_called_one_that_cannot_be_run() {

@@ -157,7 +157,10 @@ fn why_suspended(process: &Process) -> Option<String> {
 
 fn detail(process: &Process) -> Option<String> {
     let ending = process.ending.map(|signal| format!("ending by {signal}"));
-    exit(process).or(ending).or_else(|| why_suspended(process)).or_else(|| process.doing.as_deref().map(one_line))
+    let ended = super::exit(process).map(|(code, reason)| crate::render::exit::brief(code, &reason));
+    // The state says already that it is pausing.
+    let pausing = (process.display == "pausing").then(|| "pauses at its next boundary".to_owned());
+    ended.or(ending).or(pausing).or_else(|| why_suspended(process)).or_else(|| process.doing.as_deref().map(one_line))
 }
 
 /// What `ps` sorts by.

@@ -52,7 +52,7 @@ PID  STATE          NAME                          BODY   STEP  TOKENS     COST  
   1  running        p1                            agent  3/20    1234  $0.0123    1m05s   2h  0c9d1e77  script/x  /w         shell: make -j4 41s
   2  [P] suspended  p2                            agent  3/20    1234  $0.0123    1m05s   2h  0c9d1e77  script/x  /w         budget exceeded
   3  running        p3                            agent  3/20    1234  $0.0123    1m05s   2h  0c9d1e77  script/x  /w         -
-  4  dead           p4                            agent  3/20    1234  $0.0123    1m05s   2h  0c9d1e77  script/x  /w         1 max steps exceeded
+  4  dead           p4                            agent  3/20    1234  $0.0123    1m05s   2h  0c9d1e77  script/x  /w         exit 1, max steps exceeded
  15  running        rewrite all of the ?[31mdocs  agent     3    1234        -    1m05s   2h  0c9d1e77  script/x  /w         -
 ";
     assert_eq!(drawn(&list, Order::Listed, &Look { ascii: true, ..Look::plain() }), expected);
@@ -66,7 +66,7 @@ PID  STATE        NAME                  STEP     COST  AGE  DETAIL
   1  running      p1                    3/20  $0.0123   2h  shell: make -j4 41s
   2  ⏸ suspended  ├─ p2                 3/20  $0.0123   2h  budget exceeded
   3  running      │  └─ p3              3/20  $0.0123   2h  -
-  4  dead         └─ p4                 3/20  $0.0123   2h  1 max steps exceeded
+  4  dead         └─ p4                 3/20  $0.0123   2h  exit 1, max steps e…
  15  running      rewrite the whole o…     3        -   2h  -
 ";
     assert_eq!(drawn(&sample(), Order::Tree, &look), expected);
@@ -75,7 +75,7 @@ PID  STATE          NAME                 STEP     COST  AGE  DETAIL
   1  running        p1                   3/20  $0.0123   2h  shell: make -j4 41s
   2  [P] suspended  |- p2                3/20  $0.0123   2h  budget exceeded
   3  running        |  `- p3             3/20  $0.0123   2h  -
-  4  dead           `- p4                3/20  $0.0123   2h  1 max steps exce...
+  4  dead           `- p4                3/20  $0.0123   2h  exit 1, max step...
  15  running        rewrite the whol...     3        -   2h  -
 ";
     assert_eq!(drawn(&sample(), Order::Tree, &Look { ascii: true, ..look }), ascii);
