@@ -46,7 +46,7 @@ impl Script {
     pub fn load(path: &Path) -> Result<Self, ModelError> {
         let name = path.display().to_string();
         let text = plain_file::read(CWD, path, Links::Follow, FILE_MAX)
-            .map_err(|error| ModelError::BadScript(format!("cannot read script {name}: {error}")))?;
+            .map_err(|error| ModelError::BadScript(unreadable(&name, &error)))?;
         Self::parse(&text, &name)
     }
 
@@ -142,6 +142,13 @@ enum Act {
     Say(Delta),
     Fail(ModelError),
     Hang,
+}
+
+fn unreadable(name: &str, error: &std::io::Error) -> String {
+    match error.kind() {
+        std::io::ErrorKind::InvalidData => format!("script {name} is not UTF-8 text"),
+        _ => format!("cannot read script {name}: {error}"),
+    }
 }
 
 fn acts(turn: &Turn, values: &Values<'_>, question: &Question) -> VecDeque<Act> {

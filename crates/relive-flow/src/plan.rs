@@ -1,6 +1,7 @@
 //! The plan of a compose file, for people.
 
 use relive_types::WorkspaceKind;
+use relive_types::program::quote;
 
 use crate::file::{ComposeFile, Condition, Node, Work};
 
@@ -53,7 +54,7 @@ impl ComposeFile {
 fn what(node: &Node) -> String {
     let (kind, text) = match &node.task.work {
         Work::Agent { intent, .. } => ("agent", intent.clone()),
-        Work::Exec { command } => ("exec", command.join(" ")),
+        Work::Exec { command } => ("exec", command.iter().map(|word| quote(word)).collect::<Vec<_>>().join(" ")),
     };
     let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
     let shown: String = text.chars().take(SHOWN).collect();

@@ -172,9 +172,13 @@ impl Provider {
         };
         let is_ollama = self.kind == Kind::Ollama;
         let whole = if is_ollama && !text.contains("://") { format!("http://{text}") } else { text.to_owned() };
+        let begins_wrong = "it begins with neither http:// nor https://";
+        if !whole.contains("://") {
+            return Err(bad(&begins_wrong));
+        }
         let mut url = Url::parse(&whole).map_err(|error| bad(&error))?;
         if !matches!(url.scheme(), "http" | "https") || url.cannot_be_a_base() {
-            return Err(bad(&"it begins with neither http:// nor https://"));
+            return Err(bad(&begins_wrong));
         }
         let has_port =
             whole.trim_end_matches('/').rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_ok());

@@ -3,6 +3,7 @@
 //! The shell's script, from `relive completions`, calls this program again with [`VARIABLE`] set. Ids are completed with
 //! the processes of a daemon that is running: pressing Tab never starts one, and never waits long for one.
 
+use std::collections::HashSet;
 use std::time::Duration;
 
 use clap::{Command, CommandFactory as _};
@@ -11,6 +12,7 @@ use clap_complete::engine::ArgValueCandidates;
 use clap_complete::env::CompleteEnv;
 use relive_api::{ListQuery, Paths, Process};
 use relive_client::{Client, Retry};
+use relive_core::SuspendReason;
 
 use crate::cli::Cli;
 use crate::terminal::without_controls;
@@ -38,6 +40,7 @@ pub(crate) fn command() -> Command {
 }
 
 fn with_candidates(verb: Command) -> Command {
+    let verb_name = verb.get_name().to_owned();
     let query = ListQuery {
         all: !OF_LIVE_ONLY.contains(&verb.get_name()),
         newest: true,
@@ -46,8 +49,8 @@ fn with_candidates(verb: Command) -> Command {
     };
     verb.mut_args(|arg| match arg.get_id().as_str() {
         "id" | "ids" => arg.add(ArgValueCandidates::new({
-            let query = query.clone();
-            move || list(&query).iter().map(candidate).collect()
+            let (query, name) = (query.clone(), verb_name.clone());
+            move || candidates(&list(&query), &name)
         })),
         _ => arg,
     })
@@ -65,6 +68,18 @@ fn list(query: &ListQuery) -> Vec<Process> {
     }
 }
 
+/// Offers the processes that a command can act on. A name that several had is offered once, for the newest.
+fn candidates(processes: &[Process], verb: &str) -> Vec<CompletionCandidate> {
+    let fits = |process: &&Process| match verb {
+        "rm" => process.dead_at.is_some(),
+        "resolve" => matches!(process.suspend_reason, Some(SuspendReason::Approval | SuspendReason::InDoubt)),
+        _ => true,
+    };
+    let mut offered = HashSet::new();
+    let fitting = processes.iter().filter(fits).map(candidate);
+    fitting.filter(|candidate| offered.insert(candidate.get_value().to_owned())).collect()
+}
+
 /// Offers a process by its name, or by its PID where it has none.
 fn candidate(process: &Process) -> CompletionCandidate {
     let intent = process.intent.lines().next().unwrap_or_default();
@@ -76,6 +91,21 @@ fn candidate(process: &Process) -> CompletionCandidate {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_command_is_offered_what_it_can_act_on_and_each_name_once() {
+        let mut list = [1, 2, 3, 4].map(|pid| crate::render::processes::tests::process(pid, 0));
+        list[0].dead_at = Some(list[0].created_at);
+        list[1].suspend_reason = Some(SuspendReason::Approval);
+        list[3].name = list[2].name.clone();
+        let check = |verb: &str, expect: &[&str]| {
+            let offered: Vec<_> = candidates(&list, verb).iter().map(|one| one.get_value().to_owned()).collect();
+            assert_eq!(offered, expect, "{verb}");
+        };
+        check("rm", &["p1"]);
+        check("resolve", &["p2"]);
+        check("info", &["p1", "p2", "p3"]);
+    }
 
     #[test]
     fn every_id_has_candidates_and_no_command_is_misspelt() {

@@ -5,6 +5,7 @@ use std::num::NonZeroU32;
 use std::time::Duration;
 
 use relive_llm::ModelError;
+use relive_types::suggest::closest;
 use relive_types::{Usd, duration};
 use serde::de::{self, Deserialize, Deserializer, SeqAccess, Visitor};
 use serde_json::{Map, Value};
@@ -149,12 +150,28 @@ impl<'de> Deserialize<'de> for Pause {
 /// Parses a script. Errors call the file `name`.
 pub(super) fn parse(text: &str, name: &str) -> Result<Parsed, ModelError> {
     let file: File = serde_saphyr::from_str(text).map_err(|error| {
-        let options =
-            serde_saphyr::render_options! { formatter: &serde_saphyr::UserMessageFormatter, source_name: Some(name) };
-        let shown = error.render_with_options(options);
-        ModelError::BadScript(format!("script {name}: {}", shown.strip_prefix("error: ").unwrap_or(&shown)))
+        let mut problem = relive_yaml::Source::new(text).mistake(&error);
+        problem.message = in_plain_words(&problem.message);
+        ModelError::BadScript(format!("script {}", relive_yaml::report(name, &[problem])))
     })?;
     let File { turns, context, summary } = file;
     let turns = turns.into_iter().map(|Checked(turn)| turn).collect();
     Ok(Parsed { turns, context, summary: summary.map(|Checked(turn)| turn) })
+}
+
+/// Rewrites what serde says about Rust's types.
+fn in_plain_words(message: &str) -> String {
+    let unknown = message.strip_prefix("unknown field `").and_then(|rest| rest.split_once("`, expected "));
+    if let Some((key, expected)) = unknown {
+        let expected = expected.trim_start_matches("one of ").replace('`', "");
+        let keys: Vec<&str> = expected.split([',', ' ']).filter(|word| !word.is_empty() && *word != "or").collect();
+        return match closest(key, keys.iter().copied()) {
+            Some(meant) => format!("no such key: `{key}` (did you mean `{meant}`?)"),
+            None => format!("no such key: `{key}` (expected one of {})", keys.join(", ")),
+        };
+    }
+    if message.ends_with("a nonzero u32") {
+        return "must be a whole number of at least 1".to_owned();
+    }
+    message.to_owned()
 }

@@ -51,21 +51,22 @@ fn check_bad(script: &str, place: &str, words: &str) {
     assert!(message.contains(words), "{words:?} is not in\n{message}");
     assert!(message.contains(&format!("bad.yaml:{place}")), "{place} is not in\n{message}");
     assert!(message.contains('^'), "no caret in\n{message}");
+    assert!(words.is_empty() || message.matches(words).count() == 1, "said twice:\n{message}");
 }
 
 #[test]
 fn errors_show_line_and_caret() {
-    check_bad("turns:\n  - text: hi\n    cals: []\n", "3:5", "unknown field `cals`");
-    check_bad("turn: []\n", "1:1", "unknown field `turn`");
+    check_bad("turns:\n  - text: hi\n    cals: []\n", "3:5", "no such key: `cals` (did you mean `calls`?)");
+    check_bad("turn: []\n", "1:1", "no such key: `turn` (did you mean `turns`?)");
     check_bad("turns:\n  - text: {a: b}\n", "2:11", "a text, or a list of texts");
     check_bad("turns:\n  - text: 5\n", "2:5", "a text, or a list of texts");
     check_bad("turns:\n  - delay: soon\n", "2:5", "a duration like");
     check_bad("turns:\n  - delay: 50\n", "2:5", "a duration like");
     check_bad("turns:\n  - hang: maybe\n", "2:11", "bool");
-    check_bad("turns:\n  - repeat: 0\n", "2:5", "nonzero");
+    check_bad("turns:\n  - repeat: 0\n", "2:5", "must be a whole number of at least 1");
     check_bad("turns:\n  - calls:\n      - {name: read, args: [1]}\n", "3:28", "map");
     check_bad("turns:\n  - calls:\n      - {args: {}}\n", "3:", "name");
-    check_bad("turns:\n  - usage: {in: 3}\n", "2:13", "unknown field `in`");
+    check_bad("turns:\n  - usage: {in: 3}\n", "2:13", "no such key: `in` (expected one of input, output, cost_usd)");
     check_bad("turns:\n  - text: a\n    text: b\n", "3:5", "duplicate");
     check_bad("turns:\n  - text: a\n   - text: b\n", "3:", "");
     check_bad("turns:\n  - text: a\n  - fail_after_chunks: 1\n", "3:", "`fail_after_chunks` without `fail`");
@@ -73,10 +74,14 @@ fn errors_show_line_and_caret() {
 }
 
 #[test]
+#[expect(clippy::disallowed_methods, reason = "a test's own file")]
 fn a_missing_script_is_named() {
     let world = World::new();
     let error = Script::open("no.yaml", &world.cwd).unwrap_err().to_string();
     assert!(error.contains(world.cwd.join("no.yaml").to_str().unwrap()) && error.contains("No such file"), "{error}");
+    std::fs::write(world.cwd.join("binary.yaml"), b"\xff").unwrap();
+    let error = Script::open("binary.yaml", &world.cwd).unwrap_err().to_string();
+    assert!(error.ends_with("binary.yaml is not UTF-8 text"), "{error}");
     world.put("s.yaml", "turns: [{text: from the folder}]");
     assert!(Script::open("s.yaml", &world.cwd).is_ok());
 }

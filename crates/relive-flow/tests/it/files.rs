@@ -185,6 +185,8 @@ fn the_plan_lists_the_nodes_by_the_order_of_their_starts() {
     let text = "nodes:\n  test: {command: [make, test], depends_on: {build: succeeded, db: started}, retries: 2}\n  build: {command: [make]}\n  \
                 db: {command: [db], restart: permanent}\n  say: {intent: \"write\\nit down\", depends_on: {test: completed}, workspace: own, isolation: sealed}\n";
     insta::assert_snapshot!(ComposeFile::parse("f", text).unwrap().plan());
+    let quoted = ComposeFile::parse("f", "nodes: {a: {command: [sh, -c, 'echo hi']}}").unwrap().plan();
+    assert_eq!(quoted, "1. a: exec sh -c 'echo hi'");
 }
 
 #[test]

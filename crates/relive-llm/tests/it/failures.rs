@@ -146,6 +146,9 @@ fn a_model_that_cannot_be_opened_has_a_helpful_error() {
     assert_eq!(open("gemini/x", None, None), Err(needs.clone()));
     assert_eq!(open("gemini/x", Some("  \n"), None), Err(needs));
     assert!(matches!(open("openai/x", Some(KEY), Some("localhost:1")), Err(OpenError::BadUrl { .. })));
+    let Err(error) = open("openai/x", Some(KEY), Some("foo")) else { panic!("it is no address") };
+    let words = "OPENAI_BASE_URL is not a server address: it begins with neither http:// nor https://";
+    assert_eq!(error.to_string(), words);
     assert_eq!(open("anthropic/x", Some(KEY), None), Ok(()));
     assert_eq!(format!("{:?} {}", Secret::new(KEY), Secret::new(KEY)), "Secret [secret]");
 }

@@ -123,7 +123,12 @@ async fn program(
     });
     let manner = Manner { from, detach, at_end: AtEnd::Leave, pace: Pace::Free, arrival: Arrival::Again };
     match watch(context, &connection, folder, &manner, leave).await? {
-        Left::Ended(_) | Left::Lost => {
+        Left::Ended(record) => {
+            let code = session::exit_code(&record.result);
+            context.say(&format!("PID {pid} has ended with exit code {code}: relive info {pid}"));
+            Ok(code)
+        }
+        Left::Lost => {
             context.say(&format!("PID {pid} has ended: relive info {pid}"));
             Ok(0)
         }

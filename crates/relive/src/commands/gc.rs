@@ -1,17 +1,22 @@
 //! `relive gc`: collect histories that are due.
 
+use std::collections::HashMap;
 use std::time::Duration;
 
-use relive_api::{GcAnswer, GcCandidate, GcRequest};
+use relive_api::{GcAnswer, GcCandidate, GcRequest, Process};
+use relive_core::Uuid;
+use relive_types::short_id::short;
 use serde_json::json;
 
 use super::rm::count;
+use super::targets::{Scope, matching};
 use crate::client::{Client, Start};
 use crate::context::Context;
 use crate::error::{CommandError, Outcome};
 use crate::render::size::bytes;
-use crate::render::table::{Align, Cell, Column, draw};
+use crate::render::table::{Align, Cell, Column, Table};
 use crate::render::time::{as_millis, local_minute};
+use crate::terminal::one_line;
 
 /// More than this many are not removed without being asked about.
 const UNASKED_MAX: usize = 100;
@@ -87,7 +92,14 @@ pub(crate) async fn run(context: &Context, args: &Args) -> Outcome<u8> {
     for failure in &answer.failures {
         context.say(&format!("warning: not removed: {failure}"));
     }
-    tell(context, args, &answer)?;
+    let ended = match &client {
+        Some(client) if args.dry_run && !context.json && !answer.candidates.is_empty() => {
+            // Only for the names: what would be removed is known.
+            matching(client, Scope::Ended, None).await.unwrap_or_default()
+        }
+        Some(_) | None => Vec::new(),
+    };
+    tell(context, args, &answer, &ended)?;
     Ok(0)
 }
 
@@ -114,13 +126,13 @@ fn confirm(context: &Context, answer: &GcAnswer) -> Outcome<bool> {
     Ok(context.ask(&format!("Remove {count} ({size})? Removed processes cannot be resumed or read.")))
 }
 
-fn tell(context: &Context, args: &Args, answer: &GcAnswer) -> Outcome<()> {
+fn tell(context: &Context, args: &Args, answer: &GcAnswer, ended: &[Process]) -> Outcome<()> {
     if args.dry_run {
         if context.json {
             return context.print_json(&json!({ "candidates": answer.candidates, "snapshots": answer.snapshots }));
         }
         if !answer.candidates.is_empty() {
-            context.print(&table(context, &answer.candidates))?;
+            context.print(&table(context, &answer.candidates, ended))?;
         }
         context.say(&match answer.candidates.len() {
             0 => "nothing to remove".to_owned(),
@@ -157,20 +169,25 @@ fn reason(word: &str) -> &str {
     if word == "asked" { "--older-than" } else { word }
 }
 
-fn table(context: &Context, candidates: &[GcCandidate]) -> String {
+fn table(context: &Context, candidates: &[GcCandidate], ended: &[Process]) -> String {
     let left = |header| Column { header, align: Align::Left };
-    let columns = [left("UUID"), left("ENDED"), Column { header: "SIZE", align: Align::Right }, left("REASON")];
+    let right = |header| Column { header, align: Align::Right };
+    let columns = [right("PID"), left("ID"), left("NAME"), left("ENDED"), right("SIZE"), left("REASON")];
+    let by_uuid: HashMap<Uuid, &Process> = ended.iter().map(|process| (process.uuid, process)).collect();
     let rows: Vec<Vec<Cell>> = candidates
         .iter()
         .map(|candidate| {
+            let process = by_uuid.get(&candidate.uuid);
+            let name = process.map(|process| one_line(process.name.as_ref().unwrap_or(&process.intent)));
             vec![
-                Cell::plain(candidate.uuid.to_string()),
+                Cell::plain(process.map_or("-".to_owned(), |process| process.pid.to_string())),
+                Cell::plain(short(candidate.uuid)),
+                Cell::plain(name.unwrap_or_else(|| "-".to_owned())),
                 Cell::plain(local_minute(candidate.dead_at)),
                 Cell::plain(bytes(candidate.bytes)),
                 Cell::plain(reason(&candidate.reason)),
             ]
         })
         .collect();
-    // A UUID without its end names nothing.
-    draw(&columns, columns.len() - 1, &rows, &context.out)
+    Table::cutting(&columns, &[2, columns.len() - 1]).draw(&rows, &context.out)
 }

@@ -50,7 +50,18 @@ pub(crate) async fn run(context: &Context) -> Outcome<u8> {
 fn reason(process: &Resumable) -> String {
     let Some(reason) = &process.reason else { return "-".to_owned() };
     if let Some(status) = &process.status {
-        let words = render::exit::reason(Some(status), reason);
+        let words = match status {
+            // Its name is in the column before.
+            ProcessStatus::StartupFailed { stage, errno, .. } => match (stage.as_str(), errno.as_str()) {
+                ("execve", "ENOENT") => "program not found".to_owned(),
+                ("execve", "EACCES") => "permission denied".to_owned(),
+                _ => one_line(reason),
+            },
+            ProcessStatus::Exited { .. }
+            | ProcessStatus::Abandoned
+            | ProcessStatus::Killed { .. }
+            | ProcessStatus::Faulted { .. } => render::exit::reason(Some(status), reason),
+        };
         return match code(status, reason) {
             Some(code) => render::exit::brief(code, &words),
             None => words,
@@ -70,7 +81,10 @@ fn code(status: &ProcessStatus, reason: &str) -> Option<i32> {
         ProcessStatus::Abandoned | ProcessStatus::Faulted { .. } => Some(1),
         ProcessStatus::Killed { signal: KillSignal::Os(number) } if is_plain => Some(128 + i32::from(*number)),
         ProcessStatus::Killed { signal: KillSignal::Relive(_) } if is_plain => Some(1),
-        ProcessStatus::Killed { .. } | ProcessStatus::StartupFailed { .. } => None,
+        ProcessStatus::StartupFailed { .. } if reason == "aborted" => None,
+        ProcessStatus::StartupFailed { stage, errno, .. } if stage == "execve" && errno == "ENOENT" => Some(127),
+        ProcessStatus::StartupFailed { .. } => Some(126),
+        ProcessStatus::Killed { .. } => None,
     }
 }
 
@@ -118,6 +132,8 @@ mod tests {
         check(json!({ "kind": "killed", "signal": "SIGTERM" }), "interrupted", "exit 1, SIGTERM");
         check(json!({ "kind": "killed", "signal": "SIGTERM" }), "timed out", "timed out");
         check(json!({ "kind": "faulted", "fault": "no answer" }), "no answer", "exit 1, no answer");
+        let absent = json!({ "kind": "startup_failed", "stage": "execve", "errno": "ENOENT", "code": 2 });
+        check(absent, "execve: ENOENT", "exit 127, program not found");
         check(serde_json::Value::Null, "user", "paused");
     }
 }

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use clap::{Command, CommandFactory as _};
+use clap_mangen::Man;
 
 use crate::cli::Cli;
 use crate::context::Context;
@@ -29,16 +30,67 @@ pub(crate) fn run(context: &Context, args: &Args) -> Outcome<u8> {
 #[expect(clippy::disallowed_methods, reason = "the directory is the user's, not ours")]
 fn write(directory: &Path) -> std::io::Result<()> {
     std::fs::create_dir_all(directory)?;
-    clap_mangen::generate_to(with_examples_last(Cli::command().disable_help_subcommand(true)), directory)
+    let mut command = Cli::command().disable_help_subcommand(true);
+    command.build();
+    write_pages(&command, directory)
 }
 
-/// Moves the examples behind the options: a manual page has no place for text before its synopsis.
-fn with_examples_last(command: Command) -> Command {
-    let examples = command.get_before_long_help().map(ToString::to_string);
-    let command = match examples {
-        Some(examples) => command.before_long_help("").after_long_help(examples.replace("\n  ", "\n\n    ")),
-        None => command,
+#[expect(clippy::disallowed_methods, reason = "the directory is the user's, not ours")]
+fn write_pages(command: &Command, directory: &Path) -> std::io::Result<()> {
+    for verb in command.get_subcommands().filter(|verb| !verb.is_hide_set()) {
+        write_pages(verb, directory)?;
+    }
+    let (name, text) = page(command)?;
+    std::fs::write(directory.join(name), text)
+}
+
+/// Returns the name of a page, and its text. The examples are a section of their own.
+fn page(command: &Command) -> std::io::Result<(String, Vec<u8>)> {
+    let examples = command.get_before_long_help().map(ToString::to_string).unwrap_or_default();
+    let man = Man::new(command.clone().before_long_help(""));
+    let mut text = Vec::new();
+    man.render_title(&mut text)?;
+    man.render_name_section(&mut text)?;
+    man.render_synopsis_section(&mut text)?;
+    man.render_description_section(&mut text)?;
+    text.extend(examples_section(&examples).into_bytes());
+    man.render_options_section(&mut text)?;
+    if command.has_subcommands() {
+        man.render_subcommands_section(&mut text)?;
+    }
+    if command.get_version().is_some() {
+        man.render_version_section(&mut text)?;
+    }
+    Ok((man.get_filename(), text))
+}
+
+/// Returns the examples in lines that are not filled, as they were written.
+fn examples_section(examples: &str) -> String {
+    let Some((_, lines)) = examples.split_once('\n') else { return String::new() };
+    let line = |line: &str| {
+        let escaped = line.strip_prefix("  ").unwrap_or(line).replace('\\', "\\e").replace('-', "\\-");
+        let escaped = escaped.replace('\'', "\\(aq").replace('`', "\\(ga");
+        // Otherwise the line would be a command.
+        if escaped.starts_with('.') { format!("\\&{escaped}\n") } else { escaped + "\n" }
     };
-    let names: Vec<String> = command.get_subcommands().map(|verb| verb.get_name().to_owned()).collect();
-    names.iter().fold(command, |command, name| command.mut_subcommand(name, with_examples_last))
+    format!(".SH EXAMPLES\n.nf\n{}.fi\n", lines.lines().map(line).collect::<String>())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn examples_are_a_section_and_keep_their_lines() {
+        let section = examples_section("Examples:\n  relive kill -9 'a b'\n      Ends it.\n  ./x");
+        let expected = ".SH EXAMPLES\n.nf\nrelive kill \\-9 \\(aqa b\\(aq\n    Ends it.\n\\&./x\n.fi\n";
+        assert_eq!(section, expected);
+        let mut root = Cli::command();
+        root.build();
+        let (name, text) = page(root.find_subcommand("compose").unwrap().find_subcommand("up").unwrap()).unwrap();
+        let text = String::from_utf8(text).unwrap();
+        assert_eq!(name, "relive-compose-up.1");
+        assert!(text.contains("\n.SH EXAMPLES\n.nf\nrelive compose up build.yaml\n"), "{text}");
+        assert!(!text.contains("Examples:") && !text.contains("EXTRA"), "{text}");
+    }
 }

@@ -148,7 +148,8 @@ fn is_pattern(id: &str) -> bool {
     id.contains(['*', '?'])
 }
 
-async fn matching(client: &Client<'_>, scope: Scope, name: Option<String>) -> Outcome<Vec<Process>> {
+/// Lists the processes in a scope, and with a name that matches.
+pub(super) async fn matching(client: &Client<'_>, scope: Scope, name: Option<String>) -> Outcome<Vec<Process>> {
     let mut query = ListQuery { name, ..scope.query() };
     let mut found = Vec::new();
     loop {

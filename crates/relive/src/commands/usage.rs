@@ -86,7 +86,11 @@ fn table(context: &Context, by: &str, rows: &[UsageRow]) -> String {
     let mut shown_by = Vec::new();
     for (_, part) in dimensions.iter().filter(|(word, _)| is_by(word)) {
         for (header, show) in *part {
-            let align = if *header == "PID" { Align::Right } else { Align::Left };
+            let align = match *header {
+                "PID" => Align::Right,
+                "PROJECT" => Align::Path,
+                _ => Align::Left,
+            };
             columns.push(Column { header, align });
             shown_by.push(*show);
         }

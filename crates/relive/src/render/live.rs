@@ -37,6 +37,11 @@ pub(crate) fn call(line: &Line) -> Vec<String> {
     }
 }
 
+/// Returns the line of a call of which only the answer is known.
+pub(crate) fn unmade_call(result: &Line) -> String {
+    format!("-> {}", exact(&word(result, "name")))
+}
+
 pub(crate) fn is_command(line: &Line) -> bool {
     word(line, "name") == COMMAND_TOOL
 }

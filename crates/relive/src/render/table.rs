@@ -18,6 +18,8 @@ pub(crate) struct Column {
 pub(crate) enum Align {
     Left,
     Right,
+    /// To the left, and cut at its beginning: the end of a path says which directory it is.
+    Path,
 }
 
 /// One cell; its colour does not count in its width.
@@ -107,14 +109,17 @@ fn lines(
     for row in headers.into_iter().chain(rows) {
         let mut line = String::new();
         for (place, ((cell, column), width)) in row.iter().zip(columns).zip(&widths).enumerate() {
-            let text = fit(&cell.text, *width, look);
+            let text = match column.align {
+                Align::Left | Align::Right => fit(&cell.text, *width, look),
+                Align::Path => fit_end(&cell.text, *width, look),
+            };
             let space = " ".repeat(width.saturating_sub(text.width()));
             let painted = cell.paint.map_or(text.clone().into(), |paint| look.paint(paint, &text));
             if place > 0 {
                 line.push_str("  ");
             }
             match column.align {
-                Align::Left => line.extend([painted.as_ref(), &space]),
+                Align::Left | Align::Path => line.extend([painted.as_ref(), &space]),
                 Align::Right => line.extend([space.as_ref(), painted.as_ref()]),
             }
         }
@@ -151,6 +156,16 @@ fn drop_beyond(limit: usize, widths: &mut Vec<usize>) {
         }
         used = start + widths[place];
     }
+}
+
+/// Cuts the beginning of a text, to at most `width` columns.
+fn fit_end(text: &str, width: usize, look: &Look) -> String {
+    if text.width() <= width {
+        return text.to_owned();
+    }
+    let room = width.saturating_sub(look.ellipsis().width());
+    let start = text.char_indices().map(|(place, _)| place).find(|place| text[*place..].width() <= room);
+    format!("{}{}", look.ellipsis(), &text[start.unwrap_or(text.len())..])
 }
 
 /// Cuts a text to at most `width` columns.

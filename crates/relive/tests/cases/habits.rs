@@ -131,6 +131,17 @@ fn a_program_that_is_not_there_is_called_so() {
 }
 
 #[test]
+fn a_process_in_the_place_of_a_program_is_answered_with_enter() {
+    let world = World::new();
+    let web = world.exec(&["--name", "web"], &["sleep", "1000"]);
+    world.await_stage(&web, "running");
+    let said = world.relive(&["exec", "web", "ls", "a b"]);
+    said.fails(127, &["error: web: command not found\n", "hint: relive enter web -- ls 'a b'\n"]);
+    let said = world.relive(&["exec", "nobody", "ls"]).exits(127);
+    assert!(!said.stderr.contains("hint"), "{said:?}");
+}
+
+#[test]
 fn a_list_fits_a_narrow_terminal() {
     let world = World::new();
     let Some(screen) = Screen::open(&world, "a_list_fits_a_narrow_terminal") else { return };

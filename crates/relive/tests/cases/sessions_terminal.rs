@@ -201,3 +201,17 @@ fn attaching_without_a_terminal_follows_and_ctrl_c_only_leaves() {
     finish(attached).fails(130, &["Ctrl-C detaches", "keeps running: relive attach"]);
     assert_eq!(world.info("job")["display"], "running");
 }
+
+#[test]
+fn an_attach_ends_with_the_exit_code_of_the_program() {
+    let world = World::new();
+    let program = world.exec(&["-i", "--name", "job"], &["sh", "-c", "echo up; read line; exit 7"]);
+    world.await_output(&program, "up");
+    let mut attached = world.command(&["attach", "job"]);
+    attached.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut attached = attached.spawn().unwrap();
+    let mut shown = attached.stdout.take().unwrap();
+    shown.read_exact(&mut [0; 3]).unwrap();
+    world.relive(&["send", "job", "go"]).ok();
+    finish(attached).fails(7, &["has ended with exit code 7"]);
+}

@@ -74,6 +74,27 @@ fn run_prints_every_word_once_across_a_break_and_exits_as_the_process_did() {
 }
 
 #[test]
+fn a_call_that_was_only_answered_has_its_line_too() {
+    let place = Place::new();
+    let _daemon = place.daemon(|request, reply| {
+        let refused = json!({ "call": 0, "name": "edit", "ok": false, "text": "`a` does not exist" });
+        let made = json!({ "call": 1, "name": "read", "args": "{}" });
+        let read = json!({ "call": 1, "name": "read", "ok": true, "text": "x" });
+        if request.names("/wait") {
+            reply.json(&ended(0));
+        } else if request.names("events?") {
+            let events = reply.events().send("1.1", "call_result", &refused);
+            events.send("1.2", "call", &made).send("1.3", "call_result", &read).end();
+        } else {
+            reply.json(&json!({ "pid": 5, "uuid": UUID }));
+        }
+    });
+    let ran = finish(spawn(&place, &["run", "x"])).exits(0);
+    let shown: Vec<&str> = ran.stderr.lines().take(4).collect();
+    assert_eq!(shown, ["-> edit", "<- edit failed: `a` does not exist", "-> read {}", "<- read ok: x"], "{ran:?}");
+}
+
+#[test]
 fn run_with_json_is_one_event_a_line_and_the_end() {
     let place = Place::new();
     let _daemon = talkative(&place, 0);

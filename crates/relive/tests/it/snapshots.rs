@@ -125,7 +125,12 @@ fn list_resumable_reads_as_in_its_snapshot() {
 #[test]
 fn gc_reads_as_in_its_snapshot() {
     let place = Place::new();
-    let _daemon = place.daemon(|_, reply| {
+    let _daemon = place.daemon(|request, reply| {
+        if !request.names("gc") {
+            let ended = json!({ "uuid": "0198f3c1-0000-7000-8000-0000000000a1", "display": "dead", "state": "dead",
+                "dead_at": "2026-01-01T00:00:00Z" });
+            return reply.json(&json!({ "processes": [with(process(7, 0), &ended)] }));
+        }
         let one = |pid: u32, reason: &str| {
             json!({ "uuid": format!("0198f3c1-0000-7000-8000-0000000000a{pid}"), "dead_at": "2026-01-01T00:00:00Z",
                 "bytes": 1_234_567, "reason": reason })

@@ -56,6 +56,8 @@ struct View {
     output: Option<Output>,
     /// Whether it waits for an approval: that it continues after the answer needs no line.
     asks: bool,
+    /// The numbers of the calls of this step that were shown. A call with wrong arguments is answered and never made.
+    called: Vec<u64>,
 }
 
 /// The last line of `run --json`.
@@ -205,6 +207,9 @@ impl<'a> Show<'a> {
     }
 
     fn call(&mut self, who: Uuid, line: &Line, when: When) {
+        if let (Some(view), Some(number)) = (self.views.get_mut(&who), line.field("call")) {
+            view.called.push(number);
+        }
         for (place, text) in live::call(line).iter().enumerate() {
             if place == 0 && !live::is_command(line) {
                 self.line(who, text, Paint::Dim);
@@ -224,6 +229,13 @@ impl<'a> Show<'a> {
 
     fn result(&mut self, who: Uuid, line: &Line) {
         let mut streamed = false;
+        if let (Some(view), Some(number)) = (self.views.get_mut(&who), line.field::<u64>("call")) {
+            let open = view.called.iter().position(|call| *call == number);
+            match open {
+                Some(place) => drop(view.called.remove(place)),
+                None => self.line(who, &live::unmade_call(line), Paint::Dim),
+            }
+        }
         for _ in 0..LAST_READS {
             if !self.read_output(who) {
                 break;
