@@ -124,6 +124,8 @@ pub enum Exit {
     InDoubt,
     /// A person was asked whether a call may be made.
     Approval,
+    /// It has asked a person something.
+    Question,
     /// The provider refuses questions for a while.
     Quota {
         /// When it may be asked again.

@@ -125,6 +125,11 @@ pub trait Tool: Send + Sync + std::fmt::Debug {
         None
     }
 
+    /// Tells whether its result is the answer of a person: it is never run.
+    fn asks_person(&self) -> bool {
+        false
+    }
+
     /// Looks, changes nothing, and returns how the call could be settled after a crash. An error is the call's result.
     fn prepare(&self, context: Context, args: String) -> BoxFuture<'static, Result<Recovery, ToolResult>>;
 

@@ -9,6 +9,7 @@ mod agents;
 #[cfg(feature = "faults")]
 mod append_outside;
 pub(crate) mod args;
+mod ask;
 mod beneath;
 mod cancel;
 mod done;
@@ -49,6 +50,7 @@ pub fn all() -> Vec<Arc<dyn Tool>> {
         Arc::new(sleep::Sleep),
         Arc::new(agents::SpawnAgent),
         Arc::new(agents::WaitAgent),
+        Arc::new(ask::Ask),
         Arc::new(done::Done),
         Arc::new(end::Terminate),
         Arc::new(end::Abandon),

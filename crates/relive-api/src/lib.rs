@@ -59,6 +59,7 @@ mod error;
 mod files;
 mod flow;
 mod gc;
+mod inbox;
 mod list;
 mod paths;
 pub mod percent;
@@ -81,9 +82,12 @@ pub use files::{
 };
 pub use flow::{FlowKind, FlowRequest, FlowStatus, NodeRequest, NodeResumed, NodeStatus};
 pub use gc::{GcAnswer, GcCandidate, GcRequest};
+pub use inbox::{
+    AckRequest, Acked, Answer, Change, Inbox, Item, ItemKind, item_of, question_id, quoted, sort_items, words,
+};
 pub use list::{Ancestor, Lineage, ListQuery, ProcessList, Resumable, ResumableList};
 pub use paths::{Paths, PathsError};
-pub use process::{Exit, Instructions, PendingCall, Process, SuspendedBelow, TreeUsage, reason_word};
+pub use process::{Exit, Instructions, PendingCall, PendingQuestion, Process, SuspendedBelow, TreeUsage, reason_word};
 pub use program::{
     EnterRequest, ExecRequest, ExecStarted, Inherited, Isolated, Isolation, LastSignal, Namespace, NamespaceKind,
     Network, ResourceLimit, Session, Stdio,
@@ -92,8 +96,8 @@ pub use run::{Created, RunRequest, WaitAnswer, WaitRequest};
 pub use signals::{SignalCommand, SignalMaskRequest, SignalRequest, SignalState};
 pub use usage::{Removed, RenameRequest, UsageQuery, UsageReport, UsageRow};
 pub use verbs::{
-    Accepted, Affected, Failed, GateRequest, InputRequest, PauseRequest, Resolution, ResolveRequest, ResumeRequest,
-    Resumed,
+    ANSWER_MAX, Accepted, Affected, Failed, GateRequest, InputRequest, PauseRequest, Resolution, ResolveRequest,
+    ResumeRequest, Resumed,
 };
 
 /// The version of the wire. A daemon and a client with different ones do not talk.

@@ -55,6 +55,9 @@ pub struct Process {
     pub suspended_below: u32,
     pub resumable: bool,
     pub stalled: bool,
+    /// Since when it has stalled, while it runs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stalled_at: Option<Timestamp>,
     pub created_at: Timestamp,
     pub started_at: Option<Timestamp>,
     pub dead_at: Option<Timestamp>,
@@ -80,6 +83,12 @@ pub struct Process {
     /// The call that a human is asked about; `info` only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub approval: Option<PendingCall>,
+    /// The question that the agent asks a person; `info` only.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub question: Option<PendingQuestion>,
+    /// Whether it has ended, and nobody has seen it yet: it is in the inbox.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub unseen: bool,
     /// The calls whose outcome a human is asked for; `info` only.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub in_doubt: Vec<PendingCall>,
@@ -150,6 +159,19 @@ pub struct PendingCall {
     pub looked: Option<String>,
 }
 
+/// A question of an agent that waits for a person's answer.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PendingQuestion {
+    /// Names the question, for the answer to it.
+    pub id: u64,
+    pub text: String,
+    /// The answers that the agent proposes; any other is as good.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub choices: Vec<String>,
+    /// When it was asked.
+    pub at: Timestamp,
+}
+
 /// What a process and all below it have used, the ended too.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TreeUsage {
@@ -178,6 +200,7 @@ pub fn reason_word(reason: SuspendReason) -> &'static str {
         SuspendReason::CrashLoop => "crash_loop",
         SuspendReason::InDoubt => "in_doubt",
         SuspendReason::Approval => "approval",
+        SuspendReason::Question => "question",
         SuspendReason::Quota => "quota",
         SuspendReason::NeedsCredentials => "needs_credentials",
         SuspendReason::DaemonStop => "daemon_stop",

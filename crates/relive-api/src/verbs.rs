@@ -152,9 +152,28 @@ pub enum Resolution {
     Retry,
     Allow,
     Deny,
+    /// The answer to a question of the agent, which is in [`ResolveRequest::answer`].
+    Answer,
 }
 
-/// The resolution of a call in doubt, or the answer to a call that needs an approval.
+impl ResolveRequest {
+    /// Creates a request with nothing but its outcome.
+    #[must_use]
+    pub fn new(outcome: Resolution) -> Self {
+        Self { outcome, always: false, reason: None, answer: None, id: None, rule: None }
+    }
+
+    /// Creates the answer to a question.
+    #[must_use]
+    pub fn answer(answer: String, id: Option<u64>) -> Self {
+        Self { answer: Some(answer), id, ..Self::new(Resolution::Answer) }
+    }
+}
+
+/// The longest answer to a question, in bytes.
+pub const ANSWER_MAX: usize = 16 << 10;
+
+/// The resolution of a call in doubt, the answer to a call that needs an approval, or to a question of the agent.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ResolveRequest {
     pub outcome: Resolution,
@@ -164,6 +183,9 @@ pub struct ResolveRequest {
     /// Why, for the model; with `allow` and `deny`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
+    /// What the person answers; with `answer`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub answer: Option<String>,
     /// The question that is answered, as `info` names it: an answer to another one is refused.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub id: Option<u64>,

@@ -27,7 +27,7 @@ const REJOIN_AFTER: Duration = Duration::from_millis(100);
 /// How long a stream may take to end after its last event.
 const END_WITHIN: Duration = Duration::from_secs(1);
 
-struct Stream<'a> {
+pub(super) struct Stream<'a> {
     client: &'a Client,
     /// Absent once it has ended.
     answer: Option<Answer>,
@@ -41,7 +41,11 @@ enum Stopped<E> {
     Sink(E),
 }
 
-impl Stream<'_> {
+impl<'a> Stream<'a> {
+    pub(super) fn of(client: &'a Client, answer: Answer) -> Self {
+        Self { client, answer: Some(answer), parser: Parser::default(), ready: VecDeque::new() }
+    }
+
     /// Calls back for every event up to the end of the stream, and updates `last`.
     async fn pass_on<E>(
         &mut self,
@@ -56,7 +60,7 @@ impl Stream<'_> {
     }
 
     /// Returns the next event; `None` at the end of the stream.
-    async fn next(&mut self) -> Result<Option<Event>, Error> {
+    pub(super) async fn next(&mut self) -> Result<Option<Event>, Error> {
         loop {
             if let Some(event) = self.ready.pop_front() {
                 if event.name == "end" {
@@ -104,8 +108,7 @@ impl Client {
         if let Some(after) = after {
             path = format!("{path}&after={}", http::segment(after));
         }
-        let answer = Some(self.exchange(&get(path)).await?);
-        Ok(Stream { client: self, answer, parser: Parser::default(), ready: VecDeque::new() })
+        Ok(Stream::of(self, self.exchange(&get(path)).await?))
     }
 
     /// Calls back for every event after `last`, and updates `last`.

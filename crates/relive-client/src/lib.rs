@@ -13,6 +13,7 @@ mod flows;
 mod follow;
 mod http;
 mod ids;
+mod inbox;
 mod owner;
 mod sse;
 mod start;

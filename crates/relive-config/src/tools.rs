@@ -11,8 +11,9 @@ use crate::check::Expected;
 pub const EVERY_TOOL: &str = "*";
 
 /// Every tool, sorted by name. A test of the daemon compares it with the tools themselves.
-pub const TOOLS: [&str; 12] = [
+pub const TOOLS: [&str; 13] = [
     "abandon",
+    "ask",
     "done",
     "edit",
     "list",

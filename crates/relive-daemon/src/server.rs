@@ -8,6 +8,7 @@ mod files;
 mod flows;
 mod handles;
 mod identity;
+mod inbox;
 mod list;
 mod listener;
 mod myself;
@@ -75,6 +76,7 @@ impl Server {
             .route("/v1/processes/{id}/pause", post(pause))
             .route("/v1/processes/{id}/signal", post(signal))
             .route("/v1/processes/{id}/resolve", post(resolve))
+            .route("/v1/processes/{id}/ack", post(inbox::ack))
             .route("/v1/processes/{id}/proceed", post(proceed))
             .route("/v1/processes/{id}/abort", post(abort));
         let others = Router::new()
@@ -98,12 +100,14 @@ impl Server {
             .route("/v1/workspaces", get(files::workspaces))
             .route("/v1/workspaces/remove", post(files::remove_workspace))
             .route("/v1/resumable", get(resumable))
+            .route("/v1/inbox", get(inbox::list))
             .route("/v1/usage", get(usage))
             .route("/v1/self", get(myself::info))
             .route("/v1/handles", get(handles::list).post(handles::grant))
             .route("/v1/handles/release", post(handles::release))
             .route("/v1/gc", post(gc));
         let streams = Router::new()
+            .route("/v1/stream", get(inbox::stream))
             .route("/v1/self/end", post(myself::end))
             .route("/v1/processes/{id}/wait", post(wait))
             .route("/v1/processes/{id}/journal", get(streams::journal))

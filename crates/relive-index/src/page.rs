@@ -83,6 +83,17 @@ impl Order {
 }
 
 impl Index {
+    /// Returns processes that have ended and that nobody has seen since, the oldest first.
+    pub fn unseen(&self, limit: usize) -> Result<Vec<ProcInfo>> {
+        let limit = i64::try_from(limit.min(PAGE_MAX)).unwrap_or(i64::MAX);
+        let sql = "SELECT info.json FROM process CROSS JOIN info ON info.id = process.id
+             WHERE process.unseen = 1 AND process.collected_ns IS NULL ORDER BY process.active_ms LIMIT ?1";
+        self.ask(|connection| {
+            let mut statement = connection.prepare_cached(sql)?;
+            statement.query_map([limit], |row| info_at(row, 0))?.collect()
+        })
+    }
+
     /// Returns the matching processes after this place, at most `limit` and at most [`PAGE_MAX`].
     pub fn page(&self, filter: &Filter, order: Order, after: Option<Cursor>, limit: usize) -> Result<Page> {
         let limit = limit.clamp(1, PAGE_MAX);

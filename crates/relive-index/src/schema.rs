@@ -8,12 +8,12 @@ use crate::glob;
 
 /// Increases with every change to the tables. A database of another version is deleted: everything in it can be derived
 /// again.
-pub(crate) const VERSION: i64 = 3;
+pub(crate) const VERSION: i64 = 4;
 
 /// Columns used by filters are separate from the JSON of a row, so that a filter reads few pages.
 ///
 /// `process.collected_ns` is set for a process that was collected: only the ids of such a row are kept, and its
-/// spending, which counts in the budget of `process.payer`. `spent` has what each
+/// spending, which counts in the budget of `process.payer`. `process.unseen` is 1 if a person has to be told of its end. `spent` has what each
 /// process spent, by day and model, and stays when the process is collected. `pid.alias` marks a PID that was only assigned to a
 /// suspended process and is in no journal.
 const TABLES: &str = "
@@ -34,6 +34,7 @@ CREATE TABLE process (
     tokens_out INTEGER,
     cost_nanos INTEGER,
     journal_bytes INTEGER,
+    unseen INTEGER,
     collected_ns INTEGER
 );
 CREATE TABLE info (id INTEGER PRIMARY KEY, json BLOB NOT NULL);
@@ -59,6 +60,7 @@ CREATE INDEX process_by_suffix ON process (backwards) WHERE collected_ns IS NULL
 CREATE INDEX process_by_name ON process (name, last_pid) WHERE collected_ns IS NULL AND name IS NOT NULL;
 CREATE INDEX process_by_pid ON process (last_pid, uuid) WHERE collected_ns IS NULL;
 CREATE INDEX process_by_age ON process (created_ms, uuid) WHERE collected_ns IS NULL;
+CREATE INDEX process_unseen ON process (active_ms) WHERE unseen = 1 AND collected_ns IS NULL;
 CREATE INDEX process_by_payer ON process (payer) WHERE payer IS NOT NULL;
 CREATE INDEX process_collected ON process (collected_ns) WHERE collected_ns IS NOT NULL;
 CREATE INDEX pid_of_process ON pid (process);

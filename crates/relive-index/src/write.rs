@@ -59,13 +59,13 @@ pub(crate) fn upsert(transaction: &Transaction<'_>, row: &Row, expected: Expecte
     }
     let mut statement = transaction.prepare_cached(
         "INSERT INTO process (uuid, backwards, name, cwd, state, exit_code, last_pid, created_ms, active_ms, payer,
-             tokens_in, tokens_out, cost_nanos, journal_bytes)
-         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14)
+             tokens_in, tokens_out, cost_nanos, journal_bytes, unseen)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15)
          ON CONFLICT (uuid) DO UPDATE SET name = excluded.name, cwd = excluded.cwd, state = excluded.state,
              exit_code = excluded.exit_code, last_pid = excluded.last_pid, created_ms = excluded.created_ms,
              active_ms = excluded.active_ms, payer = excluded.payer, tokens_in = excluded.tokens_in,
              tokens_out = excluded.tokens_out, cost_nanos = excluded.cost_nanos,
-             journal_bytes = excluded.journal_bytes, collected_ns = NULL
+             journal_bytes = excluded.journal_bytes, unseen = excluded.unseen, collected_ns = NULL
          RETURNING id",
     )?;
     let columns = params![
@@ -83,6 +83,7 @@ pub(crate) fn upsert(transaction: &Transaction<'_>, row: &Row, expected: Expecte
         signed(info.spent.tokens_out),
         info.spent.cost_usd.map(|cost| signed(cost.nanos())),
         signed(info.journal_bytes()),
+        info.unseen,
     ];
     let process: i64 = statement.query_row(columns, |row| row.get(0))?;
     let mut statement = transaction.prepare_cached("INSERT OR REPLACE INTO info (id, json) VALUES (?1, ?2)")?;

@@ -169,6 +169,8 @@ impl Builder {
             | Body::Signalled(_)
             | Body::SignalMask(_)
             | Body::Renamed(_)
+            | Body::Question(_)
+            | Body::Acked(_)
             | Body::Model(_)
             | Body::Granted(_)
             | Body::Released(_)

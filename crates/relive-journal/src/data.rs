@@ -61,7 +61,7 @@ use crate::history::{History, Place};
 use crate::info::ProcInfo;
 use crate::opening::{Acquired, Epoch, OpenFailure, Opening};
 use crate::profile;
-use crate::record::{Body, Call, Git, Renamed};
+use crate::record::{Acked, Body, Call, Git, Renamed};
 use crate::scan::Health;
 use crate::writer::{Io, WriteError, Writer};
 
@@ -303,6 +303,11 @@ impl DataDirectory {
     /// Gives a process that has ended another name. Its journal is opened for that one record: no incarnation begins.
     pub fn rename_ended(&self, uuid: Uuid, renamed: Renamed, now: Moment) -> Result<History, WriteError> {
         self.annotate(uuid, now, vec![Body::Renamed(renamed)])
+    }
+
+    /// Notes that a person has seen how a process ended. Its journal is opened for that one record.
+    pub fn ack_ended(&self, uuid: Uuid, acked: Acked, now: Moment) -> Result<History, WriteError> {
+        self.annotate(uuid, now, vec![Body::Acked(acked)])
     }
 
     /// Marks a process that has a history, on the disk. `true` if it was not marked before.

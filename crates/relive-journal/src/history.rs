@@ -22,12 +22,12 @@ use serde::{Deserialize, Serialize};
 use crate::hash::Hash;
 use crate::line;
 use crate::record::{
-    Approval, Body, CallStarted, Compacted, Decision, ModelEnded, Opened, OpenedBy, Outcome, Paused, Record, Repair,
-    Signalled, Spawned, Usage,
+    Approval, Body, CallStarted, Compacted, Decision, ModelEnded, Opened, OpenedBy, Outcome, Paused, Question, Record,
+    Repair, Signalled, Spawned, Usage,
 };
 use crate::recovery::{Lookup, OnInDoubt, Recovery};
 
-pub use approvals::{Permit, RefusedBy};
+pub use approvals::{Asked, Permit, RefusedBy};
 pub use files::Files;
 pub use ledger::{LedgerEntry, day_of};
 pub(crate) use parts::Summary;
@@ -85,6 +85,10 @@ pub struct History {
     /// The last question of the step under way, or its answer. Calls are asked about one after the other, so an earlier
     /// one is of no more use.
     pub approval: Option<Approval>,
+    /// The last question that the agent asked a person in the step under way, or its answer.
+    pub asked: Option<Question>,
+    /// Whether it has ended, and a person has to be told.
+    pub unseen: bool,
     /// The record of the last question to a person: it names the question.
     pub question_seq: u64,
     /// The last answer of a person, so that whoever answers later can be told of it.
@@ -171,6 +175,8 @@ impl Default for History {
             answered: false,
             answers: 0,
             approval: None,
+            asked: None,
+            unseen: false,
             question_seq: 0,
             last_answer: None,
             always: BTreeMap::new(),
@@ -257,7 +263,8 @@ impl History {
             | Body::Granted(_)
             | Body::Released(_)
             | Body::Snapshot(_)
-            | Body::Rewound(_) => {}
+            | Body::Rewound(_)
+            | Body::Acked(_) => {}
             Body::Spawned(_)
             | Body::Input(_)
             | Body::ModelStarted(_)
@@ -268,6 +275,7 @@ impl History {
             | Body::Doubt(_)
             | Body::Resolved(_)
             | Body::Approval(_)
+            | Body::Question(_)
             | Body::Compacted(_)
             | Body::Paused(_)
             | Body::Resumed(_)
@@ -334,6 +342,8 @@ impl History {
                 Outcome::Retry => self.set_call(resolved.call, CallState::Waiting),
             },
             Body::Approval(approval) => self.approve(approval, record.seq),
+            Body::Question(question) => self.ask_or_answer(question, record.seq),
+            Body::Acked(_) => self.unseen = false,
             Body::Compacted(compacted) => self.compact(record.at, compacted, place),
             Body::Paused(paused) => {
                 // One that follows another, for a reason of its own, takes over from it.
@@ -355,6 +365,7 @@ impl History {
                 self.forget_signals();
                 // Its authority goes with its execution.
                 self.handles.clear();
+                self.unseen = ended.unseen;
                 if let Some(incarnation) = self.incarnations.last_mut() {
                     incarnation.ended = Some((record.at, ended.end.clone()));
                 }
@@ -394,6 +405,8 @@ impl History {
 
     fn open(&mut self, record: &Record, opened: &Opened) {
         self.begin_time(record, opened);
+        // Whoever resumes a process knows how it ended.
+        self.unseen = false;
         if opened.by == OpenedBy::Recovery {
             self.recoveries += 1;
         }
@@ -428,7 +441,7 @@ impl History {
         self.forget_signals();
         // A fork has files of its own, and says so.
         self.files = Files::default();
-        (self.approval, self.last_answer) = (None, None);
+        (self.approval, self.last_answer, self.asked) = (None, None, None);
         self.handles.retain(|_, rights| *rights == Rights::Owner);
         self.handles.values_mut().for_each(|rights| *rights = Rights::Observer);
         self.children.clear();
@@ -456,7 +469,7 @@ impl History {
             self.step_start = place.offset;
             self.asked_at = Some(record.at);
             self.asked_model.clone_from(&started.model);
-            self.approval = None;
+            (self.approval, self.asked) = (None, None);
             self.phase = Phase::Asking {
                 reserved_tokens: started.reserved_tokens,
                 reserved_cost_usd: started.reserved_cost_usd,

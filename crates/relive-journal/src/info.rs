@@ -69,6 +69,9 @@ pub struct ProcInfo {
     pub started_at: Timestamp,
     pub last_active: Timestamp,
     pub dead_at: Option<Timestamp>,
+    /// Whether a person has to be told of its end; absent where an older Relive made the snapshot.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub unseen: bool,
     pub generation: Generation,
     /// The PIDs of all incarnations, first to last.
     pub pids: Vec<Pid>,
@@ -140,6 +143,7 @@ impl ProcInfo {
             started_at: incarnation.at,
             last_active: history.last_at.unwrap_or(identity.created_at),
             dead_at: ended.map(|(at, _)| *at),
+            unseen: history.unseen,
             generation: history.epoch,
             pids: history.incarnations.iter().map(|incarnation| incarnation.pid).collect(),
         })

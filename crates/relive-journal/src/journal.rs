@@ -13,7 +13,7 @@ use serde_json::Value;
 use crate::beside::{PendingSync, SyncedEnd};
 use crate::conversation::Cut;
 use crate::events;
-use crate::history::{History, Permit};
+use crate::history::{Asked, History, Permit};
 use crate::plan::Plan;
 use crate::pool::{JobLost, Pool};
 use crate::record::{Body, Decision};
@@ -65,6 +65,9 @@ pub trait Journal: Send + Sync + std::fmt::Debug {
 
     /// Returns whether a call of the current step may be made.
     fn permit(&self, call: u32, tool: &str, command: Option<&str>) -> Pending<'_, Result<Permit, JournalError>>;
+
+    /// Returns how far the question of a call of the current step is.
+    fn asked(&self, call: u32) -> Pending<'_, Result<Asked, JournalError>>;
 
     /// Reads the records of the conversation, with their payloads. Messages among them are not reported again.
     fn conversation(&self) -> Pending<'_, Result<Vec<Body>, JournalError>>;
@@ -353,6 +356,10 @@ impl Journal for LocalJournal {
     fn permit(&self, call: u32, tool: &str, command: Option<&str>) -> Pending<'_, Result<Permit, JournalError>> {
         let (tool, command) = (tool.to_owned(), command.map(str::to_owned));
         Box::pin(async move { Ok(self.open.lock().await.history()?.permit(call, &tool, command.as_deref())) })
+    }
+
+    fn asked(&self, call: u32) -> Pending<'_, Result<Asked, JournalError>> {
+        Box::pin(async move { Ok(self.open.lock().await.history()?.asked(call)) })
     }
 
     fn conversation(&self) -> Pending<'_, Result<Vec<Body>, JournalError>> {

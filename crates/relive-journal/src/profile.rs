@@ -130,6 +130,8 @@ impl Fold {
             | Body::Signalled(_)
             | Body::SignalMask(_)
             | Body::Renamed(_)
+            | Body::Question(_)
+            | Body::Acked(_)
             | Body::Model(_)
             | Body::Granted(_)
             | Body::Released(_)

@@ -26,7 +26,7 @@ pub use files::{FilesId, FilesVerb, Grade, OwnWorkspace, PATHS_MAX, Rewound, Sna
 pub use flow::FlowRecord;
 pub use handles::{Granted, Released};
 pub use verbs::{
-    Ended, NewLimits, NewModel, Paused, Renamed, Resumed, ResumedBy, SignalCommand, SignalMask, Signalled,
+    Acked, Ended, NewLimits, NewModel, Paused, Renamed, Resumed, ResumedBy, SignalCommand, SignalMask, Signalled,
 };
 
 /// One record, as read.
@@ -105,6 +105,8 @@ kinds! {
     "released" => Released(Released), "The process has given up its handle to another one.";
     "snapshot" => Snapshot(Box<Snapshot>), "The state of the working directory.";
     "rewound" => Rewound(Box<Rewound>), "A verb changes files, or has.";
+    "question" => Question(Question), "An agent asked a person something, or got the answer.";
+    "acked" => Acked(Acked), "A person has seen how the process ended. Readers that do not know it pass over it.";
     "flow" => Flow(FlowRecord), "The definition of a tree of processes, or a decision about it.";
 }
 
@@ -406,6 +408,19 @@ pub enum Decision {
     Denied,
 }
 
+/// A question of an agent to a person, or the answer to it. The text is in the arguments of the call.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Question {
+    /// The index of the call in its step.
+    pub call: u32,
+    /// What the person answered; absent where the question was asked.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub answer: Option<String>,
+    /// The id of the request that answered it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub req: Option<String>,
+}
+
 /// The conversation up to and including record `through` now reads as `summary`. One with a `usage` is also the answer
 /// to the model call under way, which asked for the summary.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -435,6 +450,7 @@ impl Body {
                 | Self::Released(_)
                 | Self::Snapshot(_)
                 | Self::Rewound(_)
+                | Self::Acked(_)
         )
     }
 
@@ -468,6 +484,8 @@ impl Body {
             | Self::Released(_)
             | Self::Snapshot(_)
             | Self::Rewound(_)
+            | Self::Question(_)
+            | Self::Acked(_)
             | Self::Flow(_) => false,
         }
     }
@@ -490,6 +508,8 @@ impl Body {
             Self::Model(body) => body.req.as_deref(),
             Self::Granted(body) => body.req.as_deref(),
             Self::Released(body) => body.req.as_deref(),
+            Self::Question(body) => body.req.as_deref(),
+            Self::Acked(body) => body.req.as_deref(),
             Self::Flow(body) => body.req.as_deref(),
             // What is recorded before a verb begins answers nothing.
             Self::Rewound(body) => body.req.as_deref().filter(|_| body.done),

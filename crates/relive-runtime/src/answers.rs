@@ -1,16 +1,14 @@
-//! A person's answers: whether a call may be made, and the outcome of a call in doubt.
+//! A person's answers: whether a call may be made, the outcome of a call in doubt, and what an agent asks.
 //!
 //! The answer and the end of the pause are one synced write: a daemon killed at any moment around it either asks again
 //! or keeps the answer. The first answer wins; a later one is refused with the first.
 
-use std::fs::File;
 use std::sync::Arc;
 
-use relive_api::{Affected, PendingCall, Process, Resolution, ResolveRequest};
+use relive_api::{ANSWER_MAX, Affected, PendingCall, PendingQuestion, Process, Resolution, ResolveRequest};
 use relive_core::{ErrorCode, Event, Pid, SuspendReason, Uuid};
-use relive_journal::conversation::Message;
 use relive_journal::payload::Blobs;
-use relive_journal::record::{Approval, Body, Call, Decision, Outcome, Resolved};
+use relive_journal::record::{Approval, Body, Call, Decision, Outcome, Question, Resolved};
 use relive_journal::recovery::{Lookup, Recovery};
 use relive_journal::{DataDirectory, History};
 use relive_types::rule::COMMAND_TOOL;
@@ -28,7 +26,7 @@ const HOST_QUESTION: &str = "network";
 /// Returns whether a process that is suspended for this reason waits for a person's answer.
 pub(crate) fn waits_for_answer(reason: SuspendReason) -> bool {
     match reason {
-        SuspendReason::InDoubt | SuspendReason::Approval => true,
+        SuspendReason::InDoubt | SuspendReason::Approval | SuspendReason::Question => true,
         SuspendReason::User
         | SuspendReason::BudgetExceeded
         | SuspendReason::DiskFull
@@ -50,12 +48,16 @@ struct Open {
     asked: bool,
     /// The tool of that call.
     tool: Option<String>,
+    /// Whether the agent has asked something.
+    question: bool,
     /// Whether calls are in doubt.
     in_doubt: bool,
     /// Whether the answered question is the open one.
     is_meant: bool,
-    /// The last answer.
+    /// The last answer about a call.
     earlier: Option<Approval>,
+    /// The answer that the question of this step has.
+    answered: Option<String>,
 }
 
 impl Runtime {
@@ -95,6 +97,10 @@ impl Runtime {
         let found = self.on_disk(move |data| pending_calls(data, uuid)).await;
         // An unreadable journal shows no calls; an answer to it is refused with the reason.
         let Ok(Ok((asked, open))) = found else { return process };
+        if reason == SuspendReason::Question {
+            let question = asked.map(|asked| question_of(PendingCall { at: asked_at, ..asked }));
+            return Process { question, ..process };
+        }
         if reason == SuspendReason::Approval {
             return Process { approval: asked.map(|asked| PendingCall { at: asked_at, ..asked }), ..process };
         }
@@ -133,6 +139,9 @@ impl Turn {
         }
         let event = |call| match &request.rule {
             Some(rule) => ("resolved", json!({"call": call, "outcome": request.outcome, "rule": rule})),
+            None if request.outcome == Resolution::Answer => {
+                ("answered", json!({"call": call, "answer": request.answer}))
+            }
             None => ("resolved", json!({"call": call, "outcome": request.outcome})),
         };
         change.events.extend(calls.into_iter().map(event));
@@ -147,9 +156,17 @@ fn check(request: &ResolveRequest, pid: Pid, open: &Open, in_doubt: bool) -> Res
     let hint = || format!("relive resolve {pid}");
     let conflict = |message: String| Error::new(ErrorCode::Conflict, message);
     let approves = match request.outcome {
+        Resolution::Answer => return check_answer(request, pid, open),
         Resolution::Done | Resolution::NotDone | Resolution::Retry => false,
         Resolution::Allow | Resolution::Deny => true,
     };
+    if request.answer.is_some() {
+        return Err(Error::new(ErrorCode::Invalid, "`answer` is only for questions").with_hint(hint()));
+    }
+    if open.question && open.is_meant {
+        let message = format!("process {pid} asks a question, which has to be answered with a text");
+        return Err(conflict(message).with_hint(hint()));
+    }
     let (asked, in_doubt) = (open.asked && open.is_meant, in_doubt && open.is_meant);
     match (approves, asked, in_doubt) {
         (true, true, _) => check_rule(request, open),
@@ -181,6 +198,30 @@ fn check(request: &ResolveRequest, pid: Pid, open: &Open, in_doubt: bool) -> Res
             Err(conflict(message).with_hint(format!("relive info {pid}")))
         }
     }
+}
+
+/// Refuses an answer to a question that was not asked, or has its answer.
+fn check_answer(request: &ResolveRequest, pid: Pid, open: &Open) -> Result<()> {
+    let invalid = |message: String| Err(Error::new(ErrorCode::Invalid, message));
+    match request.answer.as_deref() {
+        None => return invalid("the answer is missing".to_owned()),
+        Some(answer) if answer.trim().is_empty() => return invalid("the answer is empty".to_owned()),
+        Some(answer) if answer.len() > ANSWER_MAX => {
+            return invalid(format!("the answer has {} bytes, and at most {ANSWER_MAX} are allowed", answer.len()));
+        }
+        Some(_) => {}
+    }
+    if request.always || request.reason.is_some() || request.rule.is_some() {
+        return invalid("`always`, `reason` and `rule` are only for approvals".to_owned());
+    }
+    if open.question && open.is_meant {
+        return Ok(());
+    }
+    let message = match &open.answered {
+        Some(answer) => format!("process {pid} has its answer already: {answer}"),
+        None => format!("process {pid} asks no question"),
+    };
+    Err(Error::new(ErrorCode::Conflict, message).with_hint(format!("relive info {pid}")))
 }
 
 /// Refuses a rule that does not go with the answer or the call.
@@ -224,15 +265,23 @@ fn open(history: &History, request: &ResolveRequest, request_id: Option<&str>) -
             Resolution::Retry => settle(Outcome::Retry),
             Resolution::Allow => answer(Decision::Allowed),
             Resolution::Deny => answer(Decision::Denied),
+            Resolution::Answer => {
+                let answered = |asked: &Question| Question { answer: request.answer.clone(), req, ..asked.clone() };
+                let answer = history.open_question().map(answered);
+                answer.into_iter().map(|answer| (answer.call, Body::Question(answer))).collect()
+            }
         },
+        question: history.open_question().is_some(),
         asked: history.question().is_some(),
         tool: history.question().and_then(|asked| asked.name.clone()),
         in_doubt: history.open_calls().next().is_some(),
         is_meant: request.id.is_none_or(|id| {
-            let asked = history.question().is_some() && history.question_seq == id;
+            let is_open = history.question().is_some() || history.open_question().is_some();
+            let asked = is_open && history.question_seq == id;
             asked || history.open_calls().any(|open| open.seq == id)
         }),
         earlier: history.last_answer.clone(),
+        answered: history.asked.as_ref().and_then(|asked| asked.answer.clone()),
     }
 }
 
@@ -240,12 +289,7 @@ fn open(history: &History, request: &ResolveRequest, request_id: Option<&str>) -
 fn pending_calls(data: &DataDirectory, uuid: Uuid) -> Result<(Option<PendingCall>, Vec<PendingCall>)> {
     let directory = data.directory(uuid);
     let (history, _) = data.history(uuid)?;
-    let journal = File::open(directory.steps())?;
-    let last = history.conversation(&journal)?.into_iter().rev().find_map(|message| match message {
-        Message::Model { calls, .. } => Some(calls),
-        Message::User { .. } | Message::Summary { .. } | Message::Tool { .. } => None,
-    });
-    let calls = last.unwrap_or_default();
+    let calls = history.answer_place.map(|place| data.calls(uuid, place)).transpose()?.unwrap_or_default();
     let blobs = Blobs::new(data.io().disk.clone(), directory.path());
     let at = history.last_at.unwrap_or_default();
     let args = |call: &Call| {
@@ -257,13 +301,13 @@ fn pending_calls(data: &DataDirectory, uuid: Uuid) -> Result<(Option<PendingCall
         let (tool, args) = (call.name.clone(), args(call).unwrap_or_default());
         Some(PendingCall { id, call: place, tool, args, at, looked })
     };
-    let asked = history.question().and_then(|asked| {
-        let call = show(history.question_seq, asked.call, at, None)?;
-        Some(match &asked.host {
+    let asked = match history.question() {
+        Some(asked) => show(history.question_seq, asked.call, at, None).map(|call| match &asked.host {
             Some(host) => about_host(call, host),
             None => call,
-        })
-    });
+        }),
+        None => history.open_question().and_then(|asked| show(history.question_seq, asked.call, at, None)),
+    };
     let open = history.open_calls().filter_map(|open| show(open.seq, open.call, open.at, Some(looked(&open.recovery))));
     Ok((asked, open.collect()))
 }
@@ -272,6 +316,17 @@ fn pending_calls(data: &DataDirectory, uuid: Uuid) -> Result<(Option<PendingCall
 fn about_host(call: PendingCall, host: &str) -> PendingCall {
     let command = call.args.get("command").cloned().unwrap_or_default();
     PendingCall { tool: HOST_QUESTION.to_owned(), args: json!({"host": host, "command": command}), ..call }
+}
+
+/// Returns a question as people read it.
+fn question_of(asked: PendingCall) -> PendingQuestion {
+    let choices = asked.args["choices"].as_array().into_iter().flatten();
+    PendingQuestion {
+        id: asked.id,
+        text: asked.args["question"].as_str().unwrap_or_default().to_owned(),
+        choices: choices.filter_map(|choice| choice.as_str()).map(str::to_owned).collect(),
+        at: asked.at,
+    }
 }
 
 /// Describes what was checked, and why that does not settle the call.

@@ -16,14 +16,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use relive_api::{
-    Accepted, Affected, Created, DaemonStatus, EndSelfRequest, Environment, ExecRequest, ExecStarted, GateRequest,
-    GcAnswer, GcRequest, GrantRequest, Handle, HandleList, InputRequest, Lineage, ListQuery, PauseRequest, Process,
-    ProcessList, ReleaseRequest, Removed, RenameRequest, ResolveRequest, ResumableList, ResumeRequest, Resumed,
-    RunRequest, SelfInfo, SignalMaskRequest, SignalRequest, SignalState, Stopping, UsageQuery, UsageReport, WaitAnswer,
+    Accepted, AckRequest, Acked, Affected, Created, DaemonStatus, EndSelfRequest, Environment, ExecRequest,
+    ExecStarted, GateRequest, GcAnswer, GcRequest, GrantRequest, Handle, HandleList, Inbox, InputRequest, Lineage,
+    ListQuery, PauseRequest, Process, ProcessList, ReleaseRequest, Removed, RenameRequest, ResolveRequest,
+    ResumableList, ResumeRequest, Resumed, RunRequest, SelfInfo, SignalMaskRequest, SignalRequest, SignalState,
+    Stopping, UsageQuery, UsageReport, WaitAnswer,
 };
 use relive_core::{Caller as Holder, Cause, ErrorCode, Limits, Pid, Refusal, Rights, State, Uuid, Why};
 
 use crate::error::{Error, Result};
+use crate::feed::FeedReader;
 use crate::lookup::LookedUp;
 use crate::runtime::{ProcessRef, Runtime};
 use crate::view::About;
@@ -353,6 +355,24 @@ impl Access {
     pub async fn answer(&self, id: &str, request: ResolveRequest, request_id: Option<String>) -> Result<Affected> {
         self.person("answering what a process asks")?;
         self.runtime.answer(id, request, request_id).await
+    }
+
+    /// Returns what waits for the person.
+    pub async fn inbox(&self) -> Result<Inbox> {
+        self.person("the inbox")?;
+        self.runtime.inbox().await
+    }
+
+    /// Notes that the person has seen how a process ended.
+    pub async fn ack(&self, id: &str, request: AckRequest, request_id: Option<String>) -> Result<Acked> {
+        self.person("the inbox")?;
+        self.runtime.ack(id, request, request_id).await
+    }
+
+    /// Opens the stream of all processes.
+    pub fn feed(&self, after: Option<&str>) -> Result<FeedReader> {
+        self.person("the stream of all processes")?;
+        Ok(FeedReader::open(Arc::clone(&self.runtime), after))
     }
 
     /// Returns where a fork comes from, as far as the caller may see it.

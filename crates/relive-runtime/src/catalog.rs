@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use relive_core::{ErrorCode, Pid, Timestamp, Uuid};
 use relive_index::{Cursor, Dependent, Filter, Index, Order, Page, PidEntry, Row, UsageBy, UsageRow};
-use relive_journal::{DataDirectory, History};
+use relive_journal::{DataDirectory, History, ProcInfo};
 use tokio::sync::{oneshot, watch};
 
 use crate::error::{Error, Result};
@@ -307,6 +307,13 @@ impl Catalog {
     /// Returns up to `max` existing processes whose journals cannot be read.
     pub(crate) async fn unreadable(&self, max: usize) -> Result<Vec<Uuid>> {
         self.ask_complete(Lane::Listing, move |index| index.unreadable(max)).await
+    }
+
+    /// Returns processes that have ended and that nobody has seen since, and whether these are all of them.
+    pub(crate) async fn unseen(&self, max: usize) -> Result<(Vec<ProcInfo>, bool)> {
+        let rows = self.ask(Lane::LookUp, move |index| index.unseen(max)).await?;
+        let is_all = rows.len() < max && self.is_complete();
+        Ok((rows, is_all))
     }
 
     /// Returns every process that draws from the budget of this one, even if the index is incomplete.

@@ -354,6 +354,7 @@ impl Turn {
     async fn is_answered(&mut self, reason: SuspendReason) -> bool {
         let answered = self.look(move |history| match reason {
             SuspendReason::Approval => history.question().is_none(),
+            SuspendReason::Question => history.open_question().is_none(),
             SuspendReason::InDoubt => history.open_calls().next().is_none(),
             SuspendReason::User
             | SuspendReason::BudgetExceeded

@@ -30,6 +30,7 @@ pub(crate) fn hint(view: &View<'_>, limits: Limits, refused_key: Option<&str>) -
         | SuspendReason::IoError
         | SuspendReason::InDoubt
         | SuspendReason::Approval
+        | SuspendReason::Question
         | SuspendReason::Quota
         | SuspendReason::DaemonStop => None,
     }

@@ -84,7 +84,9 @@ impl Runtime {
             let pids = effects
                 .into_iter()
                 .filter_map(|effect| if let Effect::Stalled { of } = effect { Some(of.pid) } else { None });
-            pids.map(|pid| (pid, state.table.view(pid, now).map(|view| view.uuid))).collect()
+            let pids: Vec<Pid> = pids.collect();
+            state.stalled_at.extend(pids.iter().map(|pid| (*pid, now.at)));
+            pids.into_iter().map(|pid| (pid, state.table.view(pid, now).map(|view| view.uuid))).collect()
         };
         for (pid, uuid) in stalled {
             self.tell(pid, "stalled", serde_json::json!({}));

@@ -24,6 +24,7 @@ mod environment;
 mod error;
 #[cfg(feature = "faults")]
 pub mod faults;
+mod feed;
 mod files;
 mod flows;
 mod fork;
@@ -32,6 +33,7 @@ mod handles;
 mod heartbeat;
 mod hints;
 mod housekeeping;
+mod inbox;
 mod instructions;
 mod isolation;
 mod listing;
@@ -77,6 +79,7 @@ mod workspaces;
 pub use authority::{Access, Caller, Readable};
 pub use clock::{Clock, TimeSource};
 pub use error::{Error, Result};
+pub use feed::{FeedPart, FeedReader};
 
 pub use pools::Pools;
 pub use runtime::Runtime;

@@ -13,11 +13,13 @@ pub(crate) struct RecordDetails {
     pub(crate) resume_at: Option<Timestamp>,
     /// Who ends a pause, if one ends.
     pub(crate) cause: Option<Cause>,
+    /// Whether a person has to be told of the end, if it ends.
+    pub(crate) unseen: bool,
 }
 
 impl Default for RecordDetails {
     fn default() -> Self {
-        Self { request: None, resumed_by: ResumedBy::User, resume_at: None, cause: None }
+        Self { request: None, resumed_by: ResumedBy::User, resume_at: None, cause: None, unseen: false }
     }
 }
 
@@ -25,7 +27,7 @@ impl Default for RecordDetails {
 pub(crate) fn between(before: &Machine, after: &Machine, note: &RecordDetails) -> Vec<Body> {
     let req = note.request.clone();
     if let (None, Some(end)) = (before.end(), after.end()) {
-        return vec![Body::Ended(Ended { end: end.clone(), req })];
+        return vec![Body::Ended(Ended { end: end.clone(), unseen: note.unseen, req })];
     }
     let mut records = Vec::new();
     let signalled =

@@ -22,6 +22,7 @@ use survey::{Found, PriorState, Survey, survey, survey_one};
 
 use crate::bodies::Rest;
 use crate::error::Result;
+use crate::inbox;
 use crate::owner::Lane;
 use crate::runtime::{ProcessRef, Runtime};
 use crate::signal::RETRY_EVERY;
@@ -386,7 +387,8 @@ impl Runtime {
 
     /// Ends a process that was interrupted, where `recovery: manual` leaves resuming to a person.
     async fn end_interrupted(&self, process: ProcessRef, now: Moment, history: Option<Box<History>>) -> Result<()> {
-        let ended = Body::Ended(Ended { end: interrupted(), req: None });
+        let is_root = history.as_ref().is_some_and(|history| inbox::is_root(history));
+        let ended = Body::Ended(Ended { end: interrupted(), unseen: is_root, req: None });
         let writer = self.open_recovered(process, now, None, vec![ended], history).await?;
         self.catalog.tell(writer.history());
         Ok(self.on_journal(move |data| data.retire(process.uuid, writer.history())).await??)

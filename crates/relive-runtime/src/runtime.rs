@@ -23,6 +23,7 @@ use crate::clock::Clock;
 use crate::credentials::Credentials;
 use crate::environment::Environments;
 use crate::error::{Error, Result};
+use crate::feed::Feed;
 use crate::flows::Flows;
 use crate::isolation::Isolations;
 use crate::owner::{Owner, Owners};
@@ -58,6 +59,8 @@ pub struct Runtime {
     /// When it was started, since boot.
     pub(crate) started_ms: u64,
     pub(crate) changes: Changes,
+    /// Which processes have changed, for readers of all of them.
+    pub(crate) feed: Feed,
     /// Where `config.yaml` is, and beside it agents that can be run by name.
     pub(crate) config: PathBuf,
     pub(crate) socket: PathBuf,
@@ -106,6 +109,8 @@ pub(crate) struct Published {
     pub(crate) names: HashMap<String, Uuid>,
     /// What providers said of the keys of processes that lack credentials. Forgotten with the process.
     pub(crate) refused_keys: HashMap<Pid, String>,
+    /// When each process that makes no progress was found out. Forgotten with the process.
+    pub(crate) stalled_at: HashMap<Pid, Timestamp>,
     /// Processes that stand still for a rewind, and that nobody else has paused since.
     pub(crate) paused_for_rewind: HashSet<Pid>,
     /// Whether a task writes the pulse.
@@ -132,6 +137,7 @@ impl Published {
             stopping: false,
             names: HashMap::new(),
             refused_keys: HashMap::new(),
+            stalled_at: HashMap::new(),
             paused_for_rewind: HashSet::new(),
             has_heartbeat: false,
         }
@@ -182,6 +188,7 @@ impl Runtime {
                 warnings: warnings.clone(),
             },
         };
+        let feed = Feed::default();
         let catalog = Catalog::new(Arc::clone(&data), warnings.clone());
         let runtime = Arc::new(Self {
             data,
@@ -190,7 +197,8 @@ impl Runtime {
             live,
             started_ms: clock.moment().up_ms,
             clock,
-            changes: Changes::default(),
+            changes: Changes::new(feed.clone()),
+            feed,
             config: paths.config.clone(),
             socket: paths.socket.clone(),
             environments,

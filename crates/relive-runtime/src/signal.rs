@@ -82,6 +82,7 @@ impl SignalOrder {
             resumed_by: self.resumed_by,
             resume_at: None,
             cause: Some(self.cause),
+            unseen: false,
         }
     }
 }

@@ -6,13 +6,21 @@ use std::sync::{Arc, Mutex, PoisonError};
 use relive_core::Uuid;
 use tokio::sync::watch;
 
+use crate::feed::Feed;
+
 /// A notification channel for each process whose files are followed.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Changes {
     bells: Arc<Mutex<HashMap<Uuid, watch::Sender<()>>>>,
+    /// Told of every change.
+    feed: Feed,
 }
 
 impl Changes {
+    pub(crate) fn new(feed: Feed) -> Self {
+        Self { bells: Arc::default(), feed }
+    }
+
     /// Returns a receiver that is notified whenever the files of the process may have changed.
     pub(crate) fn follow(&self, uuid: Uuid) -> watch::Receiver<()> {
         let mut bells = self.bells.lock().unwrap_or_else(PoisonError::into_inner);
@@ -23,6 +31,7 @@ impl Changes {
 
     /// Notifies followers that the files have changed. A channel without receivers is removed.
     pub(crate) fn ring(&self, uuid: Uuid) {
+        self.feed.note(uuid);
         let mut bells = self.bells.lock().unwrap_or_else(PoisonError::into_inner);
         if bells.get(&uuid).is_some_and(|bell| bell.send(()).is_err()) {
             bells.remove(&uuid);

@@ -11,6 +11,8 @@ use serde::{Deserialize, Serialize};
 
 /// The tool whose calls are commands.
 pub const COMMAND_TOOL: &str = "shell";
+/// The tool by which an agent asks a person something.
+pub const QUESTION_TOOL: &str = "ask";
 /// The longest rule.
 pub const RULE_MAX_BYTES: usize = 4096;
 

@@ -84,6 +84,7 @@ pub enum SuspendReason {
     CrashLoop,
     InDoubt,
     Approval,
+    Question,
     Quota,
     NeedsCredentials,
     DaemonStop,

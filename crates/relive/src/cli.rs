@@ -11,8 +11,9 @@ use clap::{FromArgMatches as _, Parser, Subcommand};
 
 use crate::commands::{
     abort, agent_events, attach, blame, completions, compose, config, daemon, demo, diff, doctor, enter, exec, gc,
-    handle, info, kill, lineage, list_resumable, logs, man, merge, myself, paths, pause, proceed, ps, rename, resolve,
-    restore, resume, retry, rewind, rm, run, send, signals, steps, strace, supervise, usage, version, wait, workspace,
+    handle, inbox, info, kill, lineage, list_resumable, logs, man, merge, myself, paths, pause, proceed, ps, rename,
+    resolve, restore, resume, retry, rewind, rm, run, send, signals, steps, strace, supervise, top, usage, version,
+    wait, workspace,
 };
 use crate::terminal::ColorChoice;
 
@@ -54,6 +55,10 @@ pub(crate) enum Command {
     Abort(abort::Args),
     Attach(attach::Args),
     Ps(ps::Args),
+    Inbox(inbox::Args),
+    #[command(visible_alias = "dashboard")]
+    Top(top::Args),
+    Next(inbox::NextArgs),
     Info(info::Args),
     Wait(wait::Args),
     Logs(logs::Args),

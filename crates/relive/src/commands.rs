@@ -15,6 +15,7 @@ pub(crate) mod enter;
 pub(crate) mod exec;
 pub(crate) mod gc;
 pub(crate) mod handle;
+pub(crate) mod inbox;
 pub(crate) mod incarnations;
 pub(crate) mod info;
 pub(crate) mod interrupts;
@@ -44,6 +45,7 @@ pub(crate) mod steps;
 pub(crate) mod strace;
 pub(crate) mod supervise;
 pub(crate) mod targets;
+pub(crate) mod top;
 pub(crate) mod usage;
 pub(crate) mod version;
 pub(crate) mod wait;
@@ -78,6 +80,9 @@ pub(crate) fn run(cli: Cli) -> Outcome<u8> {
         Command::Abort(args) => block_on(abort::run(context, &args)),
         Command::Attach(args) => block_on(attach::run(context, &args)),
         Command::Ps(args) => block_on(ps::run(context, &args)),
+        Command::Top(_) => block_on(top::run(context)),
+        Command::Inbox(args) => block_on(inbox::run(context, &args)),
+        Command::Next(args) => block_on(inbox::next(context, &args)),
         Command::Info(args) => block_on(info::run(context, &args)),
         Command::Wait(args) => block_on(wait::run(context, &args)),
         Command::Logs(args) => block_on(logs::run(context, &args)),

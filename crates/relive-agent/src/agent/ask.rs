@@ -269,6 +269,7 @@ pub(super) fn exit_cause(exit: &Exit) -> Option<String> {
         | Exit::Approval
         | Exit::Quota { .. }
         | Exit::NeedsCredentials(_)
+        | Exit::Question
         | Exit::Unrecorded(_) => return None,
     };
     Some(cause.to_owned())

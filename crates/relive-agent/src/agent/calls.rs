@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use relive_journal::Durability;
-use relive_journal::history::{OpenCall, Permit, RefusedBy};
-use relive_journal::record::{Approval, Body, CallEnded, CallStarted, Decision};
+use relive_journal::history::{Asked, OpenCall, Permit, RefusedBy};
+use relive_journal::record::{Approval, Body, CallEnded, CallStarted, Decision, Question};
 use relive_journal::recovery::{Recovery, RecoveryName};
 use serde_json::json;
 
@@ -50,6 +50,9 @@ impl Loop {
                 return self.ask_person(call, &asked, &permit).await;
             }
         };
+        if tool.asks_person() {
+            return self.put_question(call, &asked).await;
+        }
         if may_change_files(&recovery) {
             self.before_change(self.step()).await?;
         }
@@ -113,6 +116,22 @@ impl Loop {
             proxy.answers = Answers { allowed: with(Decision::Allowed), denied: with(Decision::Denied) };
         }
         context
+    }
+
+    /// Puts the question of a call to a person, and ends the loop until there is an answer, which is the call's result.
+    /// Like an approval it has no intent: nothing happens until it is answered.
+    async fn put_question(&mut self, call: u32, asked: &ToolCall) -> Step {
+        match self.agent.journal.asked(call).await? {
+            Asked::Answered(answer) => return self.end_call(call, ToolResult::ok(answer), None).await,
+            Asked::Waits => {}
+            Asked::NotYet => {
+                let question = Question { call, answer: None, req: None };
+                self.record(Body::Question(question), Durability::Synced).await?;
+            }
+        }
+        self.sync_results().await?;
+        self.event("question", shown_call(call, asked));
+        Err(Exit::Question)
     }
 
     async fn intend(&mut self, call: u32, asked: &ToolCall, recovery: &Recovery, rule: Option<CommandRule>) -> Step {

@@ -83,6 +83,8 @@ impl Dialogue {
             | Body::Signalled(_)
             | Body::SignalMask(_)
             | Body::Renamed(_)
+            | Body::Question(_)
+            | Body::Acked(_)
             | Body::Model(_)
             | Body::Granted(_)
             | Body::Released(_)

@@ -139,6 +139,7 @@ impl Loop {
             | Exit::InDoubt
             | Exit::Approval
             | Exit::Quota { .. }
+            | Exit::Question
             | Exit::NeedsCredentials(_) => LAST_LOOK_WITHIN,
         };
         if tokio::time::timeout(within, self.finish_files()).await.is_err()

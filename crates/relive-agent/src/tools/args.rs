@@ -59,6 +59,15 @@ impl Args {
         }
     }
 
+    /// Takes an optional list of texts.
+    pub(super) fn optional_texts(&mut self, name: &str) -> Result<Option<Vec<String>>, ToolResult> {
+        let Some(value) = self.take(name) else { return Ok(None) };
+        let texts = value
+            .as_array()
+            .and_then(|list| list.iter().map(|item| item.as_str().map(str::to_owned)).collect::<Option<Vec<String>>>());
+        texts.map(Some).ok_or_else(|| self.wrong(name, "a list of strings", &value))
+    }
+
     /// Takes a whole number.
     pub(super) fn optional_count(&mut self, name: &str) -> Result<Option<u64>, ToolResult> {
         self.take(name)

@@ -13,7 +13,7 @@ use crate::status::{Cause, SuspendReason};
 /// Returns whether only an answer ends a pause for this reason. A RESUME is not an answer.
 fn awaits_answer(reason: SuspendReason) -> bool {
     match reason {
-        SuspendReason::InDoubt | SuspendReason::Approval => true,
+        SuspendReason::InDoubt | SuspendReason::Approval | SuspendReason::Question => true,
         SuspendReason::User
         | SuspendReason::BudgetExceeded
         | SuspendReason::DiskFull

@@ -31,6 +31,7 @@ pub enum Display {
     Suspended,
     InDoubt,
     Approval,
+    Question,
     Stalled,
     Zombie,
     Dead,
@@ -39,7 +40,7 @@ pub enum Display {
 }
 
 impl Display {
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 12] = [
         Self::Loading,
         Self::Running,
         Self::Ready,
@@ -47,6 +48,7 @@ impl Display {
         Self::Suspended,
         Self::InDoubt,
         Self::Approval,
+        Self::Question,
         Self::Stalled,
         Self::Zombie,
         Self::Dead,
@@ -70,6 +72,7 @@ impl Display {
             Self::Suspended => "suspended",
             Self::InDoubt => "in_doubt",
             Self::Approval => "approval",
+            Self::Question => "question",
             Self::Stalled => "stalled",
             Self::Zombie => "zombie",
             Self::Dead => "dead",
@@ -166,6 +169,7 @@ fn display_suspended(reason: SuspendReason) -> Display {
     match reason {
         SuspendReason::InDoubt => Display::InDoubt,
         SuspendReason::Approval => Display::Approval,
+        SuspendReason::Question => Display::Question,
         SuspendReason::User
         | SuspendReason::BudgetExceeded
         | SuspendReason::DiskFull

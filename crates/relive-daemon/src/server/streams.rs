@@ -33,9 +33,17 @@ pub(super) struct StreamQuery {
 }
 
 impl StreamQuery {
+    pub(super) fn follows(&self) -> bool {
+        self.follow
+    }
+
+    pub(super) fn after(&self) -> Option<&str> {
+        self.after.as_deref().filter(|after| !after.is_empty())
+    }
+
     /// Continues after the last event that a client has seen. A client that connects again sends its first address, so the
     /// header is the newer one.
-    fn resumed(self, headers: &HeaderMap) -> Answer<Self> {
+    pub(super) fn resumed(self, headers: &HeaderMap) -> Answer<Self> {
         let Some(seen) = headers.get("last-event-id").filter(|seen| !seen.is_empty()) else { return Ok(self) };
         let seen = seen.to_str().map_err(|_| HttpError::new(ErrorCode::Invalid, "Last-Event-ID: not an id"))?;
         Ok(Self { after: Some(seen.to_owned()), ..self })

@@ -2,8 +2,9 @@
 
 use super::{CallState, History, Phase};
 use crate::policy::Permission;
-use crate::record::{Approval, Decision};
+use crate::record::{Approval, Decision, Question};
 use relive_types::CommandRule;
+use relive_types::rule::QUESTION_TOOL;
 
 /// Whether a call may be made.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -23,6 +24,15 @@ pub enum Permit {
     },
 }
 
+/// How far a question of an agent to a person is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Asked {
+    NotYet,
+    /// It was asked, and nobody has answered.
+    Waits,
+    Answered(String),
+}
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RefusedBy {
     Person,
@@ -40,6 +50,8 @@ impl History {
             (Permission::Allow, _) => return Permit::Given,
             (Permission::Ask | Permission::Deny, Some(rule)) => return Permit::ByRule(rule),
             (Permission::Deny, None) => return refused(RefusedBy::Policy, None),
+            // Nobody is asked whether they may be asked.
+            (Permission::Ask, None) if tool == QUESTION_TOOL => return Permit::Given,
             (Permission::Ask, None) => {}
         }
         let about_call = |approval: &&Approval| approval.call == call && approval.host.is_none();
@@ -71,6 +83,31 @@ impl History {
             (Some(CallState::Waiting | CallState::Open(_) | CallState::Settled) | None, _) => false,
         };
         is_open.then_some(asked)
+    }
+
+    /// Returns how far the question of a call of the current step is.
+    #[must_use]
+    pub fn asked(&self, call: u32) -> Asked {
+        match self.asked.as_ref().filter(|asked| asked.call == call) {
+            None => Asked::NotYet,
+            Some(Question { answer: None, .. }) => Asked::Waits,
+            Some(Question { answer: Some(answer), .. }) => Asked::Answered(answer.clone()),
+        }
+    }
+
+    /// Returns the open question of the agent to a person, if there is one.
+    #[must_use]
+    pub fn open_question(&self) -> Option<&Question> {
+        let asked = self.asked.as_ref().filter(|asked| asked.answer.is_none())?;
+        let Phase::Calling { calls } = &self.phase else { return None };
+        (calls.get(asked.call as usize) == Some(&CallState::Waiting)).then_some(asked)
+    }
+
+    pub(super) fn ask_or_answer(&mut self, question: &Question, seq: u64) {
+        if question.answer.is_none() {
+            self.question_seq = seq;
+        }
+        self.asked = Some(question.clone());
     }
 
     pub(super) fn approve(&mut self, approval: &Approval, seq: u64) {

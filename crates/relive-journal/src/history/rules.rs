@@ -16,7 +16,10 @@ impl History {
         let require = |holds: bool, why| if holds { Ok(()) } else { Err(why) };
         if self.ended().is_some() {
             // A name is no part of an incarnation, and its files are there for as long as its journal.
-            let may_follow = matches!(body, Body::Opened(_) | Body::Renamed(_) | Body::Snapshot(_) | Body::Rewound(_));
+            let may_follow = matches!(
+                body,
+                Body::Opened(_) | Body::Renamed(_) | Body::Snapshot(_) | Body::Rewound(_) | Body::Acked(_)
+            );
             return require(may_follow, "this incarnation has ended");
         }
         let asking = matches!(self.phase, Phase::Asking { .. });
@@ -34,6 +37,8 @@ impl History {
                 require(self.call(body.call, is_open), "no such call is open")
             }
             Body::Approval(body) => require(self.call(body.call, is_waiting), "no such call waits to be started"),
+            Body::Question(body) => require(self.call(body.call, is_waiting), "no such call waits to be started"),
+            Body::Acked(_) => require(false, "it has not ended"),
             // A call that was refused before it began has a result and no intent.
             Body::CallEnded(body) => {
                 require(self.call(body.call, |state| *state != CallState::Settled), "no such call is open")

@@ -71,6 +71,9 @@ impl From<Limits> for NewLimits {
 pub struct Ended {
     #[serde(flatten)]
     pub end: End,
+    /// Whether a person has to be told of it, because nobody was there. Before Relive had this field, nobody was told.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub unseen: bool,
     /// The id of the request that asked for it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub req: Option<String>,
@@ -78,8 +81,16 @@ pub struct Ended {
 
 impl From<End> for Ended {
     fn from(end: End) -> Self {
-        Self { end, req: None }
+        Self { end, unseen: false, req: None }
     }
+}
+
+/// A person has seen how the process ended.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Acked {
+    /// The id of the request that asked for it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub req: Option<String>,
 }
 
 /// A signal that was acknowledged before it took effect. The next writer of the journal completes it.

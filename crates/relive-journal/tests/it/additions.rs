@@ -156,6 +156,20 @@ const ADDITIONS: &[Addition] = &[
         check: check_opened_cause,
         unknown: None,
     },
+    Addition {
+        name: "v1-question",
+        sums: "5dbf019a18bf9a6bf5c7f423e6879d6a8ca0c7bc78de644938a1aa7d54e69982",
+        make: crate::attention::make_question,
+        check: crate::attention::check_question,
+        unknown: Some((6, "question")),
+    },
+    Addition {
+        name: "v1-unseen",
+        sums: "187af2cca2f4110d74365e8dde95f8a457d39bd4596c77fe423a2fcfdd6cfaa6",
+        make: crate::attention::make_unseen,
+        check: crate::attention::check_unseen,
+        unknown: Some((9, "acked")),
+    },
 ];
 
 fn golden(name: &str) -> PathBuf {

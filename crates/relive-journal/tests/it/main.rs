@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
 
 mod additions;
+mod attention;
 mod cases;
 mod collect;
 mod compact;

@@ -382,6 +382,8 @@ pub(crate) fn with_request(mut body: Body, id: &str) -> Body {
         Body::Granted(body) => &mut body.req,
         Body::Released(body) => &mut body.req,
         Body::Rewound(body) => &mut body.req,
+        Body::Question(body) => &mut body.req,
+        Body::Acked(body) => &mut body.req,
         Body::Flow(body) => &mut body.req,
         Body::Opened(_)
         | Body::Spawned(_)

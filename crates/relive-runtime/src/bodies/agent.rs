@@ -335,6 +335,7 @@ fn exit_of(exit: AgentExit) -> Exit {
         AgentExit::OverBudget => killed(Why::Budget),
         AgentExit::SuspendedBudget => suspended(SuspendReason::BudgetExceeded, None),
         AgentExit::Approval => suspended(SuspendReason::Approval, None),
+        AgentExit::Question => suspended(SuspendReason::Question, None),
         AgentExit::InDoubt => suspended(SuspendReason::InDoubt, None),
         AgentExit::Quota { resume_at } => suspended(SuspendReason::Quota, Some(resume_at)),
         AgentExit::NeedsCredentials(_) => suspended(SuspendReason::NeedsCredentials, None),

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use relive_core::{Urgency, UsageTotals};
 use relive_journal::conversation::Cut;
-use relive_journal::history::Permit;
+use relive_journal::history::{Asked, Permit};
 use relive_journal::journal::{Event as JournalEvent, Pending};
 use relive_journal::record::Body as Record;
 use relive_journal::{Durability, History, Journal, JournalError, Progress, Writer};
@@ -63,6 +63,14 @@ impl Journal for OwnedJournal {
             let turn = self.turn().await?;
             let journal = turn.state.journal.as_ref().ok_or(relive_journal::JobLost)?;
             Ok(journal.history()?.permit(call, &tool, command.as_deref()))
+        })
+    }
+
+    fn asked(&self, call: u32) -> Pending<'_, Result<Asked, JournalError>> {
+        Box::pin(async move {
+            let turn = self.turn().await?;
+            let journal = turn.state.journal.as_ref().ok_or(relive_journal::JobLost)?;
+            Ok(journal.history()?.asked(call))
         })
     }
 

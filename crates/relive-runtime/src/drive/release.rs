@@ -39,6 +39,7 @@ impl Turn {
             let event = ended_event(end, by);
             change.events.push(("ended", event));
         }
+        change.details.unseen = self.ends_unseen(change.draft());
         let before = change.before().clone();
         if let Err(error) = self.commit(change).await {
             let change = Change::of(before, RecordDetails::default());
@@ -88,6 +89,7 @@ impl Turn {
         {
             let mut state = runtime.lock();
             state.refused_keys.remove(&of.pid);
+            state.stalled_at.remove(&of.pid);
             state.paused_for_rewind.remove(&of.pid);
         }
         runtime.sight_changed.notify_waiters();

@@ -38,7 +38,7 @@ pub(crate) fn mask(blocked: &[&str], handled: &[&str]) -> SignalMaskRequest {
 }
 
 pub(crate) fn answer(outcome: Resolution) -> ResolveRequest {
-    ResolveRequest { outcome, always: false, reason: None, id: None, rule: None }
+    ResolveRequest::new(outcome)
 }
 
 pub(crate) const PAUSE: PauseRequest = PauseRequest { subtree: false, now: false };

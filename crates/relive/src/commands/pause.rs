@@ -69,8 +69,13 @@ async fn refused(client: &Client<'_>, id: &str, affected: &Affected) -> Option<C
     if process.dead_at.is_some() {
         return Some(conflict(format!("PID {pid} has ended, so it cannot be paused")));
     }
-    (process.suspend_reason == Some(SuspendReason::Approval)).then(|| {
-        conflict(format!("PID {pid} waits for your approval, so it cannot be paused"))
-            .with_hint(format!("relive resolve {id}"))
-    })
+    let waits_for = match process.suspend_reason {
+        Some(SuspendReason::Approval) => "approval",
+        Some(SuspendReason::Question) => "answer",
+        Some(_) | None => return None,
+    };
+    Some(
+        conflict(format!("PID {pid} waits for your {waits_for}, so it cannot be paused"))
+            .with_hint(format!("relive resolve {id}")),
+    )
 }

@@ -2,6 +2,8 @@
 
 mod watch;
 
+pub(crate) use watch::{height, screen};
+
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use relive_api::{ListQuery, Process};
 use relive_core::{Display, Timestamp};

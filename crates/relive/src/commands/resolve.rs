@@ -1,6 +1,6 @@
-//! `relive resolve`: answers an approval, or resolves a call in doubt.
+//! `relive resolve`: answers an approval or a question, or resolves a call in doubt.
 
-use relive_api::{PendingCall, Process, Resolution, ResolveRequest};
+use relive_api::{PendingCall, PendingQuestion, Process, Resolution, ResolveRequest};
 use relive_core::{ErrorCode, Pid, SuspendReason, Uuid};
 use relive_types::CommandRule;
 use relive_types::rule::RuleError;
@@ -14,7 +14,7 @@ use crate::error::{CommandError, Outcome};
 use crate::render::{approval, parked};
 use crate::terminal::Look;
 
-/// Allow or deny a tool call, or say what became of a call in doubt
+/// Allow or deny a tool call, answer a question, or say what became of a call in doubt
 #[derive(Debug, clap::Args)]
 #[command(before_long_help = "\
 Examples:
@@ -23,6 +23,7 @@ Examples:
   relive resolve 5 --allow --always     do not ask about this command again
   relive resolve 5 --allow --always --rule 'shell:git status*'
   relive resolve 5 --deny --reason \"use git mv\"
+  relive resolve 5 --answer \"use main\"   answer the agent's question
   relive resolve 5 --not-done           a call in doubt did not happen")]
 #[command(group(clap::ArgGroup::new("outcome")))]
 pub(crate) struct Args {
@@ -35,14 +36,20 @@ pub(crate) struct Args {
     #[arg(long, group = "outcome")]
     deny: bool,
     /// Remember the answer in this process: for the same shell command, or for every call of another tool
-    #[arg(long, conflicts_with_all = ["done", "not_done", "retry"], requires = "outcome")]
+    #[arg(long, conflicts_with_all = ["done", "not_done", "retry", "answer"], requires = "outcome")]
     always: bool,
     /// With --allow --always: allow these commands, such as 'shell:git status*', or all calls of a tool
     #[arg(long, value_name = "RULE", requires = "always", requires = "allow")]
     rule: Option<String>,
     /// The reason, for the model
-    #[arg(long, value_name = "TEXT", conflicts_with_all = ["done", "not_done", "retry"], requires = "outcome")]
+    #[arg(long, value_name = "TEXT", conflicts_with_all = ["done", "not_done", "retry", "answer"], requires = "outcome")]
     reason: Option<String>,
+    /// Answer the question of the agent; the number of a choice stands for it
+    #[arg(long, value_name = "TEXT", group = "outcome")]
+    answer: Option<String>,
+    /// Answer only if this is still the question, as `relive inbox --json` names it
+    #[arg(long, value_name = "N", requires = "outcome")]
+    question: Option<u64>,
     /// In doubt: the call happened
     #[arg(long, group = "outcome")]
     done: bool,
@@ -61,6 +68,8 @@ struct Waiting<'a> {
     uuid: Uuid,
     suspend_reason: Option<SuspendReason>,
     approval: Option<&'a PendingCall>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    question: Option<&'a PendingQuestion>,
     in_doubt: &'a [PendingCall],
     /// What a call that writes a file would change, as people read it.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -76,6 +85,14 @@ pub(crate) async fn run(context: &Context, args: &Args) -> Outcome<u8> {
         (args.not_done, Resolution::NotDone, "resumed: the call did not happen"),
         (args.retry, Resolution::Retry, "resumed: the call is repeated"),
     ];
+    if let Some(answer) = &args.answer {
+        let asked = client.process(&args.id).await?.question;
+        let choices = asked.as_ref().map(|asked| asked.choices.as_slice()).unwrap_or_default();
+        let answer = questions::words(answer, choices).unwrap_or_default();
+        let request = ResolveRequest::answer(answer, args.question.or(asked.as_ref().map(|asked| asked.id)));
+        let affected = client.resolve(&args.id, &request).await?;
+        return report_affected(context, &args.id, &affected, "resumed: the question is answered", None);
+    }
     let Some((_, outcome, done)) = decisions.into_iter().find(|(said, ..)| *said) else {
         return show(context, &args.id, &client.process(&args.id).await?);
     };
@@ -83,8 +100,9 @@ pub(crate) async fn run(context: &Context, args: &Args) -> Outcome<u8> {
     let process = client.process(&args.id).await?;
     let call = process.approval.as_ref().or(process.in_doubt.first());
     let rule = rule(args, call)?;
-    let id = call.map(|call| call.id);
-    let request = ResolveRequest { outcome, always: args.always, reason: args.reason.clone(), id, rule };
+    let id = args.question.or(call.map(|call| call.id));
+    let request =
+        ResolveRequest { always: args.always, reason: args.reason.clone(), id, rule, ..ResolveRequest::new(outcome) };
     let affected = client.resolve(&args.id, &request).await?;
     let stored = request.rule.map(|rule| format!("; stored the rule {}", approval::exact(&rule.to_string())));
     report_affected(context, &args.id, &affected, &format!("{done}{}", stored.unwrap_or_default()), None)
@@ -119,11 +137,11 @@ fn show(context: &Context, id: &str, process: &Process) -> Outcome<u8> {
         return Err(CommandError::new(ErrorCode::Conflict, message).with_hint(format!("relive info {id}")));
     };
     if context.json {
-        let Process { pid, uuid, suspend_reason, approval, in_doubt, .. } = process;
+        let Process { pid, uuid, suspend_reason, approval, question, in_doubt, .. } = process;
         let writing = approval.as_ref().filter(|call| approval::written_file(call).is_some());
         let diff = writing.map(|call| questions::shown(process, call, &Look::plain()).text);
-        let (suspend_reason, approval) = (*suspend_reason, approval.as_ref());
-        let waiting = Waiting { pid: *pid, uuid: *uuid, suspend_reason, approval, in_doubt, diff };
+        let (suspend_reason, approval, question) = (*suspend_reason, approval.as_ref(), question.as_ref());
+        let waiting = Waiting { pid: *pid, uuid: *uuid, suspend_reason, approval, question, in_doubt, diff };
         context.print_json(&waiting)?;
     } else {
         context.print(&told)?;

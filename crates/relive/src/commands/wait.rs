@@ -1,5 +1,7 @@
 //! `relive wait`: waits for the end of a process and exits with its code. It does not affect the process.
 
+mod needs_me;
+
 use std::time::{Duration, Instant};
 
 use relive_api::{Process, WaitAnswer};
@@ -20,16 +22,24 @@ use crate::terminal::one_line;
 Examples:
   relive wait 5
   relive wait fixer --timeout 10m || echo \"not done, or failed: $?\"
-  relive wait 5 6 'test-*'      wait for all; exit with 0 if none failed")]
+  relive wait 5 6 'test-*'      wait for all; exit with 0 if none failed
+  relive wait --needs-me        wait until something is in the inbox")]
+#[command(mut_arg("ids", |ids| ids.required_unless_present("needs_me")))]
 pub(crate) struct Args {
     #[command(flatten)]
     targets: Targets,
+    /// Wait until one of them, or any process, needs you: see `relive inbox`
+    #[arg(long)]
+    needs_me: bool,
     /// Give up after this time with exit code 124; the process keeps running
     #[arg(long, value_name = "DURATION", value_parser = relive_types::duration::parse)]
     timeout: Option<Duration>,
 }
 
 pub(crate) async fn run(context: &Context, args: &Args) -> Outcome<u8> {
+    if args.needs_me {
+        return needs_me::run(context, &args.targets, args.timeout).await;
+    }
     let mut batch = Batch::new(context, &args.targets);
     let Some(client) = args.targets.client(context).await? else { return batch.finish("no process is running") };
     let deadline = args.timeout.and_then(|timeout| Instant::now().checked_add(timeout));
@@ -75,7 +85,9 @@ fn say_what_it_waits_for(context: &Context, process: &Process) {
     let pid = process.pid;
     let next = match (&process.hint, reason) {
         (Some(hint), _) => one_line(hint),
-        (None, SuspendReason::Approval | SuspendReason::InDoubt) => format!("relive resolve {pid}"),
+        (None, SuspendReason::Approval | SuspendReason::Question | SuspendReason::InDoubt) => {
+            format!("relive resolve {pid}")
+        }
         (None, SuspendReason::User | SuspendReason::IoError) => format!("relive resume {pid}"),
         (None, _) => return,
     };

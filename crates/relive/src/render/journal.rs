@@ -4,7 +4,8 @@ use relive_core::{End, SuspendReason};
 use relive_journal::payload::{Json, Text};
 use relive_journal::record::{
     Approval, Call, CallEnded, CallStarted, Compacted, Decision, Doubt, FilesVerb, FlowRecord, Input, ModelEnded,
-    Opened, OpenedBy, Outcome, Partial, Paused, Repair, Resolved, Resumed, ResumedBy, Rewound, Signalled, Spawned,
+    Opened, OpenedBy, Outcome, Partial, Paused, Question, Repair, Resolved, Resumed, ResumedBy, Rewound, Signalled,
+    Spawned,
 };
 use serde::de::DeserializeOwned;
 
@@ -67,6 +68,11 @@ impl Journal {
             }
             "resolved" => self.resolved(&read(text)?, look),
             "approval" => self.approval(&read(text)?, look),
+            "question" => match read::<Question>(text)?.answer {
+                None => note("asked; waiting for an answer", look),
+                Some(answer) => note(&format!("answered: {}", one_line(&answer)), look),
+            },
+            "acked" => note("seen by a person", look),
             "compacted" => {
                 note("the conversation so far was replaced by this summary:", look)
                     + &quote(&self::payload(&read::<Compacted>(text)?.summary), look)

@@ -93,7 +93,7 @@ pub(crate) fn line(line: &Line, who: Uuid) -> Option<(String, Paint)> {
 fn paused(reason: SuspendReason, who: Uuid) -> Option<(String, String)> {
     let resume = format!("resume it with: relive resume {who}");
     let (why, next) = match reason {
-        SuspendReason::Approval => return None,
+        SuspendReason::Approval | SuspendReason::Question => return None,
         SuspendReason::User => ("paused", resume),
         SuspendReason::BudgetExceeded => ("paused: it has used up its budget", resume),
         SuspendReason::DiskFull => ("paused: the disk is full", "it resumes when there is space".to_owned()),

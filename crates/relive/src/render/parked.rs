@@ -1,6 +1,6 @@
 //! The calls that wait for a person's answer, exactly as they would be made.
 
-use relive_api::{PendingCall, Process};
+use relive_api::{PendingCall, PendingQuestion, Process};
 
 use super::approval::{self, exact};
 use super::time::Clock;
@@ -39,6 +39,10 @@ pub(crate) fn describe(process: &Process, show: impl Fn(&PendingCall) -> String)
             always(asked)
         ));
     }
+    if let Some(asked) = &process.question {
+        let (question, at) = (question(process, asked), Clock::local().second(asked.at));
+        return Some(format!("{question}asked at {at}\n\nrelive resolve {pid} --answer TEXT\n"));
+    }
     if process.in_doubt.is_empty() {
         return None;
     }
@@ -55,6 +59,22 @@ pub(crate) fn describe(process: &Process, show: impl Fn(&PendingCall) -> String)
          relive resolve {pid} --retry      repeat the call, whatever it did before\n"
     ));
     Some(told)
+}
+
+/// Describes a question of an agent, with the numbers of the answers it proposes.
+pub(crate) fn question(process: &Process, asked: &PendingQuestion) -> String {
+    let who = match &process.name {
+        Some(name) => format!("PID {} ({})", process.pid, exact(name)),
+        None => format!("PID {}", process.pid),
+    };
+    let mut told = format!("{who} asks:\n");
+    for line in asked.text.lines() {
+        told.push_str(&format!("  {}\n", exact(line)));
+    }
+    for (number, choice) in (1..).zip(&asked.choices) {
+        told.push_str(&format!("  {number}. {}\n", exact(choice)));
+    }
+    told
 }
 
 fn shortened(text: &str) -> String {
@@ -102,6 +122,15 @@ mod tests {
         let asks = Process { approval: Some(parked(json!({"command": "ls"}))), ..process(5, 0) };
         let told = describe(&asks, call).unwrap();
         assert!(told.contains("shell `ls`") && told.contains("relive resolve 5 --allow"), "{told}");
+        let asked = PendingQuestion {
+            id: 7,
+            text: "Which branch?\n\u{1b}[2J".into(),
+            choices: vec!["main".into(), "dev".into()],
+            at: "2026-11-15T12:00:00Z".parse().unwrap(),
+        };
+        let told = describe(&Process { question: Some(asked), ..process(5, 0) }, call).unwrap();
+        assert!(told.contains("asks:\n  Which branch?\n  \\u{1b}[2J\n  1. main\n  2. dev\n"), "{told}");
+        assert!(told.contains("relive resolve 5 --answer TEXT"), "{told}");
         let doubtful = PendingCall { looked: Some("nothing".into()), ..parked(json!({"command": "ls"})) };
         let told = describe(&Process { in_doubt: vec![doubtful], ..process(5, 0) }, call).unwrap();
         assert!(told.contains("checked: nothing") && told.contains("relive resolve 5 --not-done"), "{told}");

@@ -68,7 +68,7 @@ fn state_paint(display: &str) -> Option<Paint> {
         "running" => Some(Paint::Green),
         "ready" => Some(Paint::Cyan),
         "pausing" | "suspended" | "stalled" => Some(Paint::Yellow),
-        "in_doubt" | "approval" => Some(Paint::Red),
+        "in_doubt" | "approval" | "question" => Some(Paint::Red),
         "zombie" | "dead" => Some(Paint::Dim),
         _ => None,
     }

@@ -22,6 +22,9 @@ pub(crate) struct Step {
     pub text: String,
     /// The model was cut off.
     pub partial: bool,
+    /// What it cost, where that is known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cost_usd: Option<relive_core::Usd>,
     /// What it changed in the files, where that is known.
     pub files: Option<ChangedFiles>,
 }
@@ -37,7 +40,7 @@ pub(crate) struct ChangedFiles {
 }
 
 impl ChangedFiles {
-    fn shown(self) -> String {
+    pub(crate) fn shown(self) -> String {
         if self.changed == 0 { "none".to_owned() } else { summary(self.changed, self.added, self.removed) }
     }
 }
@@ -76,6 +79,10 @@ pub(crate) fn fold(steps: &mut Vec<Step>, text: &str) {
     }
     let Some(step) = steps.last_mut() else { return };
     step.at = line.at;
+    step.cost_usd = match (step.cost_usd, usage.cost_usd) {
+        (Some(before), Some(now)) => Some(before.saturating_add(now)),
+        (before, now) => before.or(now),
+    };
     step.tokens_in += usage.tokens_in;
     step.tokens_out += usage.tokens_out;
     step.calls = calls;

@@ -14,6 +14,25 @@ use tokio::sync::mpsc;
 /// What a shell adds to the number of the signal that ended a command.
 const SIGNALED: u8 = 128;
 
+const ESCAPE: u8 = 0x1b;
+const BACKSPACE: u8 = 0x08;
+const DELETE: u8 = 0x7f;
+
+/// What ended a wait for a key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Pressed {
+    Key(u8),
+    /// The command is asked to end, with this exit code: 128+N for signal N.
+    Signal(u8),
+}
+
+/// Shows what was typed. A terminal that is gone needs nothing.
+fn echo(bytes: &[u8]) {
+    use std::io::Write as _;
+    let mut out = io::stdout().lock();
+    let _ = out.write_all(bytes).and_then(|()| out.flush());
+}
+
 /// The keyboard, and the signals that end or stop the command.
 #[derive(Debug)]
 pub(crate) struct Keys {
@@ -50,25 +69,65 @@ impl Keys {
     /// Waits until the command is asked to end. Returns its exit code: 0 for the key `q`, 128+N for signal N.
     pub(crate) async fn quit(&mut self) -> io::Result<u8> {
         loop {
+            match self.press().await? {
+                Pressed::Key(b'q' | b'Q') => return Ok(0),
+                Pressed::Key(_) => {}
+                Pressed::Signal(code) => return Ok(code),
+            }
+        }
+    }
+
+    /// Reads a line that is shown as it is typed; `None` after Esc, or an error for a signal.
+    pub(crate) async fn line(&mut self) -> io::Result<Result<Option<String>, u8>> {
+        let mut typed: Vec<u8> = Vec::new();
+        loop {
+            let key = match self.press().await? {
+                Pressed::Signal(code) => return Ok(Err(code)),
+                Pressed::Key(key) => key,
+            };
+            match key {
+                b'\r' | b'\n' => {
+                    echo(b"\r\n");
+                    return Ok(Ok(Some(String::from_utf8_lossy(&typed).into_owned())));
+                }
+                ESCAPE => {
+                    echo(b"\r\n");
+                    return Ok(Ok(None));
+                }
+                BACKSPACE | DELETE => {
+                    // A character of several bytes goes as one.
+                    while typed.pop().is_some_and(|byte| byte & 0xc0 == 0x80) {}
+                    echo(b"\x08 \x08");
+                }
+                0..b' ' => {}
+                b' '.. => {
+                    typed.push(key);
+                    echo(&[key]);
+                }
+            }
+        }
+    }
+
+    /// Waits for a key, or for a signal that asks the command to end.
+    pub(crate) async fn press(&mut self) -> io::Result<Pressed> {
+        loop {
             let asked = std::future::poll_fn(|cx| {
                 for (number, signal) in &mut self.ending {
                     if signal.poll_recv(cx).is_ready() {
-                        return Poll::Ready(Some(SIGNALED + *number));
+                        return Poll::Ready(Some(Pressed::Signal(SIGNALED + *number)));
                     }
                 }
                 if self.stopping.poll_recv(cx).is_ready() {
                     return Poll::Ready(None);
                 }
-                while let Poll::Ready(Some(key)) = self.pressed.poll_recv(cx) {
-                    if matches!(key, b'q' | b'Q') {
-                        return Poll::Ready(Some(0));
-                    }
+                match self.pressed.poll_recv(cx) {
+                    Poll::Ready(Some(key)) => Poll::Ready(Some(Pressed::Key(key))),
+                    Poll::Ready(None) | Poll::Pending => Poll::Pending,
                 }
-                Poll::Pending
             })
             .await;
             match asked {
-                Some(code) => return Ok(code),
+                Some(pressed) => return Ok(pressed),
                 None => {
                     self.leave();
                     kill_process(getpid(), Number::STOP)?;

@@ -302,8 +302,7 @@ impl Driver<'_> {
     /// Says what became of a call in doubt. Never that it shall be made again: then nothing may happen twice.
     pub(crate) fn decide(&mut self, uuid: Uuid) {
         let outcome = if self.dice.chance(50) { Resolution::Done } else { Resolution::NotDone };
-        let (id, request) =
-            (uuid.to_string(), ResolveRequest { outcome, always: false, reason: None, id: None, rule: None });
+        let (id, request) = (uuid.to_string(), ResolveRequest::new(outcome));
         self.ask("an answer", |client| client.resolve(&id, &request));
     }
 }

@@ -59,14 +59,14 @@ async fn draw(context: &Context, args: &Args) -> Outcome<String> {
     Ok(screen(&drawn, height()))
 }
 
-fn height() -> usize {
+pub(crate) fn height() -> usize {
     const DEFAULT_HEIGHT: usize = 24;
     let size = rustix::termios::tcgetwinsize(std::io::stdout());
     size.ok().map(|size| usize::from(size.ws_row)).filter(|rows| *rows > 2).unwrap_or(DEFAULT_HEIGHT)
 }
 
 /// From the top left: each line clears what was behind it, and the last one what was below.
-fn screen(drawn: &str, height: usize) -> String {
+pub(crate) fn screen(drawn: &str, height: usize) -> String {
     let lines: Vec<&str> = drawn.lines().collect();
     // The header, and a line that says how to leave.
     let room = height.saturating_sub(1);

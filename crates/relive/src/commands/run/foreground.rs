@@ -9,11 +9,11 @@ use std::time::Duration;
 
 use relive_api::{Affected, Created, InputRequest, Isolation, Process, WaitAnswer};
 use relive_client::{Event, Source};
-use relive_core::{Body, ProcessStatus, State, SuspendReason, Uuid};
+use relive_core::{Body, ProcessStatus, State, Uuid};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 pub(crate) use super::questions::AtQuestion;
-use super::questions::{Answer, Questions, is_answer, waits_for_person};
+use super::questions::{Answer, Questions, is_answer, is_asked_here, waits_for_person};
 use super::show::{Show, When};
 use crate::client::Client;
 use crate::commands::interrupts::INTERRUPTED;
@@ -299,7 +299,7 @@ impl<'a> Foreground<'a> {
         self.show.event(uuid, &event, When::Now).await?;
         let Some(line) = line else { return Ok(()) };
         match line.kind.as_str() {
-            "paused" if line.field("reason") == Some(SuspendReason::Approval) => self.waiting(uuid).await?,
+            "paused" if line.field("reason").is_some_and(is_asked_here) => self.waiting(uuid).await?,
             "call_result" => {
                 if let Some(child) = child_of(&event) {
                     self.add_child(child).await;

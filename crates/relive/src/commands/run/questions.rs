@@ -14,6 +14,7 @@ use relive_types::CommandRule;
 use crate::client::Client;
 use crate::error::{CommandError, Outcome};
 use crate::render::approval::{self, Shown, exact};
+use crate::render::parked;
 use crate::render::processes::suspension;
 use crate::terminal::{Look, Paint};
 
@@ -43,10 +44,22 @@ pub(super) struct Questions<'a> {
 struct Question {
     uuid: Uuid,
     pid: Pid,
-    call: PendingCall,
+    /// Names the question, for the answer to it.
+    id: u64,
+    about: About,
     text: String,
-    /// What `always` stores, where it can be said.
-    always: Always,
+}
+
+/// What a person is asked.
+enum About {
+    /// Whether a call of this tool may be made.
+    Call {
+        tool: String,
+        /// What `always` stores, where it can be said.
+        always: Always,
+    },
+    /// Something that the agent wants to know, with the answers it proposes.
+    Words { choices: Vec<String> },
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -85,10 +98,9 @@ impl<'a> Questions<'a> {
     pub(super) async fn waiting(&mut self, uuid: Uuid) -> Outcome<bool> {
         let process = self.client.process(&uuid.to_string()).await?;
         // Somebody else may have answered already.
-        let Some(call) = process.approval.clone().filter(|call| self.shown.insert((uuid, call.id))) else {
+        let Some(question) = self.question(&process).filter(|question| self.shown.insert((uuid, question.id))) else {
             return Ok(false);
         };
-        let question = self.question(&process, call);
         let context = self.client.context();
         match self.at_question {
             AtQuestion::Ask => {
@@ -101,7 +113,7 @@ impl<'a> Questions<'a> {
             }
             AtQuestion::Fail => {
                 context.say_on(&question.text);
-                return Err(unanswered(question.pid, "and there is no terminal to ask on"));
+                return Err(unanswered(&question, "and there is no terminal to ask on"));
             }
         }
         Ok(false)
@@ -125,14 +137,21 @@ impl<'a> Questions<'a> {
         Err(CommandError::invalid(message).with_hint(hint))
     }
 
-    fn question(&self, process: &Process, call: PendingCall) -> Question {
-        let shown = shown(process, &call, &self.client.context().err.resized());
-        let always = match approval::rule_for_always(&call) {
+    fn question(&self, process: &Process) -> Option<Question> {
+        let (uuid, pid) = (process.uuid, process.pid);
+        if let Some(asked) = &process.question {
+            let (text, choices) = (parked::question(process, asked), asked.choices.clone());
+            return Some(Question { uuid, pid, id: asked.id, about: About::Words { choices }, text });
+        }
+        let call = process.approval.as_ref()?;
+        let shown = shown(process, call, &self.client.context().err.resized());
+        let always = match approval::rule_for_always(call) {
             Ok(Some(rule)) if shown.whole => Always::Rule(rule),
             Ok(None) if shown.whole => Always::EveryCall,
             Ok(_) | Err(_) => Always::No,
         };
-        Question { uuid: process.uuid, pid: process.pid, call, text: shown.text, always }
+        let about = About::Call { tool: call.tool.clone(), always };
+        Some(Question { uuid, pid, id: call.id, about, text: shown.text })
     }
 
     /// Shows the question that is next.
@@ -140,12 +159,14 @@ impl<'a> Questions<'a> {
         let Some(question) = self.open.front() else { return };
         let context = self.client.context();
         context.say_on(&question.text);
-        let always = match &question.always {
-            Always::Rule(_) => ", [a]lways this command".to_owned(),
-            Always::EveryCall => format!(", [a]lways {}", exact(&question.call.tool)),
-            Always::No => String::new(),
+        let prompt = match &question.about {
+            About::Call { always: Always::Rule(_), .. } => "allow? [y]es, [n]o, [a]lways this command ".to_owned(),
+            About::Call { tool, always: Always::EveryCall } => format!("allow? [y]es, [n]o, [a]lways {} ", exact(tool)),
+            About::Call { always: Always::No, .. } => "allow? [y]es, [n]o ".to_owned(),
+            About::Words { choices } if choices.is_empty() => "your answer: ".to_owned(),
+            About::Words { .. } => "your answer, or its number: ".to_owned(),
         };
-        context.say_on(&context.err.paint(Paint::Bold, &format!("allow? [y]es, [n]o{always} ")));
+        context.say_on(&context.err.paint(Paint::Bold, &prompt));
     }
 
     /// A process was resumed, or has ended. Returns whether it was being asked about.
@@ -158,33 +179,54 @@ impl<'a> Questions<'a> {
     /// The answer that a line gives; `None`, and it is asked again, where it gives none.
     pub(super) fn answer(&mut self, line: &str) -> Option<Answer> {
         let question = self.open.front()?;
-        let Some((outcome, always)) = parse(line).filter(|(_, always)| !always || question.always != Always::No) else {
-            let always = if question.always == Always::No { "" } else { ", [a]lways" };
+        let (tool, stored) = match &question.about {
+            About::Call { tool, always } => (tool.clone(), always.clone()),
+            About::Words { choices } => {
+                let Some(answer) = words(line, choices) else {
+                    self.client.context().say_on("your answer: ");
+                    return None;
+                };
+                let Question { uuid, id, .. } = self.open.pop_front()?;
+                return Some(Answer { uuid, request: ResolveRequest::answer(answer, Some(id)), done: None });
+            }
+        };
+        let Some((outcome, always)) = parse(line).filter(|(_, always)| !always || stored != Always::No) else {
+            let always = if stored == Always::No { "" } else { ", [a]lways" };
             self.client.context().say_on(&format!("[y]es, [n]o{always}? "));
             return None;
         };
-        let Question { uuid, pid, call, always: stored, .. } = self.open.pop_front()?;
+        let Question { uuid, pid, id, .. } = self.open.pop_front()?;
         let rule = match stored {
             Always::Rule(rule) if always => Some(rule),
             Always::Rule(_) | Always::EveryCall | Always::No => None,
         };
         let done = match &rule {
             Some(rule) => Some(format!("stored the rule for PID {pid}: {}", exact(&rule.to_string()))),
-            None => always.then(|| format!("stored the rule for PID {pid}: every call of {}", exact(&call.tool))),
+            None => always.then(|| format!("stored the rule for PID {pid}: every call of {}", exact(&tool))),
         };
-        let request = ResolveRequest { outcome, always, reason: None, id: Some(call.id), rule };
+        let request = ResolveRequest { always, id: Some(id), rule, ..ResolveRequest::new(outcome) };
         Some(Answer { uuid, request, done })
     }
 
     /// Nobody is there any more to answer what is asked.
     pub(super) fn end_of_input(&self) -> Option<CommandError> {
-        self.open.front().map(|question| unanswered(question.pid, "and the input has ended"))
+        self.open.front().map(|question| unanswered(question, "and the input has ended"))
     }
 }
 
-fn unanswered(pid: Pid, why: &str) -> CommandError {
-    let message = format!("PID {pid} waits for your approval, {why}; it keeps waiting");
+fn unanswered(question: &Question, why: &str) -> CommandError {
+    let pid = question.pid;
+    let wanted = match question.about {
+        About::Call { .. } => "approval",
+        About::Words { .. } => "answer",
+    };
+    let message = format!("PID {pid} waits for your {wanted}, {why}; it keeps waiting");
     CommandError::invalid(message).with_hint(format!("relive resolve {pid}"))
+}
+
+/// Tells whether `run` asks for what a suspended process waits for.
+pub(super) fn is_asked_here(reason: SuspendReason) -> bool {
+    matches!(reason, SuspendReason::Approval | SuspendReason::Question)
 }
 
 /// Tells whether a suspended process continues only after a person has done something that `run` cannot ask for.
@@ -198,11 +240,19 @@ pub(super) fn waits_for_person(reason: SuspendReason) -> bool {
         | SuspendReason::Stalled => true,
         // An approval is asked for; whoever paused it knows; the others continue by themselves.
         SuspendReason::Approval
+        | SuspendReason::Question
         | SuspendReason::User
         | SuspendReason::DiskFull
         | SuspendReason::Quota
         | SuspendReason::DaemonStop => false,
     }
+}
+
+/// Returns the answer that a line gives to a question: one of the choices by its number, or the words themselves.
+pub(crate) fn words(line: &str, choices: &[String]) -> Option<String> {
+    let line = line.trim();
+    let chosen = line.parse::<usize>().ok().and_then(|number| choices.get(number.checked_sub(1)?));
+    chosen.cloned().or_else(|| (!line.is_empty()).then(|| line.to_owned()))
 }
 
 /// Whether a line would be an answer, had there been a question.
@@ -261,5 +311,16 @@ mod tests {
         check("NO", Some((Resolution::Deny, false)));
         check("", None);
         check("yesterday", None);
+    }
+
+    #[test]
+    fn a_question_is_answered_by_a_number_or_by_words() {
+        let choices = ["main".to_owned(), "dev".to_owned()];
+        let check = |line: &str, expect: Option<&str>| assert_eq!(words(line, &choices).as_deref(), expect, "{line:?}");
+        check("2", Some("dev"));
+        check(" main ", Some("main"));
+        check("3", Some("3"));
+        check("0", Some("0"));
+        check("  ", None);
     }
 }

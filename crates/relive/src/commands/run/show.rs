@@ -4,9 +4,10 @@ use std::collections::BTreeMap;
 
 use relive_api::{Created, DiffQuery, WaitAnswer, WorkspaceKind};
 use relive_client::Event;
-use relive_core::{SuspendReason, Uuid};
+use relive_core::Uuid;
 use serde::Serialize;
 
+use super::questions::is_asked_here;
 use crate::client::Client;
 use crate::commands::exec::have_one_output;
 use crate::commands::incarnations::Incarnations;
@@ -133,7 +134,7 @@ impl<'a> Show<'a> {
             "resumed" if self.views.get_mut(&who).is_some_and(|view| std::mem::take(&mut view.asks)) => {}
             _ => {
                 if let Some(view) = self.views.get_mut(&who).filter(|_| line.kind == "paused") {
-                    view.asks = line.field("reason") == Some(SuspendReason::Approval);
+                    view.asks = line.field("reason").is_some_and(is_asked_here);
                 }
                 if let Some((text, paint)) = live::line(&line, who) {
                     self.line(who, &text, paint);

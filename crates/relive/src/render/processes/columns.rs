@@ -134,6 +134,7 @@ pub(crate) fn suspension(reason: SuspendReason) -> String {
         // A list does not say by whom; `info` does.
         SuspendReason::User => "paused".to_owned(),
         SuspendReason::Approval => "needs your approval".to_owned(),
+        SuspendReason::Question => "asks you a question".to_owned(),
         SuspendReason::InDoubt => "has a call in doubt".to_owned(),
         SuspendReason::NeedsCredentials => "needs a key".to_owned(),
         other @ (SuspendReason::BudgetExceeded

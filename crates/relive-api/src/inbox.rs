@@ -1,0 +1,343 @@
+//! The inbox: what waits for a person. One pure function turns what is known of a process into its item, so that every
+//! list, stream and screen agrees about it.
+
+use relive_types::{Pid, SuspendReason, Timestamp, Uuid};
+use serde::{Deserialize, Serialize};
+
+use crate::process::{PendingCall, Process};
+
+/// How much of a text an item shows; `info` and `resolve` show all of it.
+const TEXT_MAX: usize = 400;
+
+/// The inbox, in the order in which a person should look at it.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Inbox {
+    pub items: Vec<Item>,
+    /// Whether there may be more: there are too many, or the index of ended processes is being rebuilt.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub incomplete: bool,
+}
+
+/// Something that waits for a person. A process has at most one.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Item {
+    /// Names this item for ever: another one of the same process has another id.
+    pub id: String,
+    pub uuid: Uuid,
+    pub pid: Pid,
+    pub name: Option<String>,
+    pub kind: ItemKind,
+    pub since: Timestamp,
+    /// One line for a person.
+    pub text: String,
+    /// The possible answers, the usual one first.
+    pub answers: Vec<Answer>,
+    /// The question that an answer is for, as `info` names it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub question: Option<u64>,
+    /// When the process continues by itself, if it does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub resume_at: Option<Timestamp>,
+    pub cwd: String,
+}
+
+/// One answer: a key, a word and the command that does the same.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Answer {
+    pub key: char,
+    pub text: String,
+    pub command: String,
+}
+
+/// A person has seen how a process ended.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct AckRequest {
+    /// The item that was seen: if the process has another one by now, the request is refused.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub item: Option<String>,
+}
+
+/// The answer to it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Acked {
+    pub uuid: Uuid,
+    /// Whether it was in the inbox until now.
+    pub changed: bool,
+}
+
+/// A process that has changed, in the stream of all processes.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Change {
+    pub uuid: Uuid,
+    /// Absent if it is gone.
+    pub process: Option<Process>,
+    /// What it needs a person for, if it does.
+    pub item: Option<Item>,
+}
+
+/// What a process needs a person for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ItemKind {
+    Approval,
+    Question,
+    InDoubt,
+    Budget,
+    Quota,
+    Credentials,
+    Stalled,
+    Failed,
+    Damaged,
+    Finished,
+}
+
+impl ItemKind {
+    /// Returns the kind as in JSON.
+    #[must_use]
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Approval => "approval",
+            Self::Question => "question",
+            Self::InDoubt => "in_doubt",
+            Self::Budget => "budget",
+            Self::Quota => "quota",
+            Self::Credentials => "credentials",
+            Self::Stalled => "stalled",
+            Self::Failed => "failed",
+            Self::Damaged => "damaged",
+            Self::Finished => "finished",
+        }
+    }
+}
+
+impl Item {
+    /// Returns the command of an answer, for this item alone: if something else is asked by now, it is refused.
+    #[must_use]
+    pub fn exact_command(&self, answer: &Answer) -> String {
+        let command = &answer.command;
+        match self.question {
+            Some(question) if command.starts_with("relive resolve ") => format!("{command} --question {question}"),
+            Some(_) | None if command.starts_with("relive inbox ack ") => format!("relive inbox ack {}", self.id),
+            Some(_) | None => command.clone(),
+        }
+    }
+
+    /// Tells whether the process has ended: then nothing waits for the answer.
+    #[must_use]
+    pub fn has_ended(&self) -> bool {
+        self.answers.iter().any(|answer| answer.command.starts_with("relive inbox ack"))
+    }
+
+    /// Returns the order of an item: what blocks a process comes before what has failed, and that before what is done.
+    fn rank(&self) -> (u8, Timestamp, Uuid) {
+        let class = match self.kind {
+            ItemKind::Finished => 2,
+            ItemKind::Failed if self.has_ended() => 1,
+            ItemKind::Approval
+            | ItemKind::Question
+            | ItemKind::InDoubt
+            | ItemKind::Budget
+            | ItemKind::Quota
+            | ItemKind::Credentials
+            | ItemKind::Stalled
+            | ItemKind::Failed
+            | ItemKind::Damaged => 0,
+        };
+        (class, self.since, self.uuid)
+    }
+}
+
+/// Orders items: the oldest that blocks a process first.
+pub fn sort_items(items: &mut [Item]) {
+    items.sort_by_key(Item::rank);
+}
+
+/// Returns the item of a process; `None` if it needs nobody.
+#[must_use]
+pub fn item_of(process: &Process) -> Option<Item> {
+    let id = process.short.as_str();
+    let (kind, since, text, answers) = if process.display == "damaged" {
+        let text = process.note.clone().unwrap_or_else(|| "its journal cannot be read".to_owned());
+        (
+            ItemKind::Damaged,
+            process.created_at,
+            text,
+            vec![answer('i', "show it", format!("relive info {}", process.uuid))],
+        )
+    } else if process.dead_at.is_some() {
+        ended(process, id)?
+    } else if let Some(reason) = process.suspend_reason.filter(|_| process.display != "pausing") {
+        let (kind, text, answers) = suspended(process, reason, id)?;
+        (kind, process.paused_at.unwrap_or(process.created_at), text, answers)
+    } else if process.stalled {
+        let since = process.stalled_at.or(process.started_at).unwrap_or(process.created_at);
+        let answers = vec![
+            answer('l', "show its log", format!("relive logs {id}")),
+            answer('k', "end it", format!("relive kill {id}")),
+        ];
+        (ItemKind::Stalled, since, "makes no progress".to_owned(), answers)
+    } else {
+        return None;
+    };
+    Some(Item {
+        id: format!("{id}:{}:{}", kind.word(), since.as_millisecond()),
+        uuid: process.uuid,
+        pid: process.pid,
+        name: process.name.clone(),
+        kind,
+        since,
+        text: one_line(&text),
+        answers,
+        question: question_id(process),
+        resume_at: process.resume_at,
+        cwd: process.cwd.clone(),
+    })
+}
+
+/// Returns the question that a person's answer is for.
+#[must_use]
+pub fn question_id(process: &Process) -> Option<u64> {
+    let asked = process.question.as_ref().map(|question| question.id);
+    let call = process.approval.as_ref().or(process.in_doubt.first()).map(|call| call.id);
+    asked.or(call)
+}
+
+fn ended(process: &Process, id: &str) -> Option<(ItemKind, Timestamp, String, Vec<Answer>)> {
+    let since = process.dead_at.filter(|_| process.unseen)?;
+    let exit = process.exit.as_ref()?;
+    let seen = answer('a', "seen", format!("relive inbox ack {id}"));
+    let logs = answer('l', "show its log", format!("relive logs {id}"));
+    if exit.code == 0 {
+        return Some((ItemKind::Finished, since, process.intent.clone(), vec![seen, logs]));
+    }
+    let hint = process.hint.clone().unwrap_or_else(|| format!("relive resume {id}"));
+    let again = answer('r', "resume it", hint);
+    Some((ItemKind::Failed, since, exit.reason.clone(), vec![seen, again, logs]))
+}
+
+fn suspended(process: &Process, reason: SuspendReason, id: &str) -> Option<(ItemKind, String, Vec<Answer>)> {
+    let resolve = |key, text: &str, option: &str| answer(key, text, format!("relive resolve {id} {option}"));
+    let resume = |text: &str| {
+        let command = process.hint.clone().unwrap_or_else(|| format!("relive resume {id}"));
+        vec![answer('r', text, command)]
+    };
+    Some(match reason {
+        SuspendReason::Approval => {
+            let text = process.approval.as_ref().map_or_else(|| "asks whether it may make a call".to_owned(), call);
+            (ItemKind::Approval, text, vec![resolve('a', "allow", "--allow"), resolve('n', "deny", "--deny")])
+        }
+        SuspendReason::Question => {
+            let Some(question) = &process.question else {
+                return Some((
+                    ItemKind::Question,
+                    "asks a question".to_owned(),
+                    vec![resolve('a', "answer", "--answer TEXT")],
+                ));
+            };
+            let choices = ('1'..='9').zip(&question.choices);
+            let mut answers: Vec<Answer> =
+                choices.map(|(key, choice)| resolve(key, choice, &format!("--answer {}", quoted(choice)))).collect();
+            answers.push(resolve('a', "answer", "--answer TEXT"));
+            (ItemKind::Question, question.text.clone(), answers)
+        }
+        SuspendReason::InDoubt => {
+            let text = process.in_doubt.first().map_or_else(|| "a call".to_owned(), call);
+            let answers = vec![
+                resolve('d', "it happened", "--done"),
+                resolve('n', "it did not happen", "--not-done"),
+                resolve('r', "repeat it", "--retry"),
+            ];
+            (ItemKind::InDoubt, format!("it is unknown whether this happened: {text}"), answers)
+        }
+        SuspendReason::BudgetExceeded => {
+            (ItemKind::Budget, "has used up its budget".to_owned(), resume("allow twice as much"))
+        }
+        SuspendReason::Quota => {
+            (ItemKind::Quota, "the provider refuses calls for a while".to_owned(), resume("try again now"))
+        }
+        SuspendReason::NeedsCredentials => {
+            (ItemKind::Credentials, "has no valid key for its model".to_owned(), resume("resume it"))
+        }
+        SuspendReason::Stalled => {
+            (ItemKind::Stalled, "made no progress and was paused".to_owned(), resume("resume it"))
+        }
+        SuspendReason::DiskFull => (ItemKind::Failed, "stands still: the disk is full".to_owned(), resume("resume it")),
+        SuspendReason::IoError => {
+            (ItemKind::Failed, "stands still: what it does cannot be recorded".to_owned(), resume("resume it"))
+        }
+        SuspendReason::CrashLoop => {
+            (ItemKind::Failed, "stands still: it was recovered too often".to_owned(), resume("resume it"))
+        }
+        SuspendReason::User | SuspendReason::DaemonStop => return None,
+    })
+}
+
+fn answer(key: char, text: &str, command: String) -> Answer {
+    Answer { key, text: text.to_owned(), command }
+}
+
+/// Returns a call on one line: the tool, and its only text or all arguments.
+fn call(call: &PendingCall) -> String {
+    let only = call.args.as_object().filter(|args| args.len() == 1).and_then(|args| args.values().next());
+    match only.and_then(|value| value.as_str()) {
+        Some(text) => format!("{}: {text}", call.tool),
+        None => format!("{}: {}", call.tool, call.args),
+    }
+}
+
+/// Returns a text as one word of a shell command.
+#[must_use]
+pub fn quoted(text: &str) -> String {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=@%+,".contains(c);
+    if !text.is_empty() && text.chars().all(is_plain) {
+        return text.to_owned();
+    }
+    format!("'{}'", text.replace('\'', r"'\''"))
+}
+
+/// Splits a command into its words, as a shell would; `None` if it has anything but words and single quotes.
+#[must_use]
+pub fn words(command: &str) -> Option<Vec<String>> {
+    let (mut words, mut word, mut is_open) = (Vec::new(), String::new(), false);
+    let mut characters = command.chars();
+    while let Some(c) = characters.next() {
+        match c {
+            ' ' => {
+                if is_open {
+                    words.push(std::mem::take(&mut word));
+                }
+                is_open = false;
+            }
+            '\'' => {
+                is_open = true;
+                loop {
+                    match characters.next()? {
+                        '\'' => break,
+                        quoted => word.push(quoted),
+                    }
+                }
+            }
+            '\\' => {
+                is_open = true;
+                word.push(characters.next()?);
+            }
+            '"' | '$' | '`' | '|' | '&' | ';' | '<' | '>' | '(' | ')' | '*' | '?' | '~' | '#' => return None,
+            plain => {
+                is_open = true;
+                word.push(plain);
+            }
+        }
+    }
+    if is_open {
+        words.push(word);
+    }
+    Some(words)
+}
+
+fn one_line(text: &str) -> String {
+    let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    match line.char_indices().nth(TEXT_MAX) {
+        None => line,
+        Some((end, _)) => format!("{}...", &line[..end]),
+    }
+}

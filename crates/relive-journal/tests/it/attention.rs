@@ -1,0 +1,131 @@
+//! Questions of an agent to a person, and ends that a person has to be told of.
+
+use relive_core::{End, ProcessStatus, SuspendReason};
+use relive_journal::data::ForkPoint;
+use relive_journal::history::{Asked, Permit};
+use relive_journal::policy::{Permission, Policy};
+use relive_journal::record::{Acked, Body, Ended, Question};
+use relive_journal::{Next, ProcInfo, WriteError};
+
+use crate::additions::{journal, spawn, uuid};
+use crate::support::{
+    Fixture, append, call_ended, input, model_ended, model_started, moment, paused, resumed, spawn_request, step,
+};
+
+fn question(call: u32, answer: Option<&str>) -> Body {
+    Body::Question(Question { call, answer: answer.map(str::to_owned), req: answer.map(|_| "answer".to_owned()) })
+}
+
+fn unseen() -> Body {
+    Body::Ended(Ended { unseen: true, ..End::of(ProcessStatus::Exited { code: 3 }).into() })
+}
+
+/// An agent that asked something and got its answer, and then asked something else.
+pub(crate) fn make_question(fixture: &Fixture) {
+    let mut writer = spawn(fixture);
+    append(&mut writer, vec![model_started(), model_ended("asks", 1), question(0, None)]);
+    append(&mut writer, vec![paused(SuspendReason::Question)]);
+    append(&mut writer, vec![question(0, Some("the left one")), resumed()]);
+    append(&mut writer, vec![call_ended(0, "the left one"), model_started(), model_ended("asks again", 2)]);
+    append(&mut writer, vec![call_ended(0, "x"), question(1, None), paused(SuspendReason::Question)]);
+    append(&mut writer, vec![question(1, Some("the right one")), resumed(), call_ended(1, "the right one")]);
+}
+
+pub(crate) fn check_question(fixture: &Fixture) {
+    let history = fixture.history(uuid());
+    assert_eq!((history.paused.clone(), history.open_question()), (None, None));
+    assert_eq!((history.asked(0), history.asked(1)), (Asked::NotYet, Asked::Answered("the right one".to_owned())));
+    assert_eq!(history.plan().next, Next::Ask { step: 3, again: false });
+    assert!(history.request("answer").is_some());
+    let forked = fixture.fork(uuid(), ForkPoint::Step(1)).unwrap();
+    assert_eq!(forked.history().asked(0), Asked::NotYet, "a fork has asked nothing itself");
+}
+
+/// A process whose end somebody had to be told of and saw, and that ended like this again.
+pub(crate) fn make_unseen(fixture: &Fixture) {
+    let mut writer = spawn(fixture);
+    step(&mut writer, "one", "1");
+    append(&mut writer, vec![unseen()]);
+    fixture.data.retire(uuid(), writer.history()).unwrap();
+    drop(writer);
+    fixture.data.ack_ended(uuid(), Acked { req: Some("ack".to_owned()) }, moment()).unwrap();
+    let mut writer = fixture.resume(uuid());
+    append(&mut writer, vec![unseen()]);
+    fixture.data.retire(uuid(), writer.history()).unwrap();
+    drop(writer);
+    drop(fixture.resume(uuid()));
+}
+
+pub(crate) fn check_unseen(fixture: &Fixture) {
+    let history = fixture.history(uuid());
+    assert!(!history.unseen && history.request("ack").is_some(), "whoever resumes it has seen its end");
+    assert_eq!(history.incarnations.iter().filter(|incarnation| incarnation.ended.is_some()).count(), 2);
+    let text = String::from_utf8(journal(fixture)).unwrap();
+    assert_eq!((text.matches("\"unseen\":true").count(), text.matches("\"skip\":true").count()), (2, 1));
+}
+
+#[test]
+fn an_acknowledged_end_is_seen_and_stays_an_end() {
+    let fixture = Fixture::new();
+    let mut writer = spawn(&fixture);
+    step(&mut writer, "one", "1");
+    append(&mut writer, vec![unseen()]);
+    let before = ProcInfo::of(writer.history()).unwrap();
+    assert!(before.unseen);
+    fixture.data.retire(uuid(), writer.history()).unwrap();
+    drop(writer);
+    let history = fixture.data.ack_ended(uuid(), Acked::default(), moment()).unwrap();
+    assert!(!history.unseen);
+    let after = fixture.data.info(uuid()).unwrap().unwrap();
+    assert_eq!((after.unseen, after.end, after.step), (false, before.end, before.step));
+    let again = fixture.data.ack_ended(uuid(), Acked::default(), moment());
+    assert!(again.is_ok_and(|history| !history.unseen), "twice is no mistake");
+}
+
+#[test]
+fn only_an_end_can_be_acknowledged() {
+    let fixture = Fixture::new();
+    drop(spawn(&fixture));
+    let refused = fixture.data.ack_ended(uuid(), Acked::default(), moment());
+    assert!(matches!(refused, Err(WriteError::Misplaced { .. })), "{refused:?}");
+}
+
+#[test]
+fn whoever_resumes_a_process_has_seen_how_it_ended() {
+    let fixture = Fixture::new();
+    let mut writer = spawn(&fixture);
+    append(&mut writer, vec![unseen()]);
+    drop(writer);
+    assert!(!fixture.resume(uuid()).history().unseen);
+}
+
+#[test]
+fn a_question_is_open_until_it_is_answered_and_its_answer_holds_for_its_call_alone() {
+    let fixture = Fixture::new();
+    let mut writer = spawn(&fixture);
+    append(&mut writer, vec![model_started(), model_ended("asks", 2)]);
+    assert_eq!(writer.history().asked(0), Asked::NotYet);
+    append(&mut writer, vec![question(0, None)]);
+    let seq = writer.history().seq;
+    assert_eq!((writer.history().asked(0), writer.history().question_seq), (Asked::Waits, seq));
+    append(&mut writer, vec![input("meanwhile", "hurry up"), question(0, Some("yes"))]);
+    assert_eq!(writer.history().asked(0), Asked::Answered("yes".to_owned()));
+    assert_eq!((writer.history().asked(1), writer.history().open_question()), (Asked::NotYet, None));
+    append(&mut writer, vec![call_ended(0, "yes"), call_ended(1, "x"), model_started()]);
+    assert_eq!(writer.history().asked(0), Asked::NotYet, "the next step asks anew");
+}
+
+/// A policy may forbid questions, and never asks whether one may be asked.
+#[test]
+fn a_question_needs_no_permission_to_be_asked() {
+    let check = |permission, expect: fn(&Permit) -> bool| {
+        let fixture = Fixture::new();
+        let mut request = spawn_request(uuid(), fixture.data.next_pid().unwrap());
+        request.spawned.policy = Policy::default().with(&[("ask".to_owned(), permission)].into());
+        let permit = fixture.data.spawn(request).unwrap().history().permit(0, "ask", None);
+        assert!(expect(&permit), "{permit:?}");
+    };
+    check(Permission::Allow, |permit| *permit == Permit::Given);
+    check(Permission::Ask, |permit| *permit == Permit::Given);
+    check(Permission::Deny, |permit| matches!(permit, Permit::Refused { .. }));
+}

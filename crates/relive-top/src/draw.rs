@@ -1,0 +1,86 @@
+//! The screens.
+
+mod detail;
+mod list;
+mod overlay;
+
+use ratatui::Frame;
+use ratatui::layout::{Constraint, Layout, Rect};
+use ratatui::style::{Color, Modifier, Style};
+use ratatui::text::{Line, Span};
+use ratatui::widgets::Paragraph;
+
+use crate::state::{Focus, State};
+use crate::text::{count, fit};
+
+/// The narrowest list.
+const LIST_MIN: u16 = 36;
+
+/// Draws the dashboard.
+pub fn draw(state: &State, frame: &mut Frame<'_>) {
+    let rows =
+        Layout::vertical([Constraint::Length(1), Constraint::Min(1), Constraint::Length(1), Constraint::Length(1)]);
+    let [header, body, status, keys] = rows.areas(frame.area());
+    draw_header(state, frame, header);
+    let list_width = LIST_MIN.max(body.width * 2 / 5).min(body.width);
+    let [left, right] = Layout::horizontal([Constraint::Length(list_width), Constraint::Min(0)]).areas(body);
+    list::draw(state, frame, left);
+    detail::draw(state, frame, right);
+    let width = usize::from(status.width);
+    let shown = crate::text::clean(&state.status);
+    frame.render_widget(Paragraph::new(fit(&shown, width, state.look.ascii)), status);
+    let hint = hint(state);
+    frame.render_widget(Paragraph::new(fit(&hint, width, state.look.ascii)).style(state.dim()), keys);
+    overlay::draw(state, frame, body);
+}
+
+fn draw_header(state: &State, frame: &mut Frame<'_>, area: Rect) {
+    let counts = state.counts();
+    let text = format!(
+        "relive  {} needs you  {} running  {} waiting  {} done  {} tokens  ${:.2}",
+        counts.needs_you,
+        counts.running,
+        counts.waiting,
+        counts.done,
+        count(counts.tokens),
+        dollars(counts.cost.nanos()),
+    );
+    let bold = Style::new().add_modifier(Modifier::BOLD);
+    let mut spans = vec![Span::styled(text, bold)];
+    if !state.connected {
+        spans.push(Span::raw("  "));
+        spans.push(Span::styled("reconnecting...", state.paint(Color::Yellow).add_modifier(Modifier::REVERSED)));
+    } else if !state.ready {
+        spans.push(Span::raw("  loading..."));
+    }
+    frame.render_widget(Paragraph::new(Line::from(spans)), area);
+}
+
+#[expect(clippy::cast_precision_loss, reason = "two digits are shown")]
+fn dollars(nanos: u64) -> f64 {
+    nanos as f64 / 1e9
+}
+
+/// Says what can be done here.
+fn hint(state: &State) -> String {
+    if let Some(item) = state.item().filter(|_| state.focus == Focus::List) {
+        let answers = item.answers.iter().map(|answer| format!("{} {}", answer.key, crate::text::clean(&answer.text)));
+        let answers: Vec<String> = answers.collect();
+        return format!("{}  p pause  Enter open  ? keys  q quit", answers.join("  "));
+    }
+    match state.focus {
+        Focus::List => "p pause  Enter open  f fork  d diff  s send  K signal  / filter  ? keys  q quit".to_owned(),
+        Focus::Detail => "j k move  Tab tab  f fork here  r rewind  d diff  Enter attach  Esc back".to_owned(),
+    }
+}
+
+impl State {
+    /// Returns the style of a colour, which is never the only sign of anything.
+    pub(crate) fn paint(&self, color: Color) -> Style {
+        if self.look.color { Style::new().fg(color) } else { Style::new() }
+    }
+
+    pub(crate) fn dim(&self) -> Style {
+        if self.look.color { Style::new().fg(Color::DarkGray) } else { Style::new() }
+    }
+}

@@ -1,0 +1,134 @@
+//! The detail pane: who it is about, the tabs, and the lines of one of them.
+
+use ratatui::Frame;
+use ratatui::layout::{Constraint, Layout, Rect};
+use ratatui::style::{Modifier, Style};
+use ratatui::text::{Line, Span};
+use ratatui::widgets::{Block, Borders, Paragraph};
+
+use crate::content::Tab;
+use crate::state::{Focus, State};
+use crate::text::{clean, count, fit, span, wrap};
+
+pub(super) fn draw(state: &State, frame: &mut Frame<'_>, area: Rect) {
+    let block = Block::new().borders(Borders::LEFT).border_set(border(state));
+    let inside = block.inner(area);
+    frame.render_widget(block, area);
+    let [head, tabs, lines] =
+        Layout::vertical([Constraint::Length(2), Constraint::Length(1), Constraint::Min(0)]).areas(inside);
+    frame.render_widget(Paragraph::new(about(state, usize::from(head.width))), head);
+    frame.render_widget(Paragraph::new(titles(state)), tabs);
+    draw_lines(state, frame, lines);
+}
+
+fn border(state: &State) -> ratatui::symbols::border::Set<'static> {
+    let plain = ratatui::symbols::border::PLAIN;
+    if state.look.ascii { ratatui::symbols::border::Set { vertical_left: "|", ..plain } } else { plain }
+}
+
+/// Says which process is shown, and what it does.
+fn about(state: &State, width: usize) -> Vec<Line<'static>> {
+    let Some(known) = state.selected_uuid().and_then(|uuid| state.known.get(&uuid)) else {
+        return vec![Line::raw("no process")];
+    };
+    let process = &known.process;
+    let name = clean(process.name.as_deref().unwrap_or(&process.intent));
+    let first = format!("PID {} {} {name}", process.pid, process.short);
+    let numbers = format!(
+        "{}{}  step {}  {} tokens  {}",
+        if process.paused { "[P] " } else { "" },
+        process.display,
+        process.step,
+        count(process.tokens_in.saturating_add(process.tokens_out)),
+        span(known.elapsed_ms(state.now_ms)),
+    );
+    let doing = process.doing.as_deref().map(|doing| format!("  {}", clean(doing))).unwrap_or_default();
+    let bold = Style::new().add_modifier(Modifier::BOLD);
+    vec![
+        Line::styled(fit(&first, width, state.look.ascii), bold),
+        Line::raw(fit(&format!("{numbers}{doing}"), width, state.look.ascii)),
+    ]
+}
+
+fn titles(state: &State) -> Line<'static> {
+    let mut spans = Vec::new();
+    for tab in Tab::ALL {
+        let is_shown = tab == state.tab;
+        let style = if is_shown { Style::new().add_modifier(Modifier::REVERSED) } else { state.dim() };
+        let title = if is_shown { format!("[{}]", tab.title()) } else { format!(" {} ", tab.title()) };
+        spans.push(Span::styled(title, style));
+    }
+    Line::from(spans)
+}
+
+fn draw_lines(state: &State, frame: &mut Frame<'_>, area: Rect) {
+    let (height, width) = (usize::from(area.height), usize::from(area.width));
+    if let Some(item) = state.item().filter(|_| state.focus == Focus::List && state.tab == Tab::Log) {
+        // What is asked is shown in full, before the log.
+        let mut lines: Vec<Line<'_>> = Vec::new();
+        for text in asked(state, item) {
+            lines.extend(wrap(&text, width).into_iter().map(Line::raw));
+        }
+        lines.push(Line::default());
+        let room = height.saturating_sub(lines.len());
+        lines.truncate(height);
+        lines.extend(tail(state, room, width));
+        frame.render_widget(Paragraph::new(lines), area);
+        return;
+    }
+    let cursor = state.line.filter(|_| state.focus == Focus::Detail);
+    let Some(cursor) = cursor else {
+        let lines = if state.tab.follows() { tail(state, height, width) } else { shown_from(state, 0, height, width) };
+        frame.render_widget(Paragraph::new(lines), area);
+        return;
+    };
+    let from = cursor.saturating_sub(height / 2).min(state.lines.len().saturating_sub(height));
+    let mut lines = shown_from(state, from, height, width);
+    if let Some(line) = lines.get_mut(cursor - from) {
+        *line = std::mem::take(line).style(Style::new().add_modifier(Modifier::REVERSED));
+    }
+    frame.render_widget(Paragraph::new(lines), area);
+}
+
+/// Returns what a person is asked, all of it, and the command of each answer.
+fn asked(state: &State, item: &relive_api::Item) -> Vec<String> {
+    let process = state.known.get(&item.uuid).map(|known| &known.process);
+    let mut lines = vec![format!("{}:", item.kind.word())];
+    let call = process.and_then(|process| process.approval.as_ref().or(process.in_doubt.first()));
+    if let Some(call) = call {
+        lines.push(format!("  {}", clean(&call.tool)));
+        for (name, value) in call.args.as_object().into_iter().flatten() {
+            let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+            lines.push(format!("  {}:", clean(name)));
+            lines.extend(text.lines().map(|line| format!("    {}", clean(line))));
+        }
+    } else if let Some(question) = process.and_then(|process| process.question.as_ref()) {
+        lines.extend(question.text.lines().map(|line| format!("  {}", clean(line))));
+    } else {
+        lines.push(format!("  {}", clean(&item.text)));
+    }
+    for answer in &item.answers {
+        lines.push(format!("[{}] {}  {}", answer.key, clean(&answer.text), clean(&answer.command)));
+    }
+    lines
+}
+
+fn shown_from(state: &State, from: usize, height: usize, width: usize) -> Vec<Line<'static>> {
+    let lines = state.lines.iter().skip(from).take(height);
+    lines.map(|line| Line::raw(fit(&clean(&line.text), width, state.look.ascii))).collect()
+}
+
+/// Returns the last lines, broken where they are too long.
+fn tail(state: &State, height: usize, width: usize) -> Vec<Line<'static>> {
+    let mut shown: Vec<String> = Vec::new();
+    for line in state.lines.iter().rev() {
+        let mut parts = wrap(&clean(&line.text), width);
+        parts.reverse();
+        shown.extend(parts);
+        if shown.len() >= height {
+            break;
+        }
+    }
+    shown.truncate(height);
+    shown.into_iter().rev().map(Line::raw).collect()
+}

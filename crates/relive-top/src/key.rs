@@ -1,0 +1,52 @@
+//! Keys, as the state knows them.
+
+use crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
+
+/// A key that was pressed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Key {
+    Char(char),
+    Enter,
+    Escape,
+    Backspace,
+    Tab,
+    BackTab,
+    Up,
+    Down,
+    PageUp,
+    PageDown,
+    Home,
+    End,
+    /// Ctrl-C.
+    Interrupt,
+}
+
+impl Key {
+    /// Returns the key of an event of the terminal, if it is one that the dashboard knows.
+    #[must_use]
+    pub fn of(event: KeyEvent) -> Option<Self> {
+        if event.kind == KeyEventKind::Release {
+            return None;
+        }
+        if event.modifiers.contains(KeyModifiers::CONTROL) {
+            return (event.code == KeyCode::Char('c')).then_some(Self::Interrupt);
+        }
+        if let KeyCode::Char(c) = event.code {
+            return Some(Self::Char(c));
+        }
+        let known = [
+            (KeyCode::Enter, Self::Enter),
+            (KeyCode::Esc, Self::Escape),
+            (KeyCode::Backspace, Self::Backspace),
+            (KeyCode::Tab, Self::Tab),
+            (KeyCode::BackTab, Self::BackTab),
+            (KeyCode::Up, Self::Up),
+            (KeyCode::Down, Self::Down),
+            (KeyCode::PageUp, Self::PageUp),
+            (KeyCode::PageDown, Self::PageDown),
+            (KeyCode::Home, Self::Home),
+            (KeyCode::End, Self::End),
+        ];
+        known.into_iter().find(|(code, _)| *code == event.code).map(|(_, key)| key)
+    }
+}

@@ -1,0 +1,22 @@
+//! The terminal dashboard: everything that waits for a person, the tree of processes, and what each of them does.
+//!
+//! [`State`] is pure: it takes inputs (keys, changes of processes, the clock) and returns effects; [`draw`] turns it into
+//! a screen. Only [`run`] touches the terminal, the daemon and other programs. Each action is a command of Relive's own
+//! command line, which is shown.
+
+mod actions;
+mod content;
+mod draw;
+mod drive;
+mod key;
+mod keys;
+mod rows;
+mod state;
+mod text;
+
+pub use content::{Content, Line, Part, Tab};
+pub use draw::draw;
+pub use drive::{Failure, Options, run};
+pub use key::Key;
+pub use rows::{Row, RowKind};
+pub use state::{Effect, Finished, Input, Look, Overlay, Prompt, State};

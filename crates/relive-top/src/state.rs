@@ -1,0 +1,343 @@
+//! What the dashboard knows and shows. Pure: inputs come in, effects go out, the clock is an argument.
+
+use std::collections::{BTreeSet, HashMap};
+
+use relive_api::{Change, Item, Process};
+use relive_core::State as Life;
+use relive_types::{Timestamp, Usd, Uuid};
+
+use crate::content::{Line, Part, Tab};
+use crate::key::Key;
+use crate::rows::{Row, RowKind, Wanted};
+
+/// How many lines of a tab are kept.
+const LINES_MAX: usize = 5_000;
+
+/// What the terminal can show.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Look {
+    pub color: bool,
+    /// Whether only ASCII is shown.
+    pub ascii: bool,
+}
+
+/// Something that happened.
+#[derive(Debug)]
+pub enum Input {
+    /// Everything that is known of processes is out of date, and follows anew.
+    Reset,
+    Change(Box<Change>),
+    /// Everything was sent that there was.
+    Ready,
+    /// The daemon is gone; it is looked for.
+    Disconnected,
+    Key(Key),
+    /// Lines of a tab.
+    Lines {
+        uuid: Uuid,
+        tab: Tab,
+        part: Part,
+    },
+    /// A command has ended.
+    Finished(Finished),
+}
+
+/// The end of a command that the dashboard started.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Finished {
+    pub command: String,
+    pub ok: bool,
+    pub output: String,
+    /// Whether the output is what was asked for, and not only a word about it.
+    pub wanted: bool,
+}
+
+/// Something to be done.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Effect {
+    /// Leave; the processes continue.
+    Quit,
+    /// Run a command of Relive; `wanted` if its output is shown.
+    Run { words: Vec<String>, wanted: bool },
+    /// Give the terminal to a command of Relive until that ends.
+    Attach { words: Vec<String> },
+    /// Read a tab.
+    Load { uuid: Uuid, tab: Tab },
+    /// Put a text on the clipboard.
+    Copy(String),
+}
+
+/// What is known of a process.
+#[derive(Debug)]
+pub(crate) struct Known {
+    pub(crate) process: Process,
+    pub(crate) item: Option<Item>,
+    /// When it was heard of, on the clock of the inputs, and how long it was to wait by itself then.
+    heard_ms: u64,
+    waits_ms: Option<u64>,
+    /// Whether it was heard of since the last reset.
+    fresh: bool,
+}
+
+impl Known {
+    /// Returns how long it is still to wait until it continues by itself.
+    pub(crate) fn waits_ms(&self, now_ms: u64) -> Option<u64> {
+        Some(self.waits_ms?.saturating_sub(now_ms.saturating_sub(self.heard_ms)))
+    }
+
+    /// Returns the execution time at a moment. It stands still while the process does.
+    pub(crate) fn elapsed_ms(&self, now_ms: u64) -> u64 {
+        let runs = self.process.state == Life::Running && !self.process.paused;
+        let since = if runs { now_ms.saturating_sub(self.heard_ms) } else { 0 };
+        self.process.elapsed_ms.saturating_add(since)
+    }
+}
+
+/// What is shown over the list.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Overlay {
+    Help,
+    /// The signals to choose from.
+    Signals,
+    /// A text that was asked for, from this line on.
+    Text {
+        title: String,
+        lines: Vec<String>,
+        from: usize,
+    },
+    /// A line that is typed.
+    Typing {
+        prompt: Prompt,
+        typed: String,
+    },
+}
+
+/// What a typed line is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Prompt {
+    Filter,
+    Command,
+    Send(Uuid),
+    Answer(Uuid),
+}
+
+/// Where keys go.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Focus {
+    List,
+    Detail,
+}
+
+/// The dashboard.
+#[derive(Debug)]
+pub struct State {
+    pub(crate) look: Look,
+    pub(crate) known: HashMap<Uuid, Known>,
+    /// The rows, as they were made last.
+    pub(crate) rows: Vec<Row>,
+    stale: bool,
+    /// The row that is selected, by what it stands for: rows move.
+    pub(crate) selected: Option<(Uuid, bool)>,
+    pub(crate) cursor: usize,
+    pub(crate) tree: bool,
+    pub(crate) folded: BTreeSet<Uuid>,
+    pub(crate) tagged: BTreeSet<Uuid>,
+    pub(crate) filter: String,
+    pub(crate) tab: Tab,
+    pub(crate) focus: Focus,
+    pub(crate) lines: Vec<Line>,
+    /// The line of the detail pane that is selected; the last one if absent.
+    pub(crate) line: Option<usize>,
+    loaded: Option<(Uuid, Tab)>,
+    pub(crate) overlay: Option<Overlay>,
+    /// What was done last, or is being done.
+    pub(crate) status: String,
+    pub(crate) connected: bool,
+    pub(crate) ready: bool,
+    pub(crate) now_ms: u64,
+    /// The time of day, for moments that the daemon names.
+    wall: Timestamp,
+}
+
+/// How much there is of everything.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Counts {
+    pub(crate) needs_you: usize,
+    pub(crate) running: usize,
+    pub(crate) waiting: usize,
+    pub(crate) done: usize,
+    pub(crate) tokens: u64,
+    pub(crate) cost: Usd,
+}
+
+impl State {
+    #[must_use]
+    pub fn new(look: Look) -> Self {
+        Self {
+            look,
+            known: HashMap::new(),
+            rows: Vec::new(),
+            stale: false,
+            selected: None,
+            cursor: 0,
+            tree: true,
+            folded: BTreeSet::new(),
+            tagged: BTreeSet::new(),
+            filter: String::new(),
+            tab: Tab::Log,
+            focus: Focus::List,
+            lines: Vec::new(),
+            line: None,
+            loaded: None,
+            overlay: None,
+            status: String::new(),
+            connected: false,
+            ready: false,
+            now_ms: 0,
+            wall: Timestamp::UNIX_EPOCH,
+        }
+    }
+
+    /// Tells the time of day.
+    pub fn set_wall(&mut self, wall: Timestamp) {
+        self.wall = wall;
+    }
+
+    /// Takes in that time has passed.
+    pub fn tick(&mut self, now_ms: u64) {
+        self.now_ms = now_ms;
+    }
+
+    /// Takes in what happened at a moment, in milliseconds of a clock that never goes back.
+    pub fn apply(&mut self, input: Input, now_ms: u64) -> Vec<Effect> {
+        self.now_ms = now_ms;
+        match input {
+            Input::Reset => {
+                self.connected = true;
+                self.known.values_mut().for_each(|known| known.fresh = false);
+            }
+            Input::Change(change) => {
+                self.connected = true;
+                self.take(*change);
+            }
+            Input::Ready => {
+                (self.connected, self.ready, self.stale) = (true, true, true);
+                self.known.retain(|_, known| known.fresh);
+            }
+            Input::Disconnected => self.connected = false,
+            Input::Lines { uuid, tab, part } if self.loaded == Some((uuid, tab)) => self.take_lines(part),
+            // Of a tab that is not shown any more.
+            Input::Lines { .. } => {}
+            Input::Finished(finished) => self.finished(finished),
+            Input::Key(key) => return self.press(key),
+        }
+        Vec::new()
+    }
+
+    fn take(&mut self, change: Change) {
+        self.stale = true;
+        let Some(process) = change.process else {
+            self.known.remove(&change.uuid);
+            return;
+        };
+        let waits_ms = process.resume_at.map(|at| {
+            let left = at.duration_since(self.wall).as_millis();
+            u64::try_from(left).unwrap_or(0)
+        });
+        let known = Known { process, item: change.item, heard_ms: self.now_ms, waits_ms, fresh: true };
+        self.known.insert(change.uuid, known);
+    }
+
+    fn take_lines(&mut self, part: Part) {
+        match part {
+            Part::All(lines) => self.lines = lines,
+            Part::More(lines) => self.lines.extend(lines),
+        }
+        if self.lines.len() > LINES_MAX {
+            let gone = self.lines.len() - LINES_MAX;
+            self.lines.drain(..gone);
+            self.line = self.line.map(|line| line.saturating_sub(gone));
+        }
+    }
+
+    fn finished(&mut self, finished: Finished) {
+        let Finished { command, ok, output, wanted } = finished;
+        let lines: Vec<String> = output.lines().map(crate::text::clean).collect();
+        let last = lines.iter().find(|line| !line.is_empty()).cloned().unwrap_or_default();
+        let sign = if ok { "done" } else { "failed" };
+        self.status = if last.is_empty() { format!("{command}: {sign}") } else { format!("{command}: {last}") };
+        if wanted && !lines.is_empty() {
+            self.overlay = Some(Overlay::Text { title: command, lines, from: 0 });
+        }
+    }
+
+    /// Brings the rows up to date, and returns the tab that has to be read for what is selected now.
+    pub fn settle(&mut self) -> Vec<Effect> {
+        if std::mem::take(&mut self.stale) {
+            let Self { known, filter, folded, tree, .. } = self;
+            self.rows = Wanted { known, filter, tree: *tree, folded }.rows();
+            self.keep_selection();
+        }
+        let wanted = self.selected_uuid().map(|uuid| (uuid, self.tab));
+        if wanted == self.loaded {
+            return Vec::new();
+        }
+        self.loaded = wanted;
+        (self.lines, self.line) = (Vec::new(), None);
+        wanted.map(|(uuid, tab)| Effect::Load { uuid, tab }).into_iter().collect()
+    }
+
+    /// Keeps the cursor on what it was on; where that is gone, on the row that took its place.
+    fn keep_selection(&mut self) {
+        let is_selected = |row: &Row| self.selected == Some((row.uuid, matches!(row.kind, RowKind::Item(_))));
+        if let Some(place) = self.rows.iter().position(is_selected) {
+            self.cursor = place;
+        } else {
+            self.select(self.cursor.min(self.rows.len().saturating_sub(1)));
+        }
+    }
+
+    pub(crate) fn select(&mut self, cursor: usize) {
+        self.cursor = cursor;
+        self.selected = self.rows.get(cursor).map(|row| (row.uuid, matches!(row.kind, RowKind::Item(_))));
+    }
+
+    pub(crate) fn refresh(&mut self) {
+        self.stale = true;
+    }
+
+    pub(crate) fn row(&self) -> Option<&Row> {
+        self.rows.get(self.cursor)
+    }
+
+    pub(crate) fn selected_uuid(&self) -> Option<Uuid> {
+        self.row().map(|row| row.uuid)
+    }
+
+    pub(crate) fn process(&self) -> Option<&Process> {
+        self.known.get(&self.selected_uuid()?).map(|known| &known.process)
+    }
+
+    pub(crate) fn counts(&self) -> Counts {
+        let mut counts = Counts::default();
+        for known in self.known.values() {
+            let process = &known.process;
+            counts.tokens = counts.tokens.saturating_add(process.tokens_in).saturating_add(process.tokens_out);
+            counts.cost = counts.cost.saturating_add(process.cost_usd.unwrap_or_default());
+            counts.needs_you += usize::from(known.item.is_some());
+            match (process.dead_at.is_some(), process.paused) {
+                (true, _) => counts.done += 1,
+                (false, true) => counts.waiting += 1,
+                (false, false) => counts.running += 1,
+            }
+        }
+        counts
+    }
+
+    /// Tells whether what is shown changes with time alone.
+    #[must_use]
+    pub fn ticks(&self) -> bool {
+        self.known.values().any(|known| known.process.state == Life::Running && !known.process.paused)
+            || self.rows.iter().any(|row| matches!(row.kind, RowKind::Item(_)))
+    }
+}

@@ -1,0 +1,263 @@
+//! `relive inbox`: what waits for a person.
+
+mod step;
+
+use std::time::Duration;
+
+use relive_api::{AckRequest, Inbox, Item, ItemKind};
+use relive_core::{ErrorCode, Timestamp};
+use serde_json::json;
+
+use crate::client::{Client, Start};
+use crate::context::Context;
+use crate::error::{CommandError, Outcome};
+use crate::render::approval::exact;
+use crate::render::table::{self, Align, Cell, Column};
+use crate::render::time::age;
+use crate::terminal::keys::Keys;
+use crate::terminal::{Look, Paint};
+
+/// How often a watched inbox is looked at again.
+const EVERY: Duration = Duration::from_secs(1);
+
+/// Show what waits for you, and answer it
+#[derive(Debug, clap::Args)]
+#[command(before_long_help = "\
+Examples:
+  relive inbox                     step through it; one key answers
+  relive inbox --list              only list it
+  relive inbox --json | jq '.items[].text'
+  relive inbox --here              only processes of this directory
+  relive inbox ack 5               process 5 has ended, and you have seen it
+  relive inbox ack --all           the same for everything that has ended")]
+#[command(args_conflicts_with_subcommands = true)]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    command: Option<Command>,
+    /// Only list it, also on a terminal
+    #[arg(short, long)]
+    list: bool,
+    /// Print only the ids of the processes, one per line
+    #[arg(short, long)]
+    quiet: bool,
+    /// Only processes that were started in or below this directory
+    #[arg(long)]
+    here: bool,
+    /// Refresh every second until q or Ctrl-C; with --json print each change as one line
+    #[arg(long, conflicts_with = "quiet")]
+    watch: bool,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum Command {
+    Ack(AckArgs),
+}
+
+/// Say that you have seen how processes ended
+#[derive(Debug, clap::Args)]
+#[command(before_long_help = "\
+Examples:
+  relive inbox ack 5 fixer
+  relive inbox ack --all")]
+struct AckArgs {
+    /// Processes, or items as `relive inbox --json` names them
+    #[arg(value_name = "ID", required_unless_present = "all")]
+    ids: Vec<String>,
+    /// Everything that has ended
+    #[arg(long, conflicts_with = "ids")]
+    all: bool,
+}
+
+/// Open the first item of the inbox
+#[derive(Debug, clap::Args)]
+#[command(before_long_help = "\
+Examples:
+  relive next                      show what waits longest, and answer it
+  relive next --json")]
+pub(crate) struct NextArgs {
+    /// Only processes that were started in or below this directory
+    #[arg(long)]
+    here: bool,
+}
+
+pub(crate) async fn run(context: &Context, args: &Args) -> Outcome<u8> {
+    if let Some(Command::Ack(args)) = &args.command {
+        return ack(context, args).await;
+    }
+    let here = if args.here { Some(super::run::current_directory()?) } else { None };
+    if args.watch {
+        return watch(context, here.as_deref()).await;
+    }
+    let Some(client) = Client::open(context, Start::IfHistories).await? else {
+        return show(context, args, &Inbox::default());
+    };
+    let inbox = within(client.inbox().await?, here.as_deref());
+    say_incomplete(context, &inbox);
+    let steps = !args.list && !args.quiet && !context.json && context.out.is_terminal && context.can_ask();
+    if steps && !inbox.items.is_empty() {
+        return step::through(context, &client, inbox.items).await;
+    }
+    show(context, args, &inbox)
+}
+
+pub(crate) async fn next(context: &Context, args: &NextArgs) -> Outcome<u8> {
+    let here = if args.here { Some(super::run::current_directory()?) } else { None };
+    let client = Client::open(context, Start::IfHistories).await?;
+    let inbox = match &client {
+        Some(client) => within(client.inbox().await?, here.as_deref()),
+        None => Inbox::default(),
+    };
+    say_incomplete(context, &inbox);
+    let first = inbox.items.into_iter().next();
+    if context.json {
+        context.print_json(&json!({ "item": first }))?;
+        return Ok(0);
+    }
+    let (Some(client), Some(item)) = (client, first) else {
+        context.say("nothing waits for you");
+        return Ok(0);
+    };
+    if context.out.is_terminal && context.can_ask() {
+        return step::through(context, &client, vec![item]).await;
+    }
+    context.print(&step::described(context, &client, &item).await?)?;
+    Ok(0)
+}
+
+fn say_incomplete(context: &Context, inbox: &Inbox) {
+    if inbox.incomplete {
+        context.say("note: there may be more: the list of ended processes is not complete yet");
+    }
+}
+
+/// Returns the items of processes that were started in or below a directory.
+fn within(mut inbox: Inbox, here: Option<&str>) -> Inbox {
+    if let Some(here) = here {
+        inbox.items.retain(|item| std::path::Path::new(&item.cwd).starts_with(here));
+    }
+    inbox
+}
+
+fn show(context: &Context, args: &Args, inbox: &Inbox) -> Outcome<u8> {
+    if context.json {
+        context.print_json(inbox)?;
+    } else if args.quiet {
+        let ids: String =
+            inbox.items.iter().map(|item| format!("{}\n", relive_types::short_id::short(item.uuid))).collect();
+        context.print(&ids)?;
+    } else if inbox.items.is_empty() {
+        context.say("nothing waits for you");
+    } else {
+        context.print(&listed(&inbox.items, Timestamp::now(), &context.out))?;
+    }
+    Ok(0)
+}
+
+const COLUMNS: [Column; 6] = [
+    Column { header: "PID", align: Align::Right },
+    Column { header: "NAME", align: Align::Left },
+    Column { header: "KIND", align: Align::Left },
+    Column { header: "SINCE", align: Align::Right },
+    Column { header: "TEXT", align: Align::Left },
+    Column { header: "ANSWER", align: Align::Left },
+];
+const TEXT_COLUMN: usize = 4;
+
+/// Lists items as a table.
+fn listed(items: &[Item], now: Timestamp, look: &Look) -> String {
+    let rows: Vec<Vec<Cell>> = items
+        .iter()
+        .map(|item| {
+            let paint = match item.kind {
+                ItemKind::Approval | ItemKind::Question | ItemKind::InDoubt | ItemKind::Failed | ItemKind::Damaged => {
+                    Some(Paint::Red)
+                }
+                ItemKind::Budget | ItemKind::Quota | ItemKind::Credentials | ItemKind::Stalled => Some(Paint::Yellow),
+                ItemKind::Finished => Some(Paint::Green),
+            };
+            vec![
+                Cell::plain(item.pid.to_string()),
+                Cell::plain(item.name.as_deref().map(exact).unwrap_or_else(|| "-".to_owned())),
+                Cell { text: item.kind.word().to_owned(), paint },
+                Cell::plain(age(item.since, now)),
+                Cell::plain(exact(&item.text)),
+                Cell::plain(item.answers.first().map(|answer| exact(&answer.command)).unwrap_or_default()),
+            ]
+        })
+        .collect();
+    table::draw(&COLUMNS, TEXT_COLUMN, &rows, look)
+}
+
+async fn ack(context: &Context, args: &AckArgs) -> Outcome<u8> {
+    let client = Client::open(context, Start::IfHistories).await?;
+    let Some(client) = client else {
+        return Err(CommandError::new(ErrorCode::NotFound, "there is no process here").with_hint("relive inbox"));
+    };
+    let ids = if args.all {
+        client.inbox().await?.items.into_iter().filter(Item::has_ended).map(|item| item.id).collect()
+    } else {
+        args.ids.clone()
+    };
+    let (mut seen, mut failed) = (Vec::new(), None);
+    for id in &ids {
+        match client.ack(id, &AckRequest::default()).await {
+            Ok(acked) => seen.push(acked),
+            // The others are not left out for it.
+            Err(error) => failed = Some(failed.unwrap_or(CommandError::from(error))),
+        }
+    }
+    if context.json {
+        context.print_json(&json!({ "acked": seen }))?;
+    } else {
+        let changed = seen.iter().filter(|acked| acked.changed).count();
+        context.say(&format!("{changed} seen, {} before", seen.len() - changed));
+    }
+    match failed {
+        Some(error) => Err(error),
+        None => Ok(0),
+    }
+}
+
+/// Shows the inbox again and again; without a terminal, one JSON document for each change.
+async fn watch(context: &Context, here: Option<&str>) -> Outcome<u8> {
+    let client = Client::open(context, Start::Always).await?;
+    let client = client.ok_or_else(|| CommandError::unavailable("no daemon is running"))?;
+    if context.json {
+        let mut last = None;
+        loop {
+            let inbox = within(client.inbox().await?, here);
+            if last.as_ref() != Some(&inbox) {
+                context.print_json(&inbox)?;
+                last = Some(inbox);
+            }
+            tokio::time::sleep(EVERY).await;
+        }
+    }
+    if !context.out.is_terminal {
+        return Err(
+            CommandError::invalid("--watch needs a terminal to draw on").with_hint("relive inbox --watch --json")
+        );
+    }
+    let cannot = |error| CommandError::internal("the terminal cannot be used").because(error);
+    let mut keys = Keys::open().map_err(cannot)?;
+    let drawing = async {
+        loop {
+            let inbox = within(client.inbox().await?, here);
+            let look = context.out.resized();
+            let drawn = if inbox.items.is_empty() {
+                "nothing waits for you\n".to_owned()
+            } else {
+                listed(&inbox.items, Timestamp::now(), &look)
+            };
+            context.print(&super::ps::screen(&drawn, super::ps::height()))?;
+            tokio::time::sleep(EVERY).await;
+        }
+    };
+    let code: Outcome<u8> = tokio::select! {
+        drawn = drawing => drawn,
+        left = keys.quit() => left.map_err(cannot),
+    };
+    drop(keys);
+    context.print("\n")?;
+    code
+}

@@ -1,0 +1,149 @@
+//! Steps through items: shows each in full, and answers it with one key.
+
+use std::time::Duration;
+
+use relive_api::{Answer, Item};
+use relive_core::Timestamp;
+
+use crate::client::Client;
+use crate::commands::run::questions;
+use crate::context::Context;
+use crate::error::{CommandError, Outcome};
+use crate::render::approval::exact;
+use crate::render::time::age;
+use crate::render::{parked, summary};
+use crate::terminal::Paint;
+use crate::terminal::keys::{Keys, Pressed};
+
+/// How often it is checked whether somebody else has answered.
+const EVERY: Duration = Duration::from_secs(1);
+
+/// What follows an item.
+enum Then {
+    Next,
+    Leave(u8),
+}
+
+/// Shows items one after the other until all are answered or passed over, or the person leaves.
+pub(super) async fn through(context: &Context, client: &Client<'_>, items: Vec<Item>) -> Outcome<u8> {
+    let cannot = |error| CommandError::internal("the terminal cannot be used").because(error);
+    let count = items.len();
+    let mut keys = Keys::open().map_err(cannot)?;
+    for (place, item) in (1..).zip(items) {
+        let head = format!("[{place}/{count}] ");
+        context.print(&format!(
+            "{}{}",
+            context.out.paint(Paint::Bold, &head),
+            described(context, client, &item).await?
+        ))?;
+        match ask(context, client, &item, &mut keys).await? {
+            Then::Next => {}
+            Then::Leave(code) => return Ok(code),
+        }
+    }
+    Ok(0)
+}
+
+/// Describes an item in full: the command or the change that is asked about, or how the process ended.
+pub(super) async fn described(context: &Context, client: &Client<'_>, item: &Item) -> Outcome<String> {
+    let who = item.name.as_deref().map(|name| format!(" ({})", exact(name))).unwrap_or_default();
+    let kind = context.out.paint(Paint::Bold, item.kind.word());
+    let since = age(item.since, Timestamp::now());
+    let mut text = format!("{kind} PID {}{who}, {since}\n", item.pid);
+    let process = client.process(&item.uuid.to_string()).await?;
+    let waiting = parked::describe(&process, |call| questions::shown(&process, call, &context.out).text);
+    match waiting {
+        Some(waiting) => text.push_str(&waiting),
+        None => {
+            text.push_str(&format!("  {}\n", exact(&item.text)));
+            if process.dead_at.is_some() {
+                text.push_str(&format!("  {}\n", summary::line(&process, process.exit.as_ref())));
+            }
+            for answer in &item.answers {
+                text.push_str(&format!("  {}\n", exact(&answer.command)));
+            }
+        }
+    }
+    Ok(text)
+}
+
+async fn ask(context: &Context, client: &Client<'_>, item: &Item, keys: &mut Keys) -> Outcome<Then> {
+    let cannot = |error| CommandError::internal("the terminal cannot be used").because(error);
+    loop {
+        let mut prompt = String::new();
+        for answer in &item.answers {
+            prompt.push_str(&format!("[{}] {}  ", answer.key, exact(&answer.text)));
+        }
+        context.print(&context.out.paint(Paint::Bold, &format!("{prompt}[s] skip  [q] leave ")))?;
+        let key = loop {
+            tokio::select! {
+                pressed = keys.press() => match pressed.map_err(cannot)? {
+                    Pressed::Signal(code) => {
+                        context.print("\n")?;
+                        return Ok(Then::Leave(code));
+                    }
+                    Pressed::Key(key) => break char::from(key),
+                },
+                () = tokio::time::sleep(EVERY) => {
+                    let is_open = client.inbox().await?.items.iter().any(|open| open.id == item.id);
+                    if !is_open {
+                        context.print("\nanswered elsewhere\n\n")?;
+                        return Ok(Then::Next);
+                    }
+                }
+            }
+        };
+        context.print(&format!("{}\n", exact(&key.to_string())))?;
+        match key {
+            'q' | 'Q' | '\u{1b}' => return Ok(Then::Leave(0)),
+            's' | 'S' | ' ' | '\n' | '\r' => return Ok(Then::Next),
+            key => {
+                let Some(answer) = item.answers.iter().find(|answer| answer.key == key) else { continue };
+                let Some(command) = complete(context, item, answer, keys).await? else { continue };
+                if run(context, &command).await? && changes(answer) {
+                    context.print("\n")?;
+                    return Ok(Then::Next);
+                }
+            }
+        }
+    }
+}
+
+/// Returns the command of an answer; asks for the text where it needs one. `None` if the person has none.
+async fn complete(context: &Context, item: &Item, answer: &Answer, keys: &mut Keys) -> Outcome<Option<String>> {
+    let command = item.exact_command(answer);
+    if !answer.command.ends_with("--answer TEXT") {
+        return Ok(Some(command));
+    }
+    context.print("your answer (Esc: none): ")?;
+    let typed =
+        keys.line().await.map_err(|error| CommandError::internal("the terminal cannot be used").because(error))?;
+    let Ok(Some(typed)) = typed else { return Ok(None) };
+    if typed.trim().is_empty() {
+        return Ok(None);
+    }
+    Ok(Some(command.replacen("--answer TEXT", &format!("--answer {}", relive_api::quoted(&typed)), 1)))
+}
+
+/// Tells whether an answer takes the item out of the inbox.
+fn changes(answer: &Answer) -> bool {
+    !["relive logs", "relive info"].iter().any(|reads| answer.command.starts_with(reads))
+}
+
+/// Runs commands of Relive as if they had been typed; `true` if all succeeded.
+async fn run(context: &Context, line: &str) -> Outcome<bool> {
+    for command in line.split(" && ") {
+        let Some((_, words)) =
+            relive_api::words(command).and_then(|words| Some((words.first()?.clone(), words[1..].to_vec())))
+        else {
+            context.say(&format!("this has to be typed: {}", exact(line)));
+            return Ok(false);
+        };
+        let status = tokio::process::Command::new("/proc/self/exe").args(words).status().await;
+        let status = status.map_err(|error| CommandError::internal("cannot run relive").because(error))?;
+        if !status.success() {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}

@@ -1,0 +1,203 @@
+//! The tabs of a process: its journal, steps, events, context and lineage, as the commands of these names show them.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::process::Stdio;
+use std::time::Duration;
+
+use relive_client::Source;
+use relive_core::{Body, Uuid};
+use relive_top::{Content, Line as Shown, Part, Tab};
+use tokio::io::{AsyncBufReadExt as _, BufReader};
+use tokio::sync::mpsc::Sender;
+
+use super::context::Filling;
+use crate::client::Client;
+use crate::error::Outcome;
+use crate::render::event;
+use crate::render::journal::Journal;
+use crate::render::line::Line;
+use crate::render::processes::dollars;
+use crate::render::steps::{self, Step};
+use crate::render::time::Clock;
+use crate::terminal::Look;
+
+/// How long it takes to continue a stream that ended before its process.
+const AGAIN_AFTER: Duration = Duration::from_millis(500);
+/// How many lines of a program's output are read first.
+const OUTPUT_LINES: &str = "500";
+
+/// Reads the tabs from the daemon.
+pub(super) struct Pages<'a> {
+    pub(super) client: &'a Client<'a>,
+}
+
+impl Content for Pages<'_> {
+    fn read<'a>(&'a self, uuid: Uuid, tab: Tab, lines: Sender<Part>) -> Pin<Box<dyn Future<Output = ()> + 'a>> {
+        Box::pin(async move {
+            let read = match tab {
+                Tab::Log => self.log(uuid, &lines).await,
+                Tab::Timeline => self.timeline(uuid, &lines).await,
+                Tab::Events => self.events(uuid, &lines).await,
+                Tab::Context => self.context(uuid, &lines).await,
+                Tab::Lineage => self.lineage(uuid, &lines).await,
+            };
+            if let Err(error) = read {
+                let _ = lines.send(Part::More(vec![Shown::plain(format!("error: {error}"))])).await;
+            }
+        })
+    }
+}
+
+/// Splits a text into lines of a tab.
+fn split(text: &str) -> Vec<Shown> {
+    text.lines().map(Shown::plain).collect()
+}
+
+impl Pages<'_> {
+    /// Reads a stream, and follows it until the process has ended; a lost daemon is waited for.
+    async fn follow(
+        &self,
+        uuid: Uuid,
+        source: Source,
+        mut each: impl AsyncFnMut(Option<relive_client::Event>) -> Outcome<()>,
+    ) -> Outcome<()> {
+        let (id, mut last) = (uuid.to_string(), None);
+        self.client.read(&id, source, &mut last, async |event| each(Some(event)).await).await?;
+        each(None).await?;
+        loop {
+            if self.client.process(&id).await?.dead_at.is_some() {
+                return self.client.read(&id, source, &mut last, async |event| each(Some(event)).await).await;
+            }
+            let read = self.client.follow_while_it_lasts(&id, source, &mut last, async |event| {
+                each(Some(event)).await?;
+                each(None).await
+            });
+            // The daemon may have gone: it is asked again.
+            let _ = read.await;
+            tokio::time::sleep(AGAIN_AFTER).await;
+        }
+    }
+
+    async fn log(&self, uuid: Uuid, lines: &Sender<Part>) -> Outcome<()> {
+        if self.client.process(&uuid.to_string()).await?.body == Body::Exec {
+            return self.output(uuid, lines).await;
+        }
+        let mut journal = Journal::new(uuid, None);
+        let mut ready = Vec::new();
+        self.follow(uuid, Source::Journal, async |event| {
+            match event {
+                Some(event) => ready.extend(split(&journal.show(&event.data, &Look::plain()))),
+                None => drop(lines.send(Part::More(std::mem::take(&mut ready))).await),
+            }
+            Ok(())
+        })
+        .await?;
+        let _ = lines.send(Part::More(ready)).await;
+        Ok(())
+    }
+
+    /// Reads the output of a program, which is in its session and not in its journal.
+    async fn output(&self, uuid: Uuid, lines: &Sender<Part>) -> Outcome<()> {
+        let mut command = tokio::process::Command::new("/proc/self/exe");
+        command.args(["logs", "-f", "-n", OUTPUT_LINES, &uuid.to_string()]);
+        command.stdin(Stdio::null()).stderr(Stdio::null()).stdout(Stdio::piped()).kill_on_drop(true);
+        let mut child = command.spawn()?;
+        let Some(output) = child.stdout.take() else { return Ok(()) };
+        let mut reader = BufReader::new(output);
+        let mut line = Vec::new();
+        while reader.read_until(b'\n', &mut line).await? > 0 {
+            let mut ready = vec![Shown::plain(String::from_utf8_lossy(&line).trim_end())];
+            line.clear();
+            // What is there already is one part.
+            while let Some(end) = reader.buffer().iter().position(|byte| *byte == b'\n') {
+                ready.push(Shown::plain(String::from_utf8_lossy(&reader.buffer()[..end])));
+                reader.consume(end + 1);
+            }
+            if lines.send(Part::More(ready)).await.is_err() {
+                return Ok(());
+            }
+        }
+        Ok(())
+    }
+
+    async fn timeline(&self, uuid: Uuid, lines: &Sender<Part>) -> Outcome<()> {
+        let (mut folded, mut shown) = (Vec::new(), Vec::new());
+        self.follow(uuid, Source::Journal, async |event| {
+            match event {
+                Some(event) => steps::fold(&mut folded, &event.data),
+                None => {
+                    let now: Vec<Shown> = folded.iter().flat_map(of_step).collect();
+                    if now != shown {
+                        let _ = lines.send(Part::All(now.clone())).await;
+                        shown = now;
+                    }
+                }
+            }
+            Ok(())
+        })
+        .await
+    }
+
+    async fn events(&self, uuid: Uuid, lines: &Sender<Part>) -> Outcome<()> {
+        let clock = Clock::local();
+        let mut ready = Vec::new();
+        self.follow(uuid, Source::Events, async |event| {
+            match event {
+                Some(event) => {
+                    let line = Line::parse(&event.data);
+                    ready.extend(line.map(|line| Shown::plain(event::line(&event.id, &line, &clock, &Look::plain()))));
+                }
+                None => drop(lines.send(Part::More(std::mem::take(&mut ready))).await),
+            }
+            Ok(())
+        })
+        .await?;
+        let _ = lines.send(Part::More(ready)).await;
+        Ok(())
+    }
+
+    async fn context(&self, uuid: Uuid, lines: &Sender<Part>) -> Outcome<()> {
+        let (mut filling, mut is_new) = (Filling::default(), true);
+        self.follow(uuid, Source::Journal, async |event| {
+            match event {
+                Some(event) => is_new |= filling.take(&event.data),
+                None if std::mem::take(&mut is_new) => drop(lines.send(Part::All(split(&filling.shown()))).await),
+                None => {}
+            }
+            Ok(())
+        })
+        .await
+    }
+
+    async fn lineage(&self, uuid: Uuid, lines: &Sender<Part>) -> Outcome<()> {
+        let lineage = self.client.lineage(&uuid.to_string()).await?;
+        let mut shown = vec![Shown::plain(lineage.uuid.to_string())];
+        for ancestor in &lineage.ancestors {
+            let gone = if ancestor.gone { "  (garbage collected)" } else { "" };
+            shown.push(Shown::plain(format!("  forked at step {} of {}{gone}", ancestor.step, ancestor.uuid)));
+        }
+        if lineage.ancestors.is_empty() {
+            shown.push(Shown::plain("  not a fork"));
+        }
+        let _ = lines.send(Part::All(shown)).await;
+        Ok(())
+    }
+}
+
+/// Returns the lines of a step: what it cost, did and changed, and what the model said.
+fn of_step(step: &Step) -> Vec<Shown> {
+    let at = step.at.map(|at| Clock::local().time(at)).unwrap_or_default();
+    let files = step.files.map(|files| format!("  {}", files.shown())).unwrap_or_default();
+    let calls = if step.calls.is_empty() { String::new() } else { format!("  {}", step.calls.join(",")) };
+    let cost = step.cost_usd.map(|cost| format!("  {}", dollars(Some(cost)))).unwrap_or_default();
+    let head = format!("{:>3} {at}  {} tok{cost}{calls}{files}", step.step, step.tokens_in + step.tokens_out);
+    let mut lines = vec![Shown { text: head, step: Some(step.step) }];
+    if !step.text.is_empty() {
+        lines.push(Shown {
+            text: format!("      {}", step.text.lines().next().unwrap_or_default()),
+            step: Some(step.step),
+        });
+    }
+    lines
+}
