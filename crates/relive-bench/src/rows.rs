@@ -7,6 +7,7 @@ mod compose;
 mod conversation;
 mod counts;
 mod crowd;
+mod dashboard;
 mod disk;
 mod fork;
 mod histories;
@@ -51,6 +52,7 @@ pub(crate) const ALL: [(&str, Measure); 24] = [
     ("disk", disk::measure),
     ("agents", agents::measure),
     ("crowd", crowd::measure),
+    ("dashboard", dashboard::measure),
     ("call", call::measure),
     ("sessions", sessions::measure),
     ("launchers", launchers::measure),

@@ -65,6 +65,7 @@ pub(crate) const KEYS: &[Key] = &[
     ("", "default_model", Expected::Model),
     ("", "on_in_doubt", Expected::Word(&["tell_model", "park", "retry"])),
     ("", "recovery", Expected::Word(&["auto", "manual"])),
+    ("", "notify", Expected::Text),
     ("gc", "retention_days", Expected::Number(0, U32)),
     ("gc", "max_entries", Expected::Number(0, U32)),
     ("gc", "interval_seconds", Expected::Number(GC_INTERVAL_MIN_SECONDS, SECONDS_MAX)),

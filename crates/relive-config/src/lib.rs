@@ -63,6 +63,8 @@ pub struct Config {
     pub workspace: Workspace,
     /// What the programs of agents may reach.
     pub isolation: IsolationSettings,
+    /// A shell command that hears of everything new that waits for a person.
+    pub notify: Option<String>,
 }
 
 /// Whether agents record the state of the git repository in their directory.

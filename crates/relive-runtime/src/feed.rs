@@ -53,6 +53,16 @@ impl Feed {
         self.shared.changes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Returns what rings at every change, with its position.
+    pub(crate) fn bell(&self) -> watch::Receiver<u64> {
+        self.shared.bell.subscribe()
+    }
+
+    /// Returns the position of the last change.
+    pub(crate) fn last(&self) -> u64 {
+        self.lock().last
+    }
+
     /// Notes that a process has changed.
     pub(crate) fn note(&self, uuid: Uuid) {
         let last = self.lock().note(uuid);
@@ -134,6 +144,16 @@ impl FeedReader {
                 Self { runtime, bell, position, listing: Some(Listing::Begin), since }
             }
         }
+    }
+
+    /// Opens the feed after a position of this daemon.
+    pub(crate) fn after(runtime: Arc<Runtime>, position: u64) -> Self {
+        let bell = runtime.feed.bell();
+        Self { runtime, bell, position, listing: None, since: None }
+    }
+
+    pub(crate) fn position(&self) -> u64 {
+        self.position
     }
 
     /// Waits until there is something new.

@@ -24,6 +24,7 @@ impl Runtime {
         self.periodically(SWEEP_EVERY, |runtime| async move {
             runtime.forget_ended();
         });
+        self.run_notifications();
         if let Some(every) = self.settings.gc_every {
             self.periodically(every, |runtime| async move {
                 loop {

@@ -42,6 +42,7 @@ mod merge;
 mod missing_directory;
 mod myself;
 mod names;
+mod notify;
 mod os_signal;
 mod own_workspace;
 mod owner;

@@ -38,6 +38,8 @@ pub struct Settings {
     pub(crate) prices: Arc<Prices>,
     pub(crate) windows: Arc<Windows>,
     pub(crate) git_notes: bool,
+    /// The command that hears of new items of the inbox.
+    pub(crate) notify: Option<String>,
     /// The program that becomes the keeper of environments; without one they end with the runtime.
     pub keeper: Option<PathBuf>,
     pub(crate) workspace: relive_config::Workspace,
@@ -81,6 +83,7 @@ impl From<&Config> for Settings {
             prices: Arc::new(known_prices(prices)),
             windows: Arc::new(known_windows(context_window)),
             git_notes: git_notes.0,
+            notify: config.notify.clone(),
             keeper: None,
             workspace: workspace.clone(),
             isolation: isolation.clone(),

@@ -65,10 +65,14 @@ impl State {
     pub(crate) fn fork(&mut self) -> Vec<Effect> {
         let Some(id) = self.process().map(|process| process.short.clone()) else { return Vec::new() };
         let mut words = vec!["resume".to_owned(), "--fork".to_owned()];
-        if let Some(step) = self.step().filter(|_| self.tab == Tab::Timeline) {
+        if self.tab == Tab::Timeline {
+            let Some(step) = self.step() else {
+                "there is no step to fork from yet".clone_into(&mut self.status);
+                return Vec::new();
+            };
             words.extend(["--from-step".to_owned(), step.to_string()]);
         }
-        words.extend(["-d".to_owned(), id]);
+        words.push(id);
         self.command(words, false)
     }
 
@@ -103,10 +107,20 @@ impl State {
         }
     }
 
+    /// Tells whether a key answers the row that is selected.
+    pub(crate) fn has_answer(&self, key: char) -> bool {
+        let Some(RowKind::Item(item)) = self.row().map(|row| &row.kind) else { return false };
+        item.answers.iter().any(|answer| answer.key == key)
+    }
+
     /// Answers the selected item by the key of an answer.
     pub(crate) fn answer(&mut self, key: char) -> Vec<Effect> {
         let Some(item) = self.item() else { return Vec::new() };
         let Some(answer) = item.answers.iter().find(|answer| answer.key == key) else { return Vec::new() };
+        if !self.was_seen(item) {
+            "this is new: look at it before you answer".clone_into(&mut self.status);
+            return Vec::new();
+        }
         if needs_text(answer) {
             let prompt = Prompt::Answer(item.uuid);
             self.overlay = Some(Overlay::Typing { prompt, typed: String::new() });
@@ -147,7 +161,8 @@ impl State {
         if words[0] == "relive" {
             words.remove(0);
         }
-        let shows = words.first().is_some_and(|word| wanted.contains(&word.as_str()));
+        let acks = words.get(1).is_some_and(|word| word == "ack");
+        let shows = words.first().is_some_and(|word| wanted.contains(&word.as_str())) && !acks;
         if words.is_empty() { Vec::new() } else { self.command(words, shows) }
     }
 }

@@ -37,7 +37,7 @@ pub fn draw(state: &State, frame: &mut Frame<'_>) {
 fn draw_header(state: &State, frame: &mut Frame<'_>, area: Rect) {
     let counts = state.counts();
     let text = format!(
-        "relive  {} needs you  {} running  {} waiting  {} done  {} tokens  ${:.2}",
+        "{} needs you  {} running  {} waiting  {} done  {} tokens  ${:.2}",
         counts.needs_you,
         counts.running,
         counts.waiting,
@@ -46,13 +46,14 @@ fn draw_header(state: &State, frame: &mut Frame<'_>, area: Rect) {
         dollars(counts.cost.nanos()),
     );
     let bold = Style::new().add_modifier(Modifier::BOLD);
-    let mut spans = vec![Span::styled(text, bold)];
+    let mut spans = vec![Span::styled("relive  ", bold)];
     if !state.connected {
-        spans.push(Span::raw("  "));
         spans.push(Span::styled("reconnecting...", state.paint(Color::Yellow).add_modifier(Modifier::REVERSED)));
+        spans.push(Span::raw("  "));
     } else if !state.ready {
-        spans.push(Span::raw("  loading..."));
+        spans.push(Span::raw("loading...  "));
     }
+    spans.push(Span::styled(text, bold));
     frame.render_widget(Paragraph::new(Line::from(spans)), area);
 }
 

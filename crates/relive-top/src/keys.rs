@@ -8,7 +8,7 @@ use crate::state::{Effect, Focus, Overlay, Prompt, State};
 const PAGE: usize = 10;
 
 /// The keys of the list and what they do, for the help.
-pub(crate) const KEYS: [(&str, &str); 22] = [
+pub(crate) const KEYS: [(&str, &str); 19] = [
     ("j k", "move"),
     ("Enter", "open; again: attach"),
     ("Esc", "back"),
@@ -20,14 +20,11 @@ pub(crate) const KEYS: [(&str, &str); 22] = [
     ("d", "diff, of the step in the Timeline"),
     ("s", "send a message"),
     ("K", "signals"),
-    ("l", "log"),
-    ("S", "events"),
-    ("c", "context"),
+    ("l S c", "log, events, context"),
     ("Space", "tag"),
     ("t", "tree or list"),
     ("+ - *", "unfold, fold, unfold all"),
-    ("/", "filter"),
-    (":", "type a command"),
+    ("/ :", "filter, type a command"),
     ("y", "copy the id"),
     ("?", "this help"),
     ("q", "quit; the processes continue"),
@@ -170,6 +167,9 @@ impl State {
     }
 
     fn letter(&mut self, c: char) -> Vec<Effect> {
+        if self.focus == Focus::List && self.has_answer(c) {
+            return self.answer(c);
+        }
         match c {
             'q' => return vec![Effect::Quit],
             '?' => self.overlay = Some(Overlay::Help),

@@ -10,6 +10,8 @@ use crate::content::{Line, Part, Tab};
 use crate::key::Key;
 use crate::rows::{Row, RowKind, Wanted};
 
+/// How long an item has to be shown before a key can answer it.
+const SEEN_AFTER_MS: u64 = 300;
 /// How many lines of a tab are kept.
 const LINES_MAX: usize = 5_000;
 
@@ -155,6 +157,8 @@ pub struct State {
     pub(crate) connected: bool,
     pub(crate) ready: bool,
     pub(crate) now_ms: u64,
+    /// The selected item, and since when it is shown.
+    seen: Option<(String, u64)>,
     /// The time of day, for moments that the daemon names.
     wall: Timestamp,
 }
@@ -194,6 +198,7 @@ impl State {
             connected: false,
             ready: false,
             now_ms: 0,
+            seen: None,
             wall: Timestamp::UNIX_EPOCH,
         }
     }
@@ -278,6 +283,10 @@ impl State {
             self.rows = Wanted { known, filter, tree: *tree, folded }.rows();
             self.keep_selection();
         }
+        let item = self.item().map(|item| item.id.clone());
+        if self.seen.as_ref().map(|(id, _)| id) != item.as_ref() {
+            self.seen = item.map(|id| (id, self.now_ms));
+        }
         let wanted = self.selected_uuid().map(|uuid| (uuid, self.tab));
         if wanted == self.loaded {
             return Vec::new();
@@ -302,12 +311,26 @@ impl State {
         self.selected = self.rows.get(cursor).map(|row| (row.uuid, matches!(row.kind, RowKind::Item(_))));
     }
 
+    /// Tells whether an item is shown for long enough to be what a key is meant for: what is asked may change in the moment
+    /// in which a person answers.
+    pub(crate) fn was_seen(&self, item: &Item) -> bool {
+        self.seen
+            .as_ref()
+            .is_some_and(|(id, since)| *id == item.id && self.now_ms.saturating_sub(*since) >= SEEN_AFTER_MS)
+    }
+
     pub(crate) fn refresh(&mut self) {
         self.stale = true;
     }
 
     pub(crate) fn row(&self) -> Option<&Row> {
         self.rows.get(self.cursor)
+    }
+
+    /// Returns the process of the selected row.
+    #[must_use]
+    pub fn selected(&self) -> Option<Uuid> {
+        self.selected_uuid()
     }
 
     pub(crate) fn selected_uuid(&self) -> Option<Uuid> {

@@ -83,9 +83,13 @@ fn draw_lines(state: &State, frame: &mut Frame<'_>, area: Rect) {
         return;
     };
     let from = cursor.saturating_sub(height / 2).min(state.lines.len().saturating_sub(height));
-    let mut lines = shown_from(state, from, height, width);
-    if let Some(line) = lines.get_mut(cursor - from) {
-        *line = std::mem::take(line).style(Style::new().add_modifier(Modifier::REVERSED));
+    let mut lines = shown_from(state, from, height, width.saturating_sub(2));
+    for (place, line) in lines.iter_mut().enumerate() {
+        let is_selected = place == cursor - from;
+        line.spans.insert(0, Span::raw(if is_selected { "> " } else { "  " }));
+        if is_selected {
+            *line = std::mem::take(line).style(Style::new().add_modifier(Modifier::REVERSED));
+        }
     }
     frame.render_widget(Paragraph::new(lines), area);
 }

@@ -6,6 +6,7 @@
 #![expect(clippy::disallowed_methods, reason = "tests make and damage files as a person would")]
 
 mod approvals;
+mod attention;
 mod attribution;
 mod attribution_signals;
 mod authority;
@@ -18,10 +19,11 @@ mod connections;
 mod context;
 mod credentials;
 mod daemon;
+#[cfg(feature = "faults")]
+mod dashboard;
 #[path = "../support/dice.rs"]
 #[expect(dead_code, reason = "other targets use the rest")]
 mod dice;
-#[cfg(feature = "faults")]
 mod doubts;
 mod enter;
 mod environments;

@@ -72,6 +72,11 @@ impl<'a> Screen<'a> {
         self.run(&[&["send-keys"], keys].concat());
     }
 
+    /// The process of the shell.
+    pub(crate) fn pane_pid(&self) -> u32 {
+        self.run(&["display-message", "-p", "#{pane_pid}"]).trim().parse().unwrap()
+    }
+
     pub(crate) fn resize(&self, columns: u32, rows: u32) {
         self.run(&["resize-window", "-x", &columns.to_string(), "-y", &rows.to_string()]);
         // tmux tells the terminal a moment later.

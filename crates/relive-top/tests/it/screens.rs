@@ -1,0 +1,161 @@
+//! Each screen, as it is drawn.
+
+use insta::assert_snapshot;
+use relive_top::{Finished, Input, Key, Line, Look, Part, Tab};
+use serde_json::json;
+
+use crate::world::{Dashboard, PLAIN, approval, finished, paused, process};
+
+fn busy(look: Look) -> Dashboard {
+    let mut question = paused("question");
+    question["question"] =
+        json!({"id": 9, "text": "Which branch?", "choices": ["main", "dev"], "at": "2026-11-15T12:01:30Z"});
+    question["paused_at"] = json!("2026-11-15T12:01:30Z");
+    let mut quota = paused("quota");
+    quota["resume_at"] = json!("2026-11-15T12:04:30Z");
+    quota["paused_at"] = json!("2026-11-15T12:02:30Z");
+    Dashboard::new(
+        look,
+        vec![
+            process(1, 0, &json!({"name": "lead", "doing": "asking the model 12s"})),
+            process(2, 1, &json!({"name": "child"})),
+            process(3, 2, &paused("user")),
+            approval(4, "rm -rf build\nmake -j4"),
+            process(5, 0, &question),
+            process(6, 0, &quota),
+            finished(7, 0),
+            finished(8, 1),
+        ],
+    )
+}
+
+fn with_log(mut dashboard: Dashboard, tab: Tab, lines: Vec<Line>) -> Dashboard {
+    dashboard.state.settle();
+    let uuid = dashboard.state.selected().unwrap();
+    dashboard.apply(Input::Lines { uuid, tab, part: Part::All(lines) });
+    dashboard
+}
+
+#[test]
+fn the_inbox_comes_first_and_what_is_asked_is_shown_in_full() {
+    let log = vec![Line::plain("> fix the test"), Line::plain("  shell {\"command\":\"rm -rf build\"}")];
+    assert_snapshot!(with_log(busy(PLAIN), Tab::Log, log).screen(80, 24));
+}
+
+#[test]
+fn a_large_terminal_shows_more_columns() {
+    assert_snapshot!(busy(PLAIN).screen(200, 30));
+}
+
+#[test]
+fn ascii_is_enough() {
+    let screen = busy(Look { color: false, ascii: true }).screen(80, 24);
+    assert!(screen.is_ascii(), "{screen}");
+    assert_snapshot!(screen);
+}
+
+#[test]
+fn nothing_waits() {
+    assert_snapshot!(Dashboard::new(PLAIN, Vec::new()).screen(80, 24));
+}
+
+#[test]
+fn a_lost_daemon_is_being_looked_for() {
+    let mut dashboard = busy(PLAIN);
+    dashboard.apply(Input::Disconnected);
+    assert!(dashboard.screen(80, 24).starts_with("relive  reconnecting...  5 needs you"));
+    dashboard.apply(Input::Reset);
+    assert!(!dashboard.screen(80, 24).contains("reconnecting"));
+}
+
+#[test]
+fn the_timeline_has_a_cursor() {
+    let mut dashboard = busy(PLAIN);
+    dashboard.press(&[Key::Tab]);
+    let step = |step: u32, text: &str| Line { text: text.to_owned(), step: Some(step) };
+    let lines = vec![step(1, "  1 12:00:01  40 tok  list"), step(2, "  2 12:00:02  50 tok  write  1 file +2 -1")];
+    let mut dashboard = with_log(dashboard, Tab::Timeline, lines);
+    dashboard.press(&[Key::Enter, Key::Char('g')]);
+    assert_snapshot!(dashboard.screen(80, 24));
+}
+
+#[test]
+fn the_help_has_every_key() {
+    let mut dashboard = busy(PLAIN);
+    dashboard.press(&[Key::Char('?')]);
+    let screen = dashboard.screen(80, 24);
+    assert!(screen.contains("q        quit"), "{screen}");
+    assert_snapshot!(screen);
+}
+
+#[test]
+fn the_menu_of_signals_says_the_command() {
+    let mut dashboard = busy(PLAIN);
+    dashboard.press(&[Key::Char('K')]);
+    assert_snapshot!(dashboard.screen(80, 24));
+}
+
+#[test]
+fn a_typed_line_is_shown() {
+    let mut dashboard = busy(PLAIN);
+    dashboard.press(&[Key::Char(':')]);
+    dashboard.type_in("ps -a");
+    assert_snapshot!(dashboard.screen(80, 24));
+}
+
+#[test]
+fn output_that_was_asked_for_is_shown_and_moved_through() {
+    let mut dashboard = busy(PLAIN);
+    let output = (1..=40).map(|n| format!("line {n}\n")).collect();
+    let command = "relive diff 00000004".to_owned();
+    dashboard.apply(Input::Finished(Finished { command, ok: true, output, wanted: true }));
+    dashboard.press(&[Key::PageDown]);
+    assert_snapshot!(dashboard.screen(80, 24));
+}
+
+#[test]
+fn a_filter_leaves_what_matches() {
+    let mut dashboard = busy(PLAIN);
+    dashboard.press(&[Key::Char('/')]);
+    dashboard.type_in("CHILD");
+    dashboard.press(&[Key::Enter]);
+    let screen = dashboard.screen(80, 24);
+    assert!(screen.contains("PROCESSES 1  /child") && screen.contains("INBOX 0"), "{screen}");
+    dashboard.press(&[Key::Escape]);
+    assert!(dashboard.screen(80, 24).contains("PROCESSES 8"));
+}
+
+#[test]
+fn what_agents_write_draws_nothing() {
+    let mut dashboard = Dashboard::new(PLAIN, vec![approval(4, "ls\u{1b}[2J\u{202e}")]);
+    let screen = dashboard.screen(80, 24);
+    assert!(!screen.chars().any(|c| c.is_control() && c != '\n') && screen.contains("\\u{1b}[2J\\u{202e}"), "{screen}");
+}
+
+#[test]
+fn a_screen_of_any_size_is_drawn() {
+    for (width, height) in [(1, 1), (10, 3), (36, 5), (37, 10), (500, 200)] {
+        let mut dashboard = busy(PLAIN);
+        dashboard.screen(width, height);
+        dashboard.press(&[Key::Char('?')]);
+        dashboard.screen(width, height);
+    }
+}
+
+#[test]
+fn clocks_of_those_that_run_run_and_the_others_stand_still() {
+    let mut dashboard =
+        Dashboard::new(PLAIN, vec![process(1, 0, &json!({})), process(2, 0, &paused("user")), finished(3, 0)]);
+    let clocks = |dashboard: &mut Dashboard| {
+        let screen = dashboard.screen(80, 24);
+        let of = |name: &str| {
+            let mut list = screen.lines().map(|line| line.split('│').next().unwrap());
+            let line = list.find(|line| line.contains(name) && !line.contains("finished")).unwrap();
+            line.split_whitespace().last().unwrap().to_owned()
+        };
+        ["agent-1", "agent-2", "agent-3"].map(of)
+    };
+    assert_eq!(clocks(&mut dashboard), ["1m02s", "1m01s", "1m01s"]);
+    dashboard.pass(60_000);
+    assert_eq!(clocks(&mut dashboard), ["2m02s", "1m01s", "1m01s"]);
+}

@@ -1,0 +1,240 @@
+//! What waits for a person: questions, the inbox, the stream of all processes, and the command that hears of it.
+
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+use crate::world::{Begun, World, wait_for};
+
+/// An agent that asks a question, and ends with what it was told.
+const ASKS: &str = "turns: [{calls: [{name: ask, args: {question: 'Which branch?', choices: [main, dev]}}]}, \
+                    {text: 'got {{result}}'}]";
+const RUNS_COMMAND: &str = "turns: [{calls: [{name: shell, args: {command: 'echo hi'}}]}, {text: done}]";
+const ENDS: &str = "turns: [{text: done}]";
+/// A process that is paused while it sleeps stands still at once.
+const SLEEPS: &str = "turns: [{calls: [{name: sleep, args: {duration: 1h}}]}]";
+const FAILS: &str = "turns: [{fail: 'no way'}]";
+
+fn inbox(world: &World) -> Vec<Value> {
+    let (code, body) = world.http("GET", "/v1/inbox", "", "");
+    assert_eq!(code, 200, "{body}");
+    serde_json::from_str::<Value>(&body).unwrap()["items"].as_array().unwrap().clone()
+}
+
+fn item_of(world: &World, process: &Begun) -> Option<Value> {
+    let mut items = inbox(world).into_iter().filter(|item| item["uuid"] == process.uuid.as_str());
+    let item = items.next();
+    assert_eq!(items.next(), None, "a process is in the inbox once");
+    item
+}
+
+#[track_caller]
+fn await_item(world: &World, process: &Begun, kind: &str) -> Value {
+    wait_for(&format!("it is in the inbox as {kind}"), || item_of(world, process).filter(|item| item["kind"] == kind))
+}
+
+#[track_caller]
+fn await_gone(world: &World, process: &Begun) {
+    wait_for("it has left the inbox", || item_of(world, process).is_none().then_some(()));
+}
+
+#[test]
+fn case_79_what_waits_for_a_person_is_in_the_inbox_once_and_leaves_it_when_answered() {
+    let world = World::new();
+    let asks = world.run(ASKS);
+    let question = await_item(&world, &asks, "question");
+    assert_eq!((&question["text"], &question["answers"][0]["text"]), (&json!("Which branch?"), &json!("main")));
+    let allows = world.run(RUNS_COMMAND);
+    let approval = await_item(&world, &allows, "approval");
+    assert_eq!(approval["text"], "shell: echo hi");
+    let fails = world.run(FAILS);
+    await_item(&world, &fails, "failed");
+    let ends = world.run(ENDS);
+    await_item(&world, &ends, "finished");
+    let kinds = |world: &World| inbox(world).iter().map(|item| item["kind"].clone()).collect::<Vec<_>>();
+    let order = ["question", "approval", "failed", "finished"];
+    assert_eq!(kinds(&world), order, "the oldest that blocks a process comes first");
+    let listed = world.relive(&["inbox"]).ok().stdout;
+    assert!(listed.starts_with("PID  NAME  KIND"), "{listed}");
+
+    world.kill_daemon();
+    let before = world.relive(&["inbox", "--json"]).ok().json();
+    assert_eq!(kinds(&world), order, "the next daemon knows the same");
+    assert_eq!(before["items"].as_array().unwrap().len(), 4);
+
+    let answer = approval["answers"][0]["command"].as_str().unwrap().strip_prefix("relive ").unwrap().to_owned();
+    world.relive(&answer.split(' ').collect::<Vec<_>>()).ok();
+    await_item(&world, &allows, "finished");
+    world.relive(&["resolve", &asks.uuid, "--answer", "2"]).ok();
+    await_item(&world, &asks, "finished");
+    let seen = world.relive(&["inbox", "ack", &ends.uuid, &asks.uuid, "--json"]).ok().json();
+    assert_eq!(seen["acked"].as_array().unwrap().iter().filter(|acked| acked["changed"] == true).count(), 2);
+    world.kill_daemon();
+    world.relive(&["ps"]).ok();
+    await_gone(&world, &ends);
+    await_gone(&world, &asks);
+    assert_eq!(world.records(&asks.uuid, "question")[1]["answer"], "dev", "the number of a choice stands for it");
+    world.relive(&["inbox", "ack", "--all"]).ok();
+    assert_eq!(inbox(&world), Vec::<Value>::new());
+    assert_eq!(world.relive(&["inbox", "-q"]).ok().stdout, "");
+}
+
+/// The best of three: another test may have the machine to itself for a moment.
+#[test]
+fn case_79_a_question_is_in_the_inbox_within_a_second() {
+    let world = World::new();
+    world.relive(&["daemon", "start"]).ok();
+    let taken = (0..3).map(|_| {
+        let process = world.run(ASKS);
+        let asked: jiff::Timestamp =
+            await_item(&world, &process, "question")["since"].as_str().unwrap().parse().unwrap();
+        Duration::try_from(jiff::Timestamp::now().duration_since(asked)).unwrap()
+    });
+    let best = taken.min().unwrap();
+    assert!(best < Duration::from_secs(1), "{best:?}");
+}
+
+#[test]
+fn a_question_waits_for_its_answer_whatever_becomes_of_the_daemon_and_the_first_answer_wins() {
+    let world = World::new();
+    let process = world.run_with(ASKS, &["--name", "asker"]);
+    let info = world.await_display(&process.uuid, "question");
+    assert_eq!((&info["suspend_reason"], &info["question"]["choices"]), (&json!("question"), &json!(["main", "dev"])));
+    world.kill_daemon();
+    let info = world.await_display("asker", "question");
+    assert_eq!(info["question"]["text"], "Which branch?");
+    world.relive(&["resume", "asker"]).fails(3, &["hint: relive resolve"]);
+    world.relive(&["resolve", "asker", "--allow"]).fails(3, &["asks a question"]);
+    world.relive(&["resolve", "asker", "--answer", " "]).fails(2, &["the answer is empty"]);
+    world.relive(&["resolve", "asker", "--answer", "x", "--question", "999"]).fails(3, &[]);
+    assert_eq!(world.records(&process.uuid, "question").len(), 1, "no refused answer is recorded");
+    let told = world.relive(&["resolve", "asker"]).ok().stdout;
+    assert!(told.contains("asks:\n  Which branch?\n  1. main\n  2. dev\n"), "{told}");
+    // Two at once: one of them is told of the other.
+    let answers = ["left", "right"].map(|answer| world.start(&["resolve", "asker", "--answer", answer]));
+    let answers = answers.map(crate::world::finish);
+    assert_eq!(answers.iter().filter(|answer| answer.code == 0).count(), 1, "{answers:?}");
+    world.relive(&["wait", "asker"]).ok();
+    let given = world.records(&process.uuid, "question")[1]["answer"].clone();
+    let log = world.relive(&["logs", "asker"]).ok().stdout;
+    assert!(log.contains(&format!("got {}", given.as_str().unwrap())), "{log}");
+}
+
+#[test]
+fn an_end_is_only_an_item_if_nobody_was_there() {
+    let world = World::new();
+    let model = world.script(ENDS);
+    world.relive(&["run", "--model", &model, "in the foreground"]).ok();
+    world.relive(&["exec", "--", "false"]).exits(1);
+    let killed = world.run_hanging(&[]);
+    world.relive(&["kill", &killed.uuid]).ok();
+    world.relive(&["wait", &killed.uuid]).exits(1);
+    let parent = world.run("turns: [{calls: [{name: spawn_agent, args: {intent: x, model: script/none}}]}, {text: x}]");
+    await_item(&world, &parent, "finished");
+    assert_eq!(inbox(&world).len(), 1, "{:?}", inbox(&world));
+    let program = crate::world::begun(&world.relive(&["exec", "-d", "--json", "--", "false"]).ok().json());
+    await_item(&world, &program, "failed");
+}
+
+#[test]
+fn only_the_person_looks_into_the_inbox() {
+    let world = World::new();
+    let ends = world.run(ENDS);
+    await_item(&world, &ends, "finished");
+    let inside = |args: &[&str]| {
+        let relive = env!("CARGO_BIN_EXE_relive");
+        world.relive(&[&["exec", "--", relive], args].concat())
+    };
+    inside(&["inbox"]).fails(5, &["the inbox is only for a person"]);
+    inside(&["inbox", "ack", &ends.uuid]).fails(5, &["the inbox is only for a person"]);
+    inside(&["wait", "--needs-me", "--timeout", "5s"]).fails(5, &["only for a person"]);
+    assert!(item_of(&world, &ends).is_some());
+}
+
+#[test]
+fn acknowledging_is_refused_for_what_has_not_ended_and_for_what_is_another_end_by_now() {
+    let world = World::new();
+    let asks = world.run(ASKS);
+    await_item(&world, &asks, "question");
+    world.relive(&["inbox", "ack", &asks.uuid]).fails(3, &["has not ended", "hint: relive resolve"]);
+    world.relive(&["inbox", "ack", "nobody"]).fails(4, &[]);
+    let fails = world.run(FAILS);
+    let id = await_item(&world, &fails, "failed")["id"].as_str().unwrap().to_owned();
+    world.relive(&["resume", &fails.uuid]).ok();
+    wait_for("it has failed again", || item_of(&world, &fails).filter(|item| item["id"] != id.as_str()));
+    world.relive(&["inbox", "ack", &id]).fails(3, &["no longer in the inbox"]);
+    assert!(item_of(&world, &fails).is_some());
+}
+
+#[test]
+fn the_command_of_notify_hears_of_each_item_once_and_nothing_waits_for_it() {
+    let world = World::new();
+    let heard = world.root().join("heard");
+    let line = r#"printf '%s|%s|%s|%s\n' "$RELIVE_TITLE" "$RELIVE_TEXT" "$RELIVE_UUID" "$RELIVE_LINK""#;
+    world.configure(&format!("notify: |\n  {line} >>{}; sleep 60\n", heard.display()));
+    let begun = Instant::now();
+    let process = world.run_with(ASKS, &["--name", "asker"]);
+    let lines = || std::fs::read_to_string(&heard).unwrap_or_default();
+    wait_for("it has heard", || lines().contains('\n').then_some(()));
+    let link = format!("file://{}", world.directory(&process.uuid).canonicalize().unwrap().display());
+    assert_eq!(lines(), format!("asker: question|Which branch?|{}|{link}\n", process.uuid));
+    world.relive(&["resolve", "asker", "--answer", "x"]).ok();
+    world.relive(&["wait", "asker"]).ok();
+    assert!(begun.elapsed() < Duration::from_secs(60), "the command still sleeps");
+    let failed = world.run(FAILS);
+    wait_for("it hears of the next", || lines().contains(&failed.uuid).then_some(()));
+    assert_eq!(lines().lines().count(), 2, "the end that `wait` waited for is no item: {}", lines());
+}
+
+#[test]
+fn a_wait_for_whoever_needs_the_person_ends_with_the_first_item() {
+    let world = World::new();
+    world.relive(&["daemon", "start"]).ok();
+    world.relive(&["wait", "--needs-me", "--timeout", "100ms"]).fails(124, &["nothing needs you"]);
+    let waiting = world.start(&["wait", "--needs-me", "--json"]);
+    let process = world.run(ASKS);
+    let told = crate::world::finish(waiting).ok().json();
+    assert_eq!((&told["item"]["kind"], &told["item"]["uuid"]), (&json!("question"), &json!(process.uuid)));
+}
+
+/// The events of a stream: its names, the processes it tells of, and its last id.
+fn stream(world: &World, after: Option<&str>) -> (Vec<String>, Vec<String>, String) {
+    let header = after.map(|id| format!("Last-Event-ID: {id}\r\n")).unwrap_or_default();
+    let (code, body) = world.http("GET", "/v1/stream", &header, "");
+    assert_eq!(code, 200, "{body}");
+    let field = |name: &str| {
+        let lines = body.lines().filter_map(|line| line.strip_prefix(name)?.strip_prefix(": "));
+        lines.map(str::to_owned).collect::<Vec<String>>()
+    };
+    let told = field("data")
+        .into_iter()
+        .filter_map(|data| serde_json::from_str::<Value>(&data).unwrap()["uuid"].as_str().map(str::to_owned));
+    (field("event"), told.collect(), field("id").pop().unwrap())
+}
+
+#[test]
+fn the_stream_of_all_processes_continues_after_an_id_also_in_the_next_daemon() {
+    let world = World::new();
+    let (first, second) = (world.run(SLEEPS), world.run(ASKS));
+    await_item(&world, &second, "question");
+    let (names, told, id) = stream(&world, None);
+    assert_eq!((names.first().unwrap().as_str(), names.last().unwrap().as_str()), ("reset", "ready"));
+    assert_eq!(told.len(), 2);
+    // Events are written a moment after what they tell of.
+    let id = wait_for("nothing changes", || {
+        let (_, told, next) = stream(&world, Some(&id));
+        told.is_empty().then_some(next)
+    });
+    world.relive(&["pause", &first.uuid]).ok();
+    world.await_display(&first.uuid, "suspended");
+    let (names, told, id) = stream(&world, Some(&id));
+    assert!(!names.contains(&"reset".to_owned()), "{names:?}");
+    assert_eq!(told, [first.uuid.clone()], "only what has changed");
+
+    world.kill_daemon();
+    world.relive(&["resolve", &second.uuid, "--answer", "x"]).ok();
+    world.relive(&["wait", &second.uuid]).ok();
+    let (names, told, _) = stream(&world, Some(&id));
+    assert_eq!(names.first().unwrap(), "reset", "its position is of another daemon: everything is told again");
+    assert!(told.contains(&first.uuid) && told.contains(&second.uuid), "also what has ended meanwhile: {told:?}");
+}

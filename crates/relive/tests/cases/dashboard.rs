@@ -1,0 +1,202 @@
+//! The dashboard and the inbox on a terminal, driven like a person does.
+
+use serde_json::json;
+
+use crate::screen::Screen;
+use crate::world::{World, wait_for};
+
+const ASKS: &str = "turns: [{calls: [{name: ask, args: {question: 'Which branch?', choices: [main, dev]}}]}, \
+                    {text: 'got {{result}}'}]";
+const RUNS_COMMAND: &str = "turns: [{calls: [{name: shell, args: {command: 'echo hi'}}]}, {text: done}]";
+
+/// The line of the screen with this in it.
+fn line_with(screen: &Screen<'_>, part: &str) -> Option<String> {
+    screen.text().lines().find(|line| line.contains(part)).map(str::to_owned)
+}
+
+/// The time that the list shows for a process.
+fn clock(screen: &Screen<'_>, name: &str) -> Option<String> {
+    let line = line_with(screen, &format!(" {name} "))?;
+    let list = line.split(['│', '|']).next()?.trim_end().to_owned();
+    list.split_whitespace().last().map(str::to_owned)
+}
+
+#[test]
+fn case_80_a_paused_clock_stands_still_and_the_dashboard_catches_up_after_a_kill() {
+    let world = World::new();
+    let Some(screen) = Screen::open(&world, "case_80") else { return };
+    let sleep = "{calls: [{name: sleep, args: {duration: 1h}}]}";
+    let child = world.script(&format!("turns: [{sleep}]"));
+    let spawn = format!("{{calls: [{{name: spawn_agent, args: {{intent: x, name: child, model: '{child}'}}}}]}}");
+    let parent = world.run(&format!("turns: [{spawn}, {sleep}]"));
+    world.relive(&["rename", &parent.uuid, "parent"]).ok();
+    wait_for("there is a child", || (world.relive(&["ps", "-q"]).ok().stdout.lines().count() == 2).then_some(()));
+    screen.command("relive top");
+    screen.await_text("PROCESSES 2");
+    screen.await_text("2 running");
+    wait_for("the clock runs", || clock(&screen, "parent").filter(|clock| clock != "0s" && clock != "1s"));
+    screen.keys(&["p"]);
+    screen.await_text("relive pause --subtree");
+    screen.await_text("2 waiting");
+    wait_for("both are suspended", || (screen.text().matches("[P] suspended").count() >= 2).then_some(()));
+    let stopped = clock(&screen, "parent").unwrap();
+    let paused = world.info(&parent.uuid)["elapsed_ms"].clone();
+
+    // It starts the next daemon itself, and hears of what is new there.
+    let killed = world.kill_daemon();
+    wait_for("there is another daemon", || world.daemon_pid().filter(|pid| *pid != killed));
+    let asks = world.run_with(ASKS, &["--name", "asker"]);
+    screen.await_text("question asker: Which branch?");
+    assert_eq!(clock(&screen, "parent").unwrap(), stopped, "the time of a paused process stands still");
+    assert_eq!(world.info(&parent.uuid)["elapsed_ms"], paused);
+
+    wait_for("the cursor is on the parent", || {
+        let is_there = line_with(&screen, " parent ").is_some_and(|line| line.starts_with('>'));
+        if !is_there {
+            screen.keys(&["j"]);
+        }
+        is_there.then_some(())
+    });
+    screen.keys(&["p"]);
+    screen.await_text("relive resume --subtree");
+    screen.await_text("2 running");
+    world.relive(&["kill", &asks.uuid]).ok();
+    screen.keys(&["q"]);
+    let shown = screen.await_code(0);
+    assert!(shown.contains("the processes continue: relive ps"), "{shown}");
+    assert_eq!(world.info(&parent.uuid)["display"], "running");
+}
+
+#[test]
+fn the_dashboard_waits_for_a_daemon_that_was_stopped() {
+    let world = World::new();
+    let Some(screen) = Screen::open(&world, "the_dashboard_waits_for_a_daemon_that_was_stopped") else { return };
+    let process = world.run_with("turns: [{calls: [{name: sleep, args: {duration: 1h}}]}]", &["--name", "sleeper"]);
+    screen.command("relive top");
+    screen.await_text("PROCESSES 1");
+    world.relive(&["daemon", "stop"]).ok();
+    screen.await_text("reconnecting...");
+    assert_eq!(world.daemon_pid(), None, "whoever stopped it starts it");
+    assert!(screen.text().contains(" sleeper "), "it shows what it knows");
+    world.relive(&["daemon", "start"]).ok();
+    wait_for("it is connected again", || (!screen.text().contains("reconnecting...")).then_some(()));
+    screen.await_text("1 running");
+    world.relive(&["kill", &process.uuid]).ok();
+    screen.await_text("PROCESSES 0");
+    screen.keys(&["q"]);
+    screen.await_code(0);
+}
+
+#[test]
+fn the_dashboard_answers_by_a_key_and_shows_the_command() {
+    let world = World::new();
+    let Some(screen) = Screen::open(&world, "the_dashboard_answers_by_a_key_and_shows_the_command") else { return };
+    let allowed = world.run_with(RUNS_COMMAND, &["--name", "first"]);
+    world.await_display(&allowed.uuid, "approval");
+    let denied = world.run_with(RUNS_COMMAND, &["--name", "second"]);
+    world.await_display(&denied.uuid, "approval");
+    let asks = world.run_with(ASKS, &["--name", "third"]);
+    world.await_display(&asks.uuid, "question");
+    screen.command("relive top");
+    screen.await_text("INBOX 3");
+    let shown = screen.await_text("    echo hi");
+    assert!(shown.contains("[a] allow  relive resolve "), "{shown}");
+    // A key counts once what is asked was shown for a moment.
+    let press = |key: &str, until: &str| {
+        wait_for(until, || {
+            screen.keys(&[key]);
+            std::iter::repeat_with(|| screen.text()).take(20).any(|shown| shown.contains(until)).then_some(())
+        });
+    };
+    press("a", "finished first");
+    assert_eq!(world.records(&allowed.uuid, "approval")[1]["decision"], "allowed");
+    wait_for("the cursor is on the second", || {
+        let is_there = line_with(&screen, "approval second").is_some_and(|line| line.starts_with('>'));
+        if !is_there {
+            screen.keys(&["k"]);
+        }
+        is_there.then_some(())
+    });
+    press("n", "finished second");
+    assert_eq!(world.records(&denied.uuid, "approval")[1]["decision"], "denied");
+    wait_for("the cursor is on the third", || {
+        let is_there = line_with(&screen, "question third").is_some_and(|line| line.starts_with('>'));
+        if !is_there {
+            screen.keys(&["k"]);
+        }
+        is_there.then_some(())
+    });
+    press("2", "finished third");
+    assert_eq!(world.records(&asks.uuid, "question")[1]["answer"], "dev");
+    screen.keys(&["q"]);
+    screen.await_code(0);
+}
+
+#[test]
+fn the_dashboard_forks_at_the_step_under_the_cursor_and_is_resized() {
+    let world = World::new();
+    let Some(screen) = Screen::open(&world, "the_dashboard_forks_at_the_step_under_the_cursor") else { return };
+    let process = world.run("turns: [{calls: [{name: list, args: {}}], repeat: 3}, {text: done}]");
+    world.await_retired(&process.uuid);
+    screen.resize(200, 60);
+    screen.command("relive top");
+    screen.await_text("PROCESSES 1");
+    screen.keys(&["Tab"]);
+    screen.await_text("tok  list");
+    screen.keys(&["Enter"]);
+    screen.keys(&["g"]);
+    screen.keys(&["j"]);
+    screen.keys(&["f"]);
+    screen.await_text("relive resume --fork --from-step 2");
+    let fork = wait_for("there is a fork", || {
+        let listed = world.relive(&["ps", "-a", "--json"]).ok().json();
+        listed["processes"].as_array().unwrap().iter().find(|it| it["origin_uuid"] == process.uuid.as_str()).cloned()
+    });
+    assert_eq!(fork["origin_step"], json!(2));
+    screen.resize(80, 24);
+    screen.await_text("[Timeline]");
+    screen.keys(&["?"]);
+    screen.await_text("pause or resume, with everything below");
+    screen.keys(&["Escape"]);
+    screen.keys(&["C-c"]);
+    screen.await_code(0);
+}
+
+#[test]
+fn the_terminal_is_given_back_after_a_signal() {
+    let world = World::new();
+    let Some(screen) = Screen::open(&world, "the_terminal_is_given_back_after_a_signal") else { return };
+    screen.command("relive top");
+    screen.await_text("nothing waits for you");
+    let children = |pid: u32| {
+        let path = format!("/proc/{pid}/task/{pid}/children");
+        std::fs::read_to_string(path).unwrap_or_default()
+    };
+    let shell: u32 = screen.pane_pid();
+    let top: u32 = wait_for("the dashboard runs", || children(shell).split_whitespace().next()?.parse().ok());
+    crate::world::kill(top, rustix::process::Signal::TERM);
+    screen.await_code(143);
+}
+
+#[test]
+fn the_inbox_steps_through_its_items() {
+    let world = World::new();
+    let Some(screen) = Screen::open(&world, "the_inbox_steps_through_its_items") else { return };
+    let asks = world.run_with(ASKS, &["--name", "asker"]);
+    world.await_display(&asks.uuid, "question");
+    let ends = world.run_with("turns: [{text: done}]", &["--name", "ended"]);
+    world.await_retired(&ends.uuid);
+    screen.command("relive inbox");
+    let shown = screen.await_text("[a] answer  [s] skip  [q] leave");
+    assert!(shown.contains("[1/2] question PID 1 (asker)") && shown.contains("  2. dev\n"), "{shown}");
+    screen.keys(&["a"]);
+    screen.await_text("your answer (Esc: none):");
+    screen.line("the old one");
+    screen.await_text("resumed: the question is answered");
+    screen.await_text("[2/2] finished PID 2 (ended)");
+    screen.keys(&["a"]);
+    let shown = screen.await_code(0);
+    assert!(shown.contains("1 seen, 0 before"), "{shown}");
+    assert_eq!(world.records(&asks.uuid, "question")[1]["answer"], "the old one");
+    assert_eq!(world.records(&ends.uuid, "acked").len(), 1);
+}
