@@ -341,3 +341,6 @@ fn one_line(text: &str) -> String {
         Some((end, _)) => format!("{}...", &line[..end]),
     }
 }
+
+#[cfg(test)]
+mod tests;

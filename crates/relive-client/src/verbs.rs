@@ -50,6 +50,11 @@ impl Client {
         self.post("/v1/processes".into(), request).await
     }
 
+    /// Starts an agent that the caller watches: its end is no item of the inbox.
+    pub async fn run_attended(&self, request: &RunRequest) -> Result<Created, Error> {
+        self.post("/v1/processes?attended=true".into(), request).await
+    }
+
     pub async fn exec(&self, request: &ExecRequest) -> Result<ExecStarted, Error> {
         self.post("/v1/programs".into(), request).await
     }

@@ -238,8 +238,21 @@ async fn processes(Asked(access): Asked, Params(query): Params<ListQuery>) -> An
     .await
 }
 
-async fn run(Asked(access): Asked, RequiredJson(request): RequiredJson<RunRequest>) -> JsonAnswer<Created> {
-    access.run(request).await.map(Json).map_err(Into::into)
+/// What a request to run says besides its body.
+#[derive(Debug, serde::Deserialize)]
+struct RunQuery {
+    /// Whether the client watches the process.
+    #[serde(default)]
+    attended: bool,
+}
+
+async fn run(
+    Asked(access): Asked,
+    Params(query): Params<RunQuery>,
+    RequiredJson(request): RequiredJson<RunRequest>,
+) -> JsonAnswer<Created> {
+    let created = if query.attended { access.run_attended(request).await } else { access.run(request).await };
+    created.map(Json).map_err(Into::into)
 }
 
 async fn exec(Asked(access): Asked, RequiredJson(request): RequiredJson<ExecRequest>) -> JsonAnswer<ExecStarted> {

@@ -228,6 +228,12 @@ impl Access {
         self.runtime.resumable_of(query, self.scope()?).await
     }
 
+    /// Creates an agent that whoever asks watches from its start.
+    pub async fn run_attended(&self, request: RunRequest) -> Result<Created> {
+        self.runtime.attend(request.uuid);
+        self.run(request).await
+    }
+
     /// Creates an agent; below the process that asks, if it is one.
     pub async fn run(&self, request: RunRequest) -> Result<Created> {
         self.may_use(request.uuid).await?;

@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use relive_api::{AckRequest, Acked, Inbox, Process, item_of, sort_items};
-use relive_core::{End, ErrorCode, Machine, Pid, SuspendReason, Why};
+use relive_core::{End, ErrorCode, Machine, Pid, SuspendReason, Uuid, Why};
 use relive_journal::History;
 use relive_journal::record::Acked as AckedRecord;
 
@@ -18,6 +18,9 @@ use crate::view::of_disk;
 
 /// How many ended processes an inbox has. A person who does not look at these does not look at more either.
 const ENDED_MAX: usize = 1_000;
+
+/// How long it may take until whoever starts a process waits for its end.
+const ATTENDED_MS: u64 = 5_000;
 
 /// Returns whether nobody but a person has started a process.
 pub(crate) fn is_root(history: &History) -> bool {
@@ -39,7 +42,10 @@ impl Turn {
         if program.is_some_and(|program| program.foreground) && history.incarnations.len() == 1 {
             return false;
         }
-        let state = self.runtime.lock();
+        let (state, now_ms) = (self.runtime.lock(), self.runtime.moment().up_ms);
+        if state.attended.get(&self.uuid()).is_some_and(|since| now_ms.saturating_sub(*since) < ATTENDED_MS) {
+            return false;
+        }
         let bell = state.waiting.get(&draft.incarnation().pid);
         // The table has one of them itself.
         bell.is_none_or(|bell| Arc::strong_count(bell) == 1)
@@ -47,6 +53,13 @@ impl Turn {
 }
 
 impl Runtime {
+    /// Notes that whoever starts a process watches it: its end may come before the request that waits for it.
+    pub(crate) fn attend(&self, uuid: Uuid) {
+        let (mut state, now_ms) = (self.lock(), self.moment().up_ms);
+        state.attended.retain(|_, since| now_ms.saturating_sub(*since) < ATTENDED_MS);
+        state.attended.insert(uuid, now_ms);
+    }
+
     /// Returns what waits for a person, the oldest that blocks a process first.
     pub async fn inbox(self: &Arc<Self>) -> Result<Inbox> {
         let waiting: Vec<Process> = {

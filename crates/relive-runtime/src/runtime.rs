@@ -109,6 +109,8 @@ pub(crate) struct Published {
     pub(crate) names: HashMap<String, Uuid>,
     /// What providers said of the keys of processes that lack credentials. Forgotten with the process.
     pub(crate) refused_keys: HashMap<Pid, String>,
+    /// The processes that somebody is about to watch, and since when.
+    pub(crate) attended: HashMap<Uuid, u64>,
     /// When each process that makes no progress was found out. Forgotten with the process.
     pub(crate) stalled_at: HashMap<Pid, Timestamp>,
     /// Processes that stand still for a rewind, and that nobody else has paused since.
@@ -137,6 +139,7 @@ impl Published {
             stopping: false,
             names: HashMap::new(),
             refused_keys: HashMap::new(),
+            attended: HashMap::new(),
             stalled_at: HashMap::new(),
             paused_for_rewind: HashSet::new(),
             has_heartbeat: false,

@@ -1,6 +1,6 @@
 //! What the dashboard knows and shows. Pure: inputs come in, effects go out, the clock is an argument.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, VecDeque};
 
 use relive_api::{Change, Item, Process};
 use relive_core::State as Life;
@@ -12,6 +12,8 @@ use crate::rows::{Row, RowKind, Wanted};
 
 /// How long an item has to be shown before a key can answer it.
 const SEEN_AFTER_MS: u64 = 300;
+/// How many processes that have ended are shown.
+const ENDED_MAX: usize = 500;
 /// How many lines of a tab are kept.
 const LINES_MAX: usize = 5_000;
 
@@ -135,6 +137,8 @@ pub(crate) enum Focus {
 pub struct State {
     pub(crate) look: Look,
     pub(crate) known: HashMap<Uuid, Known>,
+    /// Those that have ended, the first first.
+    ended: VecDeque<Uuid>,
     /// The rows, as they were made last.
     pub(crate) rows: Vec<Row>,
     stale: bool,
@@ -180,6 +184,7 @@ impl State {
         Self {
             look,
             known: HashMap::new(),
+            ended: VecDeque::new(),
             rows: Vec::new(),
             stale: false,
             selected: None,
@@ -250,7 +255,23 @@ impl State {
             u64::try_from(left).unwrap_or(0)
         });
         let known = Known { process, item: change.item, heard_ms: self.now_ms, waits_ms, fresh: true };
+        let is_over = known.process.dead_at.is_some();
         self.known.insert(change.uuid, known);
+        if is_over {
+            self.forget_oldest(change.uuid);
+        }
+    }
+
+    /// Forgets processes that have ended and need nobody, the first first, so that a day of them costs no more than a few.
+    fn forget_oldest(&mut self, uuid: Uuid) {
+        self.ended.push_back(uuid);
+        if self.ended.len() > ENDED_MAX
+            && let Some(oldest) = self.ended.pop_front()
+            && !self.ended.contains(&oldest)
+            && self.known.get(&oldest).is_some_and(|known| known.process.dead_at.is_some() && known.item.is_none())
+        {
+            self.known.remove(&oldest);
+        }
     }
 
     fn take_lines(&mut self, part: Part) {

@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
 #![expect(clippy::disallowed_methods, reason = "tests make and damage files as a person would")]
 
+mod attention;
 mod authority;
 mod clocks;
 mod costs;

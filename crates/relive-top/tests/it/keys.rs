@@ -139,6 +139,19 @@ fn what_is_gone_after_a_reset_is_not_shown_any_more() {
 }
 
 #[test]
+fn only_the_last_ends_are_kept_and_every_item() {
+    let ended = |pid, unseen: bool| {
+        let mut process = finished(pid, 0);
+        process.unseen = unseen;
+        process
+    };
+    let mut dashboard = Dashboard::new(PLAIN, vec![ended(1, true)]);
+    (2..=700).for_each(|pid| dashboard.heard(ended(pid, false)));
+    let screen = dashboard.screen(80, 24);
+    assert!(screen.contains("INBOX 1") && screen.contains("PROCESSES 501"), "{screen}");
+}
+
+#[test]
 fn every_action_is_shown_as_the_command_that_does_the_same() {
     let mut dashboard = one(&json!({}));
     dashboard.press(&[Key::Char('s')]);

@@ -44,12 +44,6 @@ pub(crate) struct Args {
     /// The reason, for the model
     #[arg(long, value_name = "TEXT", conflicts_with_all = ["done", "not_done", "retry", "answer"], requires = "outcome")]
     reason: Option<String>,
-    /// Answer the question of the agent; the number of a choice stands for it
-    #[arg(long, value_name = "TEXT", group = "outcome")]
-    answer: Option<String>,
-    /// Answer only if this is still the question, as `relive inbox --json` names it
-    #[arg(long, value_name = "N", requires = "outcome")]
-    question: Option<u64>,
     /// In doubt: the call happened
     #[arg(long, group = "outcome")]
     done: bool,
@@ -59,6 +53,12 @@ pub(crate) struct Args {
     /// In doubt: repeat the call, whatever it did before
     #[arg(long, group = "outcome")]
     retry: bool,
+    /// Answer the question of the agent; the number of a choice stands for it
+    #[arg(long, value_name = "TEXT", group = "outcome")]
+    answer: Option<String>,
+    /// Answer only if this is still the question, as `relive inbox --json` names it
+    #[arg(long, value_name = "N", requires = "outcome")]
+    question: Option<u64>,
 }
 
 /// The answer of `resolve --json` without a decision.

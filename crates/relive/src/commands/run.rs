@@ -117,7 +117,8 @@ pub(crate) async fn run(context: &Context, args: &Args) -> Outcome<u8> {
     let begin = async {
         let client = Client::open(context, Start::Always).await?;
         let client = client.ok_or_else(|| CommandError::unavailable("no daemon is running"))?;
-        let created = client.run(&request).await.map_err(|error| explain(context, &request, error.into()))?;
+        let created = if args.detach { client.run(&request).await } else { client.run_attended(&request).await };
+        let created = created.map_err(|error| explain(context, &request, error.into()))?;
         Ok::<_, CommandError>((client, created))
     };
     let interrupted = async {

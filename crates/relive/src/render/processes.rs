@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashSet};
 
-use relive_api::{PendingCall, Process, Session, TreeUsage, Workspace, reason_word};
+use relive_api::{PendingCall, PendingQuestion, Process, Session, TreeUsage, Workspace, reason_word};
 use relive_core::{Body, Pid, ProcessStatus, Timestamp, Usd, Why};
 
 mod columns;
@@ -178,6 +178,9 @@ pub(crate) fn details(process: &Process, clock: &Clock, look: &Look) -> String {
     add("RESUMED", process.resumed_by.as_deref().map(|by| format!("by {}", one_line(by))));
     add("ENDED", process.dead_at.map(|at| clock.second(at)));
     add("APPROVAL", process.approval.as_ref().map(|asked| decision(process, asked)));
+    let question =
+        |asked: &PendingQuestion| format!("{} (answer: relive resolve {})", one_line(&asked.text), process.pid);
+    add("QUESTION", process.question.as_ref().map(question));
     add("IN DOUBT", process.in_doubt.first().map(|open| decision(process, open)));
     add("TREE", process.tree.map(tree_usage));
     let below = process.suspended_below;

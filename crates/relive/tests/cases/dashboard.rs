@@ -82,7 +82,7 @@ fn the_dashboard_waits_for_a_daemon_that_was_stopped() {
     wait_for("it is connected again", || (!screen.text().contains("reconnecting...")).then_some(()));
     screen.await_text("1 running");
     world.relive(&["kill", &process.uuid]).ok();
-    screen.await_text("PROCESSES 0");
+    screen.await_text("1 done");
     screen.keys(&["q"]);
     screen.await_code(0);
 }
@@ -199,4 +199,19 @@ fn the_inbox_steps_through_its_items() {
     assert!(shown.contains("1 seen, 0 before"), "{shown}");
     assert_eq!(world.records(&asks.uuid, "question")[1]["answer"], "the old one");
     assert_eq!(world.records(&ends.uuid, "acked").len(), 1);
+}
+
+#[test]
+fn a_question_in_front_of_run_is_answered_by_typing() {
+    let world = World::new();
+    let Some(screen) = Screen::open(&world, "a_question_in_front_of_run_is_answered_by_typing") else { return };
+    screen.command(&format!("relive run --model {} 'do it'", world.script(ASKS)));
+    let shown = screen.await_text("your answer, or its number:");
+    assert!(shown.contains("PID 1 asks:\n  Which branch?\n  1. main\n  2. dev\n"), "{shown}");
+    let info = world.relive(&["info", "1"]).ok().stdout;
+    assert!(info.contains("Which branch? (answer: relive resolve 1)"), "{info}");
+    screen.line("1");
+    let shown = screen.await_code(0);
+    assert!(shown.contains("got main"), "{shown}");
+    assert_eq!(world.relive(&["inbox", "-q"]).ok().stdout, "", "whoever watches has seen its end");
 }

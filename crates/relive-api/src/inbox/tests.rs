@@ -1,0 +1,119 @@
+//! Which processes are items, in which order, and what their commands are.
+
+use serde_json::{Value, json};
+
+use super::*;
+
+fn process(fields: &Value) -> Process {
+    let mut process = json!({
+        "pid": 5, "ppid": 0, "uuid": "00000000-0000-7000-8000-000000000005", "short": "000000a5", "parent_uuid": null,
+        "origin_uuid": null, "origin_step": null, "generation": 1, "successor_pid": null, "name": null, "body": "agent",
+        "intent": "fix it", "cwd": "/", "state": "running", "paused": false, "paused_at": null, "display": "running",
+        "suspend_reason": null, "resume_at": null, "ending": null, "status": null, "why": null, "killed_by": null,
+        "killed_from": null, "exit": null, "step": 0, "max_steps": null, "tokens_in": 0, "tokens_out": 0,
+        "max_tokens": null, "cost_usd": null, "model": null, "suspended_below": 0, "resumable": false, "stalled": false,
+        "created_at": "2026-11-15T12:00:00Z", "started_at": null, "dead_at": null, "elapsed_ms": 0, "session": null,
+        "agent": null
+    });
+    for (name, value) in fields.as_object().unwrap() {
+        process[name] = value.clone();
+    }
+    serde_json::from_value(process).unwrap()
+}
+
+fn suspended(reason: &str) -> Value {
+    json!({"paused": true, "paused_at": "2026-11-15T12:01:00Z", "suspend_reason": reason, "display": "suspended"})
+}
+
+fn dead(code: i32, unseen: bool) -> Value {
+    let reason = if code == 0 { "completed" } else { "no way" };
+    let exit = json!({"code": code, "reason": reason, "err": null});
+    json!({"state": "dead", "display": "dead", "dead_at": "2026-11-15T12:02:00Z", "exit": exit, "unseen": unseen})
+}
+
+#[test]
+fn each_state_has_its_kind_or_none() {
+    let check = |fields: Value, expect: Option<ItemKind>| {
+        assert_eq!(item_of(&process(&fields)).map(|item| item.kind), expect, "{fields}");
+    };
+    check(json!({}), None);
+    check(suspended("user"), None);
+    check(suspended("daemon_stop"), None);
+    check(suspended("approval"), Some(ItemKind::Approval));
+    check(suspended("question"), Some(ItemKind::Question));
+    check(suspended("in_doubt"), Some(ItemKind::InDoubt));
+    check(suspended("budget_exceeded"), Some(ItemKind::Budget));
+    check(suspended("quota"), Some(ItemKind::Quota));
+    check(suspended("needs_credentials"), Some(ItemKind::Credentials));
+    check(suspended("stalled"), Some(ItemKind::Stalled));
+    check(suspended("disk_full"), Some(ItemKind::Failed));
+    check(suspended("io_error"), Some(ItemKind::Failed));
+    check(suspended("crash_loop"), Some(ItemKind::Failed));
+    check(json!({"stalled": true, "display": "stalled"}), Some(ItemKind::Stalled));
+    check(json!({"display": "damaged"}), Some(ItemKind::Damaged));
+    check(dead(0, true), Some(ItemKind::Finished));
+    check(dead(1, true), Some(ItemKind::Failed));
+    check(dead(0, false), None);
+    check(dead(1, false), None);
+    let mut pausing = suspended("approval");
+    pausing["display"] = json!("pausing");
+    check(pausing, None);
+}
+
+#[test]
+fn what_blocks_comes_first_and_the_oldest_of_it() {
+    let item = |fields: Value, since: &str| {
+        let mut item = item_of(&process(&fields)).unwrap();
+        item.since = since.parse().unwrap();
+        item
+    };
+    let mut items = vec![
+        item(dead(0, true), "2026-11-15T10:00:00Z"),
+        item(dead(1, true), "2026-11-15T11:00:00Z"),
+        item(suspended("io_error"), "2026-11-15T13:00:00Z"),
+        item(suspended("approval"), "2026-11-15T12:30:00Z"),
+    ];
+    sort_items(&mut items);
+    let kinds: Vec<ItemKind> = items.iter().map(|item| item.kind).collect();
+    assert_eq!(kinds, [ItemKind::Approval, ItemKind::Failed, ItemKind::Failed, ItemKind::Finished]);
+    assert!(!items[1].has_ended() && items[2].has_ended());
+}
+
+#[test]
+fn an_answer_names_the_question_and_an_acknowledgement_the_item() {
+    let mut fields = suspended("question");
+    fields["question"] = json!({"id": 7, "text": "which\none?", "choices": ["it's a"], "at": "2026-11-15T12:01:00Z"});
+    let item = item_of(&process(&fields)).unwrap();
+    assert_eq!((item.text.as_str(), item.question), ("which one?", Some(7)));
+    let command = item.exact_command(&item.answers[0]);
+    assert_eq!(command, r"relive resolve 000000a5 --answer 'it'\''s a' --question 7");
+    let expect = ["relive", "resolve", "000000a5", "--answer", "it's a", "--question", "7"];
+    assert_eq!(words(&command).unwrap(), expect);
+    let item = item_of(&process(&dead(0, true))).unwrap();
+    assert_eq!(item.exact_command(&item.answers[0]), format!("relive inbox ack {}", item.id));
+}
+
+#[test]
+fn only_plain_commands_are_split_into_words() {
+    let check = |line: &str, expect: Option<&[&str]>| {
+        let split = words(line);
+        assert_eq!(
+            split.as_deref(),
+            expect.map(|words| words.iter().map(ToString::to_string).collect::<Vec<_>>()).as_deref(),
+            "{line}"
+        );
+    };
+    check("relive  ps -a", Some(&["relive", "ps", "-a"]));
+    check("send 5 'a b' ''", Some(&["send", "5", "a b", ""]));
+    check("", Some(&[]));
+    check("send 5 'open", None);
+    check("ps; rm -rf /", None);
+    check("send 5 $(id)", None);
+}
+
+#[test]
+fn texts_are_one_line_that_ends() {
+    assert_eq!(one_line("a\n  b"), "a b");
+    let long = one_line(&"日".repeat(1_000));
+    assert_eq!(long.chars().count(), TEXT_MAX + 3);
+}
