@@ -65,7 +65,6 @@ pub(crate) const KEYS: &[Key] = &[
     ("", "default_model", Expected::Model),
     ("", "on_in_doubt", Expected::Word(&["tell_model", "park", "retry"])),
     ("", "recovery", Expected::Word(&["auto", "manual"])),
-    ("", "notify", Expected::Text),
     ("gc", "retention_days", Expected::Number(0, U32)),
     ("gc", "max_entries", Expected::Number(0, U32)),
     ("gc", "interval_seconds", Expected::Number(GC_INTERVAL_MIN_SECONDS, SECONDS_MAX)),
@@ -82,6 +81,7 @@ pub(crate) const KEYS: &[Key] = &[
     ("", "tool_env", Expected::Variables),
     ("tools", "*", PERMISSION),
     ("tools", "abandon", PERMISSION),
+    ("tools", "ask", PERMISSION),
     ("tools", "done", PERMISSION),
     ("tools", "edit", PERMISSION),
     ("tools", "list", PERMISSION),
@@ -107,6 +107,7 @@ pub(crate) const KEYS: &[Key] = &[
     ("isolation", "writable", Expected::Paths),
     ("isolation", "hidden", Expected::Paths),
     ("isolation", "git_config", Expected::Word(&["read_only", "writable"])),
+    ("", "notify", Expected::Text),
 ];
 
 /// Returns all mistakes in the text of a file with these keys. `names` are the allowed names in lists of names.
