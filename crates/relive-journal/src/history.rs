@@ -22,8 +22,8 @@ use serde::{Deserialize, Serialize};
 use crate::hash::Hash;
 use crate::line;
 use crate::record::{
-    Approval, Body, CallStarted, Compacted, Decision, ModelEnded, Opened, OpenedBy, Outcome, Paused, Question, Record,
-    Repair, Signalled, Spawned, Usage,
+    Approval, Body, CallStarted, Compacted, Decision, Ended, ModelEnded, Opened, OpenedBy, Outcome, Paused, Question,
+    Record, Repair, Signalled, Spawned, Usage,
 };
 use crate::recovery::{Lookup, OnInDoubt, Recovery};
 
@@ -359,17 +359,7 @@ impl History {
                 self.land_resume(resumed);
             }
             Body::Limits(new) => self.limits = new.limits,
-            Body::Ended(ended) => {
-                self.unpause(record.at);
-                self.stop_time(record.up);
-                self.forget_signals();
-                // Its authority goes with its execution.
-                self.handles.clear();
-                self.unseen = ended.unseen;
-                if let Some(incarnation) = self.incarnations.last_mut() {
-                    incarnation.ended = Some((record.at, ended.end.clone()));
-                }
-            }
+            Body::Ended(ended) => self.end(record, ended),
             Body::Repair(repair) => self.repairs.push(*repair),
             Body::Signalled(signalled) => self.signal(signalled),
             Body::SignalMask(mask) => self.set_mask(mask),
@@ -387,6 +377,18 @@ impl History {
             Body::Rewound(rewound) => self.files.rewind(rewound),
             // Its driver folds these.
             Body::Flow(_) => {}
+        }
+    }
+
+    fn end(&mut self, record: &Record, ended: &Ended) {
+        self.unpause(record.at);
+        self.stop_time(record.up);
+        self.forget_signals();
+        // Its authority goes with its execution.
+        self.handles.clear();
+        self.unseen = ended.unseen;
+        if let Some(incarnation) = self.incarnations.last_mut() {
+            incarnation.ended = Some((record.at, ended.end.clone()));
         }
     }
 

@@ -134,13 +134,13 @@ impl FeedReader {
         let seen = after.and_then(parse_id);
         let since = seen.as_ref().and_then(|(_, _, at)| *at);
         let known = seen.filter(|(daemon, position, _)| {
-            *daemon == runtime.started_id() && runtime.feed.lock().since(*position, 1).is_some()
+            *daemon == runtime.started_id() && runtime.changes.feed().lock().since(*position, 1).is_some()
         });
-        let bell = runtime.feed.shared.bell.subscribe();
+        let bell = runtime.changes.feed().shared.bell.subscribe();
         match known {
             Some((_, position, _)) => Self { runtime, bell, position, listing: None, since },
             None => {
-                let position = runtime.feed.lock().last;
+                let position = runtime.changes.feed().lock().last;
                 Self { runtime, bell, position, listing: Some(Listing::Begin), since }
             }
         }
@@ -148,7 +148,7 @@ impl FeedReader {
 
     /// Opens the feed after a position of this daemon.
     pub(crate) fn after(runtime: Arc<Runtime>, position: u64) -> Self {
-        let bell = runtime.feed.bell();
+        let bell = runtime.changes.feed().bell();
         Self { runtime, bell, position, listing: None, since: None }
     }
 
@@ -187,9 +187,9 @@ impl FeedReader {
     }
 
     async fn changes(&mut self) -> FeedPart {
-        let since = self.runtime.feed.lock().since(self.position, BATCH);
+        let since = self.runtime.changes.feed().lock().since(self.position, BATCH);
         let Some((changed, next)) = since else {
-            self.position = self.runtime.feed.lock().last;
+            self.position = self.runtime.changes.feed().lock().last;
             self.listing = Some(Listing::Living { after: Pid::RUNTIME });
             return FeedPart { reset: true, changes: Vec::new(), id: None };
         };

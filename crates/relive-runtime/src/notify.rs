@@ -34,7 +34,7 @@ impl Runtime {
     /// Tells the command of `notify:` about new items, until the runtime ends.
     pub(crate) fn run_notifications(self: &Arc<Self>) {
         let (runtime, started) = (Arc::downgrade(self), self.now());
-        let (mut position, mut bell) = (self.feed.last(), self.feed.bell());
+        let (mut position, mut bell) = (self.changes.feed().last(), self.changes.feed().bell());
         let mut notifier = Notifier { told: HashMap::new(), running: Arc::new(Semaphore::new(RUNNING_MAX)) };
         tokio::spawn(async move {
             if let Some(runtime) = runtime.upgrade()
@@ -68,7 +68,7 @@ impl Notifier {
         let runtime = runtime.upgrade()?;
         if runtime.live.now().notify.is_none() {
             self.told.clear();
-            return Some(runtime.feed.last());
+            return Some(runtime.changes.feed().last());
         }
         let mut reader = FeedReader::after(Arc::clone(&runtime), position);
         for change in reader.next().await.changes {

@@ -23,7 +23,6 @@ use crate::clock::Clock;
 use crate::credentials::Credentials;
 use crate::environment::Environments;
 use crate::error::{Error, Result};
-use crate::feed::Feed;
 use crate::flows::Flows;
 use crate::isolation::Isolations;
 use crate::owner::{Owner, Owners};
@@ -59,8 +58,6 @@ pub struct Runtime {
     /// When it was started, since boot.
     pub(crate) started_ms: u64,
     pub(crate) changes: Changes,
-    /// Which processes have changed, for readers of all of them.
-    pub(crate) feed: Feed,
     /// Where `config.yaml` is, and beside it agents that can be run by name.
     pub(crate) config: PathBuf,
     pub(crate) socket: PathBuf,
@@ -191,7 +188,6 @@ impl Runtime {
                 warnings: warnings.clone(),
             },
         };
-        let feed = Feed::default();
         let catalog = Catalog::new(Arc::clone(&data), warnings.clone());
         let runtime = Arc::new(Self {
             data,
@@ -200,8 +196,7 @@ impl Runtime {
             live,
             started_ms: clock.moment().up_ms,
             clock,
-            changes: Changes::new(feed.clone()),
-            feed,
+            changes: Changes::default(),
             config: paths.config.clone(),
             socket: paths.socket.clone(),
             environments,

@@ -17,8 +17,9 @@ pub(crate) struct Changes {
 }
 
 impl Changes {
-    pub(crate) fn new(feed: Feed) -> Self {
-        Self { bells: Arc::default(), feed }
+    /// Returns which processes have changed, for readers of all of them.
+    pub(crate) fn feed(&self) -> &Feed {
+        &self.feed
     }
 
     /// Returns a receiver that is notified whenever the files of the process may have changed.
