@@ -17,8 +17,8 @@ use std::time::Duration;
 
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
-use relive_agent::requests::Requests;
 use relive_agent::Orders;
+use relive_agent::requests::Requests;
 use relive_core::program::{Inherited, Namespace, ResourceLimit, Stdio};
 use relive_core::{End, Moment, ProcessStatus, Program, Signal, Uuid};
 use relive_journal::{DataDirectory, History, Pool, Seen};
