@@ -22,7 +22,7 @@ fn await_item(daemon: &Daemon, uuid: Uuid) -> ItemKind {
         if let Some(kind) = kind_of(daemon, uuid) {
             return kind;
         }
-        daemon.block(tokio::time::sleep(std::time::Duration::from_millis(5)));
+        daemon.block(async { tokio::time::sleep(std::time::Duration::from_millis(5)).await });
     }
     panic!("{uuid} is not in the inbox");
 }
