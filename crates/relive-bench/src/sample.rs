@@ -58,6 +58,7 @@ pub(crate) fn opening(data: &DataDirectory, by: OpenedBy) -> Result<Opening> {
         now: moment(),
         req: None,
         seen: None,
+        cause: None,
     })
 }
 
