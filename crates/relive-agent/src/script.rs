@@ -145,10 +145,10 @@ enum Act {
 }
 
 fn unreadable(name: &str, error: &std::io::Error) -> String {
-    match error.kind() {
-        std::io::ErrorKind::InvalidData => format!("script {name} is not UTF-8 text"),
-        _ => format!("cannot read script {name}: {error}"),
+    if error.kind() == std::io::ErrorKind::InvalidData {
+        return format!("script {name} is not UTF-8 text");
     }
+    format!("cannot read script {name}: {error}")
 }
 
 fn acts(turn: &Turn, values: &Values<'_>, question: &Question) -> VecDeque<Act> {

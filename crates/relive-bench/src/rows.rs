@@ -36,7 +36,7 @@ use crate::table::Row;
 type Measure = fn(&Options, &Place) -> Result<Vec<Row>>;
 
 /// By the name `--only` knows them by.
-pub(crate) const ALL: [(&str, Measure); 24] = [
+pub(crate) const ALL: [(&str, Measure); 25] = [
     ("step", step::measure),
     ("writers", writers::measure),
     ("path", path::measure),

@@ -118,6 +118,11 @@ pub(crate) fn exit_of(end: &End) -> Exit {
     Exit { code: exit.code, reason: exit.reason.into_owned(), err: exit.err.map(std::borrow::Cow::into_owned) }
 }
 
+fn hint_of(state: &Published, view: &View<'_>) -> Option<String> {
+    let refused = state.refused_keys.get(&view.pid).map(String::as_str);
+    hint(view, state.table.limits(view.pid).unwrap_or_default(), refused)
+}
+
 /// Returns a process of the table.
 pub(crate) fn of_view(state: &Published, view: &View<'_>) -> Process {
     Process {
@@ -172,11 +177,7 @@ pub(crate) fn of_view(state: &Published, view: &View<'_>) -> Process {
         network: None,
         workspace: None,
         agent: None,
-        hint: hint(
-            view,
-            state.table.limits(view.pid).unwrap_or_default(),
-            state.refused_keys.get(&view.pid).map(String::as_str),
-        ),
+        hint: hint_of(state, view),
         instructions: Vec::new(),
         approval: None,
         question: None,

@@ -134,7 +134,7 @@ fn question(place: &Place) -> Result<Row> {
     let work = Work::new(root.join("work"), "  - calls: [{name: ask, args: {question: which?}}]\n")?;
     let (_, daemon) = Daemon::start(&Home::new(root.join("home"))?)?;
     let client = daemon.client()?;
-    let peer = median_seconds(FRAMES, || Ok(drop(client.call(Client::inbox)?)))?;
+    let peer = median_seconds(FRAMES, || client.call(Client::inbox).map(drop).map_err(Into::into))?;
     let mut rounds = Rounds::default();
     for _ in 0..5 {
         let (shown, ()) = seconds(|| {

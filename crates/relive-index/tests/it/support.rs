@@ -62,6 +62,7 @@ impl World {
             now: moment(),
             req: None,
             seen: None,
+            cause: None,
         }
     }
 

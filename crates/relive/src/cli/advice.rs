@@ -27,7 +27,7 @@ const COMMANDS: &[(&str, &str)] = &[
     ("restart", "relive kill ID; relive wait ID; relive resume ID"),
     ("status inspect show describe", "relive info ID"),
     ("ls list", "relive ps"),
-    ("top htop watch", "relive ps --watch"),
+    ("htop watch", "relive top"),
     ("tail follow", "relive logs -f ID"),
     ("remove delete del", "relive rm ID"),
     ("prune clean cleanup", "relive gc --dry-run"),
@@ -58,6 +58,7 @@ const OPTIONS: &[(&str, &str, &str)] = &[
 ];
 
 /// Returns what to say instead of clap's words.
+#[expect(clippy::wildcard_enum_match_arm, reason = "clap's enum may grow, and its own words are kept for the rest")]
 pub(crate) fn advise(error: &clap::Error, typed: &[OsString]) -> Advice {
     let words: Vec<String> = typed.iter().skip(1).map(|word| word.to_string_lossy().into_owned()).collect();
     let line = Line::of(&words);
@@ -66,7 +67,6 @@ pub(crate) fn advise(error: &clap::Error, typed: &[OsString]) -> Advice {
         ErrorKind::UnknownArgument => unknown_argument(&line, &text(error, ContextKind::InvalidArg)),
         ErrorKind::ValueValidation => Advice { message: number(&error.render().to_string()), ..Advice::default() },
         ErrorKind::MissingRequiredArgument => missing(&line),
-        // Clap's enum may grow; its own words are kept for everything else.
         _ => Advice::default(),
     }
 }

@@ -229,7 +229,7 @@ fn the_stream_of_all_processes_continues_after_an_id_also_in_the_next_daemon() {
     world.await_display(&first.uuid, "suspended");
     let (names, told, id) = stream(&world, Some(&id));
     assert!(!names.contains(&"reset".to_owned()), "{names:?}");
-    assert_eq!(told, [first.uuid.clone()], "only what has changed");
+    assert_eq!(told, std::slice::from_ref(&first.uuid), "only what has changed");
 
     world.kill_daemon();
     world.relive(&["resolve", &second.uuid, "--answer", "x"]).ok();
