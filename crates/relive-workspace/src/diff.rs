@@ -11,10 +11,14 @@ use crate::error::Result;
 use crate::extras::Extras;
 use crate::object::{EntryKind, ObjectId};
 use crate::path::FilePath;
+use crate::rules::Rules;
+use crate::settings::Settings;
 use crate::snapshot::Snapshot;
 use crate::store::Store;
 pub use text::{LineCounts, TextDiff, is_binary};
 use trees::Trees;
+
+const IGNORE_FILE: &[u8] = b".gitignore";
 
 /// The state of a path in a snapshot.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -61,11 +65,33 @@ impl Change {
         let content = |state: &FileState| (state.kind == EntryKind::Symlink, state.id);
         self.before.as_ref().map(content) != self.after.as_ref().map(content)
     }
+
+    /// Returns whether this is a change of ignore rules.
+    pub(crate) fn is_rules(&self) -> bool {
+        self.path.split().is_some_and(|(_, name)| name == IGNORE_FILE)
+    }
 }
 
 impl Store {
-    /// Returns every path that differs, sorted. Directories are listed if they appear, disappear or change permissions.
+    /// Returns every path that differs, sorted. Directories are listed if they appear, disappear or change permissions. A
+    /// file that is absent because it became ignored is not known to be removed, and is not listed.
     pub fn diff(&self, before: &Snapshot, after: &Snapshot) -> Result<Vec<Change>> {
+        let mut changes = self.differing(before, after)?;
+        let (mut old, mut new) = (View::new(self, before)?, View::new(self, after)?);
+        let patterns = |view: &View<'_>| (view.extras.include.clone(), view.extras.exclude.clone());
+        if changes.iter().any(Change::is_rules) || patterns(&old) != patterns(&new) {
+            let rules = |view: &View<'_>| Rules::without_repository(&view.settings(&Settings::default()));
+            let (old_rules, new_rules) = (rules(&old)?, rules(&new)?);
+            // A file that was ignored before was tracked, and is still visible if it is there.
+            keep_unseen(&mut changes, |path| {
+                Ok(new.is_ignored_by(&new_rules, path)? && !old.is_ignored_by(&old_rules, path)?)
+            })?;
+        }
+        Ok(changes)
+    }
+
+    /// Returns every path that differs, with those that became ignored.
+    pub(crate) fn differing(&self, before: &Snapshot, after: &Snapshot) -> Result<Vec<Change>> {
         if before.is_same_files(after) {
             return Ok(Vec::new());
         }
@@ -132,12 +158,41 @@ impl<'a> View<'a> {
         Ok(Some(FileState { kind, mode, id, same_as }))
     }
 
+    /// Returns the settings with the patterns that decided what is in the snapshot.
+    pub(crate) fn settings(&self, others: &Settings) -> Settings {
+        let Extras { include, exclude, .. } = &self.extras;
+        Settings { include: include.clone(), exclude: exclude.clone(), ..others.clone() }
+    }
+
+    /// Returns whether a file would not be in the snapshot by the ignore files of the snapshot and these rules.
+    pub(crate) fn is_ignored_by(&mut self, rules: &Rules, file: &FilePath) -> Result<bool> {
+        let store = self.trees.store();
+        rules.ignores(file, store, |directory| Ok(self.state(&directory.join(IGNORE_FILE))?.and_then(|state| state.id)))
+    }
+
     /// Returns every path of the snapshot, including directories.
     pub(crate) fn paths(&mut self) -> Result<BTreeSet<FilePath>> {
         let mut paths = self.directories.clone();
         self.trees.all(self.root, &mut paths)?;
         Ok(paths)
     }
+}
+
+/// Drops the removal of the files for which `is_unseen` says that they may still be there, and of the directories they
+/// are in. Returns these files.
+pub(crate) fn keep_unseen(
+    changes: &mut Vec<Change>,
+    mut is_unseen: impl FnMut(&FilePath) -> Result<bool>,
+) -> Result<Vec<FilePath>> {
+    let mut kept = BTreeSet::new();
+    for change in changes.iter().filter(|change| change.after.is_none() && !change.is_directory()) {
+        if is_unseen(&change.path)? {
+            kept.insert(change.path.clone());
+        }
+    }
+    let needed: BTreeSet<FilePath> = kept.iter().flat_map(FilePath::parents).collect();
+    changes.retain(|change| change.after.is_some() || !(kept.contains(&change.path) || needed.contains(&change.path)));
+    Ok(kept.into_iter().collect())
 }
 
 impl Extras {

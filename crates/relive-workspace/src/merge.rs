@@ -6,12 +6,13 @@ use serde::Serialize;
 
 use crate::apply::{Applied, check_in_the_way};
 use crate::control::Control;
-use crate::diff::{Change, FileState, View, is_binary};
+use crate::diff::{Change, FileState, View, is_binary, keep_unseen};
 use crate::error::{Error, Result};
 use crate::object::{EntryKind, Kind, ObjectId};
 use crate::path::FilePath;
 use crate::plan::{Plan, PlanKind};
 use crate::restore::Force;
+use crate::rules::Rules;
 use crate::snapshot::{Grade, Snapshot, Taken};
 use crate::store::{Deflater, ObjectSink, Store};
 use crate::workspace::Workspace;
@@ -98,10 +99,7 @@ impl Workspace {
         }
         let before = self.snapshot(control)?;
         let store = self.store().clone();
-        let mut theirs = store.diff(request.base, request.theirs)?;
-        let lacks = store.extras(request.theirs)?;
-        // A file that could not be stored was not removed.
-        theirs.retain(|change| change.after.is_some() || !lacks.has_skipped(&change.path));
+        let theirs = self.changes_of(request)?;
         let ours = View::new(&store, &before.snapshot)?;
         let sink = ObjectSink::new(&store);
         let mut merger = Merger { store: &store, ours, sink: &sink, changes: Vec::new(), conflicts: Vec::new() };
@@ -125,6 +123,17 @@ impl Workspace {
         plan.add_read_only_directories(&mut View::new(&store, &before.snapshot)?)?;
         check_in_the_way(self, &plan)?;
         Ok(PreparedMerge { before, plan, conflicts })
+    }
+
+    /// Returns the changes from `base` to `theirs`. A file that could not be stored was not removed, nor is it known to be
+    /// removed if it is ignored there: the copy may still have it. A copy has no Git index, so its rules ignore tracked
+    /// files too.
+    fn changes_of(&self, request: &MergeRequest<'_>) -> Result<Vec<Change>> {
+        let mut changes = self.store().differing(request.base, request.theirs)?;
+        let mut theirs = View::new(self.store(), request.theirs)?;
+        let rules = Rules::without_repository(&theirs.settings(self.settings()))?;
+        keep_unseen(&mut changes, |path| Ok(theirs.extras.has_skipped(path) || theirs.is_ignored_by(&rules, path)?))?;
+        Ok(changes)
     }
 
     /// Takes a snapshot, then merges the changes from `base` to `theirs`. With conflicts nothing is written, unless the

@@ -4,13 +4,12 @@ use std::collections::BTreeSet;
 
 use crate::apply::{Applied, check_in_the_way};
 use crate::control::Control;
-use crate::diff::{Change, View};
+use crate::diff::{Change, View, keep_unseen};
 use crate::error::{Error, Result};
 use crate::object::EntryKind;
 use crate::path::FilePath;
 use crate::plan::{Plan, PlanKind};
 use crate::rules::Rules;
-use crate::settings::Settings;
 use crate::snapshot::{Grade, Snapshot, Taken};
 use crate::store::Store;
 use crate::workspace::Workspace;
@@ -78,13 +77,13 @@ impl Workspace {
             }
         }
         if let (Some(expected), Force::No) = (request.expected, request.force) {
-            let changes = store.diff(expected, &before.snapshot)?;
+            let changes = store.differing(expected, &before.snapshot)?;
             let paths: Vec<_> = changes.into_iter().filter(is_meant).map(|change| change.path).collect();
             if !paths.is_empty() {
                 return Err(Error::ChangedSince { paths });
             }
         }
-        let mut changes = store.diff(&before.snapshot, request.target)?;
+        let mut changes = store.differing(&before.snapshot, request.target)?;
         changes.retain(is_meant);
         check_directories(store, &changes, &before.snapshot)?;
         let spared = self.spare(&mut changes, request.target)?;
@@ -105,31 +104,18 @@ impl Workspace {
     /// and those that the rules of that time ignore.
     fn spare(&self, changes: &mut Vec<Change>, target: &Snapshot) -> Result<Vec<FilePath>> {
         let mut view = View::new(self.store(), target)?;
-        let is_rules = |change: &Change| change.path.split().is_some_and(|(_, name)| name == b".gitignore");
-        let then = Settings {
-            include: view.extras.include.clone(),
-            exclude: view.extras.exclude.clone(),
-            ..self.settings().clone()
-        };
-        let rules = match changes.iter().any(is_rules) || then != *self.settings() {
+        let then = view.settings(self.settings());
+        let rules = match changes.iter().any(Change::is_rules) || then != *self.settings() {
             true => Some(Rules::load(self.root(), &then, self.tracked.as_ref())?),
             false => None,
         };
-        let mut spared = Vec::new();
-        for change in changes.iter().filter(|change| change.after.is_none() && !change.is_directory()) {
-            let ignore_file =
-                |directory: &FilePath| Ok(view.state(&directory.join(b".gitignore"))?.and_then(|state| state.id));
+        keep_unseen(changes, |path| {
             let is_ignored = match &rules {
-                Some(rules) => rules.ignores(&change.path, self.store(), ignore_file)?,
+                Some(rules) => view.is_ignored_by(rules, path)?,
                 None => false,
             };
-            if is_ignored || view.extras.has_skipped(&change.path) {
-                spared.push(change.path.clone());
-            }
-        }
-        let is_needed = |path: &FilePath| spared.iter().any(|spared| spared.is_within(path));
-        changes.retain(|change| change.after.is_some() || !is_needed(&change.path));
-        Ok(spared)
+            Ok(is_ignored || view.extras.has_skipped(path))
+        })
     }
 }
 

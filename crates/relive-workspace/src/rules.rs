@@ -125,7 +125,15 @@ pub(crate) enum IgnoreFile {
 impl Rules {
     /// Reads the rules from outside of the workspace. `known` are the files that were tracked the last time.
     pub(crate) fn load(root: &Path, settings: &Settings, known: Option<&Arc<Tracked>>) -> Result<Self> {
-        let repository = Repository::find(root);
+        Self::of(Repository::find(root), settings, known)
+    }
+
+    /// Returns the rules of a directory that is in no repository, such as a copy.
+    pub(crate) fn without_repository(settings: &Settings) -> Result<Self> {
+        Self::of(None, settings, None)
+    }
+
+    fn of(repository: Option<Repository>, settings: &Settings, known: Option<&Arc<Tracked>>) -> Result<Self> {
         let tracked = repository.as_ref().map(|repository| repository.tracked(known)).unwrap_or_default();
         let mut fingerprint = DefaultHasher::new();
         (&settings.include, &settings.exclude, tracked.fingerprint()).hash(&mut fingerprint);

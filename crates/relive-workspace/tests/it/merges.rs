@@ -1,6 +1,8 @@
 //! Merges.
 
-use relive_workspace::{Conflict, ConflictKind, Control, Error, Force, MergeRequest, Snapshot};
+use relive_workspace::{
+    Change, Conflict, ConflictKind, Control, Error, Force, MergeRequest, Settings, Snapshot, Workspace,
+};
 
 use crate::support::{Bed, bed, look, shell};
 
@@ -122,4 +124,41 @@ fn a_snapshot_that_lacks_files_is_not_merged() {
     let theirs = bed.snapshot();
     let request = MergeRequest { base: &base, theirs: &theirs, force: Force::No };
     assert!(matches!(bed.workspace.merge(&request, &Control::default()), Err(Error::NotExact { .. })));
+}
+
+#[test]
+fn a_file_that_became_ignored_is_neither_merged_nor_shown_as_removed() {
+    let base = "mkdir -p d/e; echo precious > a.log; echo 1 > d/e/b.log; echo 1 > gone";
+    let (mut bed, merged, _) = merge(base, "true", "echo '*.log' > .gitignore; rm gone", Force::No);
+    assert_eq!(merged.unwrap(), []);
+    assert_eq!((bed.read("a.log"), bed.read("d/e/b.log")), ("precious\n".to_owned(), "1\n".to_owned()));
+    assert!(bed.path(".gitignore").exists() && !bed.path("gone").exists());
+    bed.remove(".gitignore");
+    let before = bed.snapshot();
+    shell(&bed.root, "echo '*.log' > .gitignore");
+    let after = bed.snapshot();
+    let paths = |changes: Vec<Change>| changes.iter().map(|change| change.path.to_string()).collect::<Vec<_>>();
+    assert_eq!(paths(bed.store.diff(&before, &after).unwrap()), [".gitignore"]);
+}
+
+#[test]
+fn tracked_files_that_the_rules_of_a_copy_ignore_are_not_removed_by_a_merge() {
+    let mut bed = bed();
+    shell(&bed.root, "echo lib > lib.o; echo key > .env; echo '*.o' > .gitignore; git init -q; git add -f .");
+    let base = bed.snapshot();
+    let own = bed.directory.path().join("own");
+    bed.store.copy(&base, &own, &Control::default()).unwrap();
+    shell(&own, "echo new > new");
+    let mut copy = Workspace::open(&bed.store, &own, Settings::default()).unwrap();
+    let theirs = copy.snapshot(&Control::default()).unwrap().snapshot;
+    let request = MergeRequest { base: &base, theirs: &theirs, force: Force::No };
+    bed.workspace.merge(&request, &Control::default()).unwrap();
+    assert_eq!(
+        (bed.read("lib.o"), bed.read(".env"), bed.read("new")),
+        ("lib\n".into(), "key\n".into(), "new\n".into())
+    );
+    // A tracked file that is removed was removed.
+    bed.remove("lib.o");
+    let after = bed.snapshot();
+    assert!(bed.store.diff(&base, &after).unwrap().iter().any(|change| change.path.to_string() == "lib.o"));
 }
