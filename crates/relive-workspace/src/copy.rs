@@ -2,7 +2,6 @@
 
 use std::collections::HashMap;
 use std::os::fd::{AsFd as _, OwnedFd};
-use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
@@ -15,6 +14,7 @@ use crate::disk::Disk;
 use crate::error::{Context as _, Error, Result};
 use crate::object::EntryKind;
 use crate::path::FilePath;
+use crate::remove::remove_tree;
 use crate::snapshot::Snapshot;
 use crate::stat::{open_beneath, open_child};
 use crate::store::{Store, open_directory};
@@ -73,7 +73,8 @@ impl Store {
         made
     }
 
-    /// Removes a directory that [`Self::copy`] made, and everything in it. That it is not there is no error.
+    /// Removes a directory that [`Self::copy`] made, and everything in it. That it is not there is no error. Refuses if
+    /// something is mounted in it.
     pub fn remove_copy(&self, path: &Path) -> Result<()> {
         remove_tree(self.disk(), path)
     }
@@ -192,23 +193,4 @@ impl Copier<'_> {
         self.files.fetch_add(1, Ordering::Relaxed);
         self.disk.link((self.root, first.as_bytes()), (self.root, path.as_bytes())).context("link", &self.place(path))
     }
-}
-
-/// Removes one of Relive's directories and everything below it. A missing directory is not an error.
-pub(crate) fn remove_tree(disk: &Disk, path: &Path) -> Result<()> {
-    let metadata = match path.symlink_metadata() {
-        Ok(metadata) => metadata,
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
-        Err(error) => return Err(error).context("look at", path),
-    };
-    if !metadata.is_dir() {
-        return disk.unlink(CWD, path).context("remove", path);
-    }
-    if metadata.permissions().mode() & 0o700 != 0o700 {
-        disk.set_directory_mode(CWD, path, 0o700).context("set permissions of", path)?;
-    }
-    for entry in std::fs::read_dir(path).context("read", path)? {
-        remove_tree(disk, &entry.context("read", path)?.path())?;
-    }
-    disk.remove_directory(CWD, path).context("remove", path)
 }

@@ -78,6 +78,9 @@ pub enum Error {
     /// Both sides changed the same lines, and the caller did not force the operation.
     #[error("{} files conflict, first {}", conflicts.len(), conflicts.first().map_or_else(String::new, |conflict| conflict.path.to_string()))]
     Conflicts { conflicts: Vec<crate::merge::Conflict> },
+    /// A directory that was to be removed contains a mount point.
+    #[error("something is mounted on {path}, so nothing was removed", path = path.display())]
+    Mounted { path: PathBuf },
     /// A pattern of `include` or `exclude` is malformed.
     #[error("not a pattern: {pattern}")]
     InvalidPattern { pattern: String },

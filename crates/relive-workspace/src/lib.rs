@@ -22,6 +22,7 @@ mod merge;
 mod object;
 mod path;
 mod plan;
+mod remove;
 mod restore;
 mod rules;
 mod scan;

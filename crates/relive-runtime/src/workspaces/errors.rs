@@ -32,6 +32,7 @@ impl From<FilesError> for Error {
             | FilesError::InTheWay { .. }
             | FilesError::NotExact { .. }
             | FilesError::Missing(_)
+            | FilesError::Mounted { .. }
             | FilesError::Conflicts { .. } => ErrorCode::Conflict,
             FilesError::NoSpace { .. } => ErrorCode::Exhausted,
             FilesError::Io { .. }
@@ -63,11 +64,16 @@ impl From<FilesError> for Error {
             | FilesError::PlanPending { .. }
             | FilesError::NoPlan { .. }
             | FilesError::NotExact { .. }
+            | FilesError::Mounted { .. }
             | FilesError::InvalidPattern { .. }
             | FilesError::NotADirectory { .. }
             | FilesError::NoSuchPath { .. } => error.to_string(),
         };
         let shown = Self::new(code, message);
+        if let FilesError::Mounted { path } = &error {
+            let quoted = relive_types::program::quote(&path.display().to_string());
+            return shown.with_hint(format!("umount {quoted}"));
+        }
         // Nothing overrides this.
         if let FilesError::InTheWay { paths } = &error {
             return shown.with_hint(format!("move away: {}", named(paths)));

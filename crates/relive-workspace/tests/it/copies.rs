@@ -1,10 +1,11 @@
 //! Copies of snapshots in directories of their own.
 
 use std::fs;
+use std::process::Command;
 
 use relive_workspace::{Control, Error, Settings, Workspace};
 
-use crate::support::{bed, look, shell};
+use crate::support::{bed, look, run, shell};
 
 #[test]
 fn a_copy_is_byte_equal_and_independent() {
@@ -52,4 +53,43 @@ fn a_cancelled_copy_leaves_nothing() {
     let control = Control::default().with_cancel(std::sync::Arc::new(true.into()));
     assert!(matches!(bed.store.copy(&snapshot, &own, &control), Err(Error::Cancelled)));
     assert_eq!(fs::read_dir(bed.directory.path()).unwrap().count(), 2, "the workspace and the store");
+}
+
+#[test]
+fn a_copy_with_a_mount_in_it_is_not_removed() {
+    let mut bed = bed();
+    bed.write("first", "1");
+    bed.write("sub/deep/file", "1");
+    let snapshot = bed.snapshot();
+    let (own, mine) = (bed.directory.path().join("own"), bed.directory.path().join("mine"));
+    bed.store.copy(&snapshot, &own, &Control::default()).unwrap();
+    fs::create_dir(&mine).unwrap();
+    fs::write(mine.join("precious"), "1").unwrap();
+    let seen = look(&own);
+    let (mine_path, own_path) = (mine.display().to_string(), own.display().to_string());
+    for (arguments, point) in [
+        (vec!["-t", "ramfs", "none"], "sub/deep"),
+        (vec!["--bind", &*mine_path], "sub/deep"),
+        (vec!["--bind", &*mine_path], ""),
+        (vec!["--bind", &*own_path], "sub"),
+    ] {
+        let point = own.join(point);
+        let mount = Command::new("mount").args(&arguments).arg(&point).status();
+        if !mount.is_ok_and(|status| status.success()) {
+            // Only root may mount.
+            return;
+        }
+        let removed = bed.store.remove_copy(&own);
+        run(Command::new("umount").arg(&point));
+        let Err(Error::Mounted { path }) = removed else { panic!("{arguments:?}: {removed:?}") };
+        assert_eq!(path, fs::canonicalize(&point).unwrap());
+        assert_eq!(look(&own), seen, "{arguments:?}");
+        assert!(mine.join("precious").exists());
+    }
+    shell(
+        &own,
+        &format!("ln -s {} link; ln -s {}/precious file; mkdir none; chmod 0 none", mine.display(), mine.display()),
+    );
+    bed.store.remove_copy(&own).unwrap();
+    assert!(!own.exists() && mine.join("precious").exists());
 }
