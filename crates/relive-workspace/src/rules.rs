@@ -304,7 +304,8 @@ fn compile_file(text: &[u8]) -> Gitignore {
 /// Rewrites a pattern where the `ignore` crate and Git differ; `None` if it matches nothing in Git.
 ///
 /// In Git, `{` and `}` are ordinary characters, `[!a]` does not match a slash, a pattern that ends with a lone
-/// backslash is invalid, and no path has an empty component.
+/// backslash or in a class is invalid, no path has an empty component, and of the white space at the end of a line only
+/// spaces do not belong to the pattern.
 fn as_git_reads(line: &str) -> Option<String> {
     let line = line.strip_suffix('\r').unwrap_or(line);
     if line.starts_with('#') {
@@ -323,16 +324,28 @@ fn as_git_reads(line: &str) -> Option<String> {
     let mut text = String::with_capacity(line.len() + 8);
     text.push_str(if is_negated { "!" } else { "" });
     text.push_str(if pattern.contains('/') { "" } else { "**/" });
-    rewrite(pattern, &mut text);
+    rewrite(pattern, &mut text)?;
+    keep_last_white_space(&mut text);
     text.push_str(if is_directory { "/" } else { "" });
     Some(text)
+}
+
+/// Encloses white space at the end of a pattern, which the `ignore` crate would strip: a list of one alternative.
+fn keep_last_white_space(text: &mut String) {
+    let Some(last) = text.chars().next_back().filter(|last| last.is_whitespace()) else { return };
+    text.truncate(text.len() - last.len_utf8());
+    if ends_with_lone_backslash(text) {
+        text.pop();
+    }
+    text.extend(['{', last, '}']);
 }
 
 fn ends_with_lone_backslash(text: &str) -> bool {
     text.bytes().rev().take_while(|&byte| byte == b'\\').count() % 2 == 1
 }
 
-fn rewrite(pattern: &str, text: &mut String) {
+/// Returns `None` if a class is not closed.
+fn rewrite(pattern: &str, text: &mut String) -> Option<()> {
     let mut characters = pattern.chars().peekable();
     let mut in_class = false;
     while let Some(character) = characters.next() {
@@ -359,6 +372,7 @@ fn rewrite(pattern: &str, text: &mut String) {
             text.push_str(if is_negated { "/" } else { "" });
         }
     }
+    (!in_class).then_some(())
 }
 
 /// Returns the directories of a pattern before its first wildcard: only `build` for `build/keep.txt`.

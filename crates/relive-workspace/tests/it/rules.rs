@@ -184,6 +184,47 @@ fn a_rules_file_that_is_a_link_or_not_regular_is_ignored() {
     assert_eq!(bed.ls_tree(&snapshot), ["d/.gitignore", "d/a.o", "e/a.o", "rules"]);
 }
 
+#[test]
+fn white_space_in_rules_is_read_as_git_reads_it() {
+    let mut bed = bed();
+    init(&bed);
+    let spaces = ["\t", "\u{b}", "\u{c}", "\r", "\u{85}", "\u{a0}", "\u{2003}", "\u{2028}", "\u{3000}", " "];
+    for space in spaces {
+        for name in [space.to_owned(), format!("foo{space}"), format!("{space}foo"), format!("d{space}/foo")] {
+            bed.write(&name, "x");
+            bed.write(&format!("sub/{name}"), "x");
+        }
+    }
+    bed.write("foo", "x");
+    bed.write("sub/foo", "x");
+    let mut ends = ["\n", "\r\n", ""].into_iter().cycle();
+    for space in spaces {
+        for line in [
+            space.to_owned(),
+            format!("{space}{space}"),
+            format!(" {space}"),
+            format!("{space} "),
+            format!("\\{space}"),
+            format!("\\{space} "),
+            format!("foo{space}"),
+            format!("foo{space}\r"),
+            format!("foo\\{space}"),
+            format!("foo\\\\{space}"),
+            format!("{space}foo"),
+            format!("d{space}/"),
+            format!("/d{space}"),
+            format!("sub/foo{space}"),
+            format!("[a{space}"),
+            format!("*{space}"),
+            format!("foo*\n!foo{space}"),
+        ] {
+            let end = ends.next().unwrap();
+            bed.write(".gitignore", format!("{line}{end}"));
+            check_same_as_git(&mut bed, &format!("{line:?} {end:?}"));
+        }
+    }
+}
+
 /// Random rules on a fixed tree, compared with `git ls-files`.
 #[test]
 fn random_rules_match_git() {
