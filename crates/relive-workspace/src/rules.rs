@@ -5,6 +5,7 @@
 //! them, and a list of names that look like secrets comes last. Reading rules executes nothing and follows no `include`
 //! of a Git config.
 
+mod index;
 mod repository;
 
 use std::collections::HashSet;
@@ -134,7 +135,8 @@ impl Rules {
     }
 
     fn of(repository: Option<Repository>, settings: &Settings, known: Option<&Arc<Tracked>>) -> Result<Self> {
-        let tracked = repository.as_ref().map(|repository| repository.tracked(known)).unwrap_or_default();
+        let tracked = repository.as_ref().map(|repository| repository.tracked(known));
+        let tracked = tracked.unwrap_or_else(|| Arc::new(Tracked::none()));
         let mut fingerprint = DefaultHasher::new();
         (&settings.include, &settings.exclude, tracked.fingerprint()).hash(&mut fingerprint);
         let mut chain = Arc::new(DirectoryRules::new(None, fingerprint.finish(), 0, Vec::new(), Vec::new()));

@@ -193,7 +193,9 @@ impl Workspace {
         let skipped_count = skipped.len() as u64;
         skipped.truncate(LISTED_MAX);
         moving.truncate(LISTED_MAX);
-        let snapshot = Snapshot { tree, extras, grade };
+        // Tracked files that are ignored may be missing.
+        let at_best = if rules.tracked().is_complete() { Grade::Exact } else { Grade::Partial };
+        let snapshot = Snapshot { tree, extras, grade }.at_best(at_best);
         Ok(Taken { snapshot, files, bytes, read_bytes, skipped, skipped_count, moving, pin })
     }
 }

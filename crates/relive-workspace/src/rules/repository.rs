@@ -10,10 +10,11 @@ use std::sync::Arc;
 use rustix::fs::CWD;
 
 use super::RULES_MAX;
+use super::index::Index;
 use crate::settings::Settings;
 use crate::stat::{FileKey, Time, read_small, stat_at};
 
-/// A larger index is not read: its tracked files count as untracked.
+/// A larger index is not read.
 const INDEX_MAX: u64 = 512 << 20;
 /// The largest `.git` file, `commondir` or `HEAD`: each is one line.
 const LINE_MAX: u64 = 64 << 10;
@@ -94,9 +95,15 @@ impl Repository {
         let config = read_small(&self.common_directory.join("config"), RULES_MAX).unwrap_or_default();
         let format = config_value(&String::from_utf8_lossy(&config), "extensions", "objectformat");
         let id_bytes = if format.as_deref() == Some("sha256") { 32 } else { 20 };
-        let index = read_small(&path, INDEX_MAX).unwrap_or_default();
-        let paths = parse_index(&index, id_bytes).unwrap_or_default();
-        Arc::new(Tracked::new(paths, &self.prefix, key))
+        let read = |path: &Path| Index::parse(&read_small(path, INDEX_MAX)?, id_bytes);
+        let index = read(&path);
+        let shared = index.as_ref().and_then(Index::shared);
+        let shared = shared.map(|id| read(&self.git_directory.join(format!("sharedindex.{id}"))));
+        let is_complete = key.is_none() || index.is_some() && !matches!(shared, Some(None));
+        let paths = index.map(|index| index.files(shared.flatten())).unwrap_or_default();
+        let tracked = Tracked::new(paths, &self.prefix, key);
+        let is_settled = tracked.is_settled && is_complete;
+        Arc::new(Tracked { is_complete, is_settled, ..tracked })
     }
 }
 
@@ -123,7 +130,7 @@ fn config_value(text: &str, section: &str, key: &str) -> Option<String> {
 }
 
 /// The paths that the user's Git index tracks, relative to the workspace.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Tracked {
     files: HashSet<Box<[u8]>>,
     directories: HashSet<Box<[u8]>>,
@@ -131,12 +138,19 @@ pub(crate) struct Tracked {
     key: Option<FileKey>,
     /// Whether the index is old enough for its [`FileKey`] to be reliable.
     is_settled: bool,
+    is_complete: bool,
 }
 
 impl Tracked {
+    /// Returns the tracked files of a directory that is in no repository.
+    pub(super) fn none() -> Self {
+        let (files, directories) = (HashSet::new(), HashSet::new());
+        Self { files, directories, fingerprint: 0, key: None, is_settled: false, is_complete: true }
+    }
+
     fn new(mut paths: Vec<Vec<u8>>, prefix: &[u8], key: Option<FileKey>) -> Self {
         paths.retain(|path| path.starts_with(prefix));
-        let mut tracked = Self { key, ..Self::default() };
+        let mut tracked = Self { key, ..Self::none() };
         let recently = Time::before(std::time::SystemTime::now(), std::time::Duration::from_secs(1));
         tracked.is_settled = key.is_some_and(|key| !key.is_since(recently));
         let mut fingerprint = DefaultHasher::new();
@@ -156,6 +170,11 @@ impl Tracked {
         tracked
     }
 
+    /// Returns whether the whole index could be read. Otherwise tracked files may count as untracked.
+    pub(crate) fn is_complete(&self) -> bool {
+        self.is_complete
+    }
+
     pub(super) fn fingerprint(&self) -> u64 {
         self.fingerprint
     }
@@ -167,45 +186,4 @@ impl Tracked {
     pub(super) fn contains_below(&self, directory: &[u8]) -> bool {
         self.directories.contains(directory)
     }
-}
-
-/// Returns the paths of a Git index of version 2, 3 or 4; `None` for any other file.
-fn parse_index(index: &[u8], id_bytes: usize) -> Option<Vec<Vec<u8>>> {
-    let number = |at: usize| Some(u32::from_be_bytes(index.get(at..at + 4)?.try_into().ok()?));
-    if !index.starts_with(b"DIRC") {
-        return None;
-    }
-    let version = number(4)?;
-    let (mut paths, mut at, mut previous) = (Vec::new(), 12, Vec::new());
-    for _ in 0..number(8)? {
-        let start = at;
-        let mode = number(start + 24)?;
-        let flags_at = start + 40 + id_bytes;
-        let flags = u16::from_be_bytes(index.get(flags_at..flags_at + 2)?.try_into().ok()?);
-        let is_extended = version >= 3 && flags & 0x4000 != 0;
-        at = flags_at + if is_extended { 4 } else { 2 };
-        let mut path = Vec::new();
-        if version == 4 {
-            let mut rest = index.get(at..)?.iter().copied();
-            let removed = crate::store::read_offset(&mut rest)?;
-            at = index.len() - rest.len();
-            path = previous;
-            path.truncate(path.len().checked_sub(usize::try_from(removed).ok()?)?);
-        } else if !(2..=3).contains(&version) {
-            return None;
-        }
-        let len = index.get(at..)?.iter().position(|&byte| byte == 0)?;
-        path.extend_from_slice(&index[at..at + len]);
-        at += len + 1;
-        if version != 4 {
-            // Entries are padded to a multiple of eight.
-            at = start + (at - start).div_ceil(8) * 8;
-        }
-        // Submodules and directories of a sparse index are not files.
-        if mode & 0o170_000 == 0o100_000 || mode & 0o170_000 == 0o120_000 {
-            paths.push(path.clone());
-        }
-        previous = path;
-    }
-    Some(paths)
 }

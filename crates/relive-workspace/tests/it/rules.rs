@@ -99,6 +99,30 @@ fn tracked_files_are_included_even_if_ignored_or_secret() {
 }
 
 #[test]
+fn tracked_files_of_a_split_index_are_included() {
+    for version in ["2", "4"] {
+        let mut bed = bed();
+        init(&bed);
+        for name in ["a", "b", "c", "d"] {
+            bed.write(&format!("{name}.o"), name);
+        }
+        bed.write(".gitignore", "*.o\n");
+        let split = format!(
+            "git config splitIndex.maxPercentChange 100; git config core.splitIndex true
+             git config index.version {version}; git config user.name t; git config user.email t@t
+             git add -f a.o b.o c.o .gitignore; git update-index --split-index; git commit -qm x
+             git rm -q --cached b.o; echo more >> c.o; git add -f c.o d.o; ls .git/sharedindex.*"
+        );
+        shell(&bed.root, &split);
+        let taken = bed.take();
+        assert_eq!(bed.ls_tree(&taken.snapshot), [".gitignore", "a.o", "c.o", "d.o"], "version {version}");
+        assert_eq!(taken.snapshot.grade, Grade::Exact);
+        shell(&bed.root, "rm .git/sharedindex.*; touch .git/index");
+        assert_eq!(bed.snapshot().grade, Grade::Partial, "tracked files are not known");
+    }
+}
+
+#[test]
 fn a_workspace_below_the_root_of_a_repository_follows_its_rules() {
     let bed = bed();
     init(&bed);
