@@ -269,11 +269,25 @@ impl Merger<'_> {
             Ok(merged) => merged,
             Err(marked) => {
                 self.conflict(path, if was_there { ConflictKind::Lines } else { ConflictKind::BothAdded });
-                marked
+                mark_whole_lines(&base, &our_bytes, &their_bytes).unwrap_or(marked)
             }
         };
         self.sink.add(Kind::Blob, &merged, &mut Deflater::default())
     }
+}
+
+/// Returns the sides of a conflict with markers on lines of their own, also if a last line does not end; `None` if all do.
+fn mark_whole_lines(base: &[u8], ours: &[u8], theirs: &[u8]) -> Option<Vec<u8>> {
+    let is_whole = |text: &[u8]| text.is_empty() || text.ends_with(b"\n");
+    if [base, ours, theirs].into_iter().all(is_whole) {
+        return None;
+    }
+    let whole = |text: &[u8]| if is_whole(text) { text.to_vec() } else { [text, b"\n"].concat() };
+    let (base, ours, theirs) = (whole(base), whole(ours), whole(theirs));
+    Some(diffy::merge_bytes(&base, &ours, &theirs).err().unwrap_or_else(|| {
+        // They differ in the end of the last line.
+        [b"<<<<<<< ours\n", &*ours, b"=======\n", &*theirs, b">>>>>>> theirs\n"].concat()
+    }))
 }
 
 /// Returns whether two states have the same kind, bytes and permissions.

@@ -84,6 +84,27 @@ fn force_writes_markers_and_keeps_the_rest_and_can_be_undone() {
 }
 
 #[test]
+fn conflict_markers_are_on_lines_of_their_own() {
+    for (base, ours, theirs) in [
+        ("1", "ours", "theirs"),
+        ("1\\n", "1", "1\\ntheirs"),
+        ("1\\n", "1", "2"),
+        ("", "ours", "theirs"),
+        ("1", "1\\n", "2"),
+    ] {
+        let write = |text: &str| format!("printf '{text}' > a");
+        let (bed, merged, _) = merge(&write(base), &write(ours), &write(theirs), Force::Yes);
+        assert_eq!(merged.unwrap().len(), 1, "{base:?} {ours:?} {theirs:?}");
+        let text = bed.read("a");
+        for marker in ["<<<<<<< ours", "=======", ">>>>>>> theirs"] {
+            assert_eq!(text.lines().filter(|line| *line == marker).count(), 1, "{base:?} {ours:?} {theirs:?}: {text}");
+        }
+        let side = |text: &str| text.replace("\\n", "").chars().next_back().unwrap();
+        assert!(text.contains(side(ours)) && text.contains(side(theirs)), "{text}");
+    }
+}
+
+#[test]
 fn a_merge_creates_and_removes_directories() {
     let base = "mkdir -p old/deep; echo 1 > old/deep/f; mkdir empty";
     let (bed, merged, _) = merge(base, "true", "rm -r old; rmdir empty; mkdir -p new/e; chmod 700 new", Force::No);
