@@ -1,11 +1,12 @@
 //! The changes of an own workspace, brought back to where it came from.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use relive_api::{FileConflict, FilesChanged, MergeRequest};
 use relive_core::{ErrorCode, Uuid};
 use relive_journal::history::Files;
+use relive_journal::reader::{Cursor, Item, Reader};
 use relive_journal::record::{Body, FilesId, FilesVerb, Rewound as Record, Spawned};
 use relive_workspace::{Conflict, ConflictKind, FilePath, Force, Snapshot};
 
@@ -51,15 +52,40 @@ impl Runtime {
     pub(crate) async fn merge_node(self: &Arc<Self>, uuid: Uuid, into: String) -> Result<FilesChanged> {
         let runtime = Arc::clone(self);
         self.to_the_end(async move {
-            let mut base = None;
-            if let Some(origin) = runtime.origin_of(uuid).await {
-                let read = runtime.on_journal(move |data| data.history(origin)).await?;
-                base = read.ok().and_then(|(history, _)| history.files.merged);
-            }
+            let directory = PathBuf::from(&into);
+            let base = match runtime.origin_of(uuid).await {
+                Some(origin) => runtime.merged_into(origin, directory).await?,
+                None => None,
+            };
             let request = MergeRequest { into: Some(into), force: false, dry_run: false };
             runtime.turn(uuid, Lane::Verb).await?.merge_since(base, &uuid.to_string(), request, None).await
         })
         .await
+    }
+
+    /// Returns the files of a process that were merged last into a directory.
+    async fn merged_into(&self, uuid: Uuid, directory: PathBuf) -> Result<Option<FilesId>> {
+        let read = self.on_journal(move |data| {
+            let mut reader = Reader::new(data.directory(uuid).steps(), Cursor::default());
+            let mut merged = None;
+            while let Some(item) = reader.next_item()? {
+                let Item::Record(entry) = item else { continue };
+                if entry.kind != "rewound" {
+                    continue;
+                }
+                let Ok(record) = serde_json::from_str::<Record>(&entry.line) else { continue };
+                let is_same = |into: &str| is_same_directory(Path::new(into), &directory);
+                if record.verb == FilesVerb::Merge && record.done && record.into.as_deref().is_some_and(is_same) {
+                    merged = Some(record.files);
+                }
+            }
+            Ok::<_, std::io::Error>(merged)
+        });
+        match read.await? {
+            // It was collected, or never had a journal.
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
+            read => Ok(read?),
+        }
     }
 
     async fn plan_merge(&self, sides: &Sides, force: Force) -> Result<Plan> {
@@ -81,7 +107,7 @@ impl Turn {
         self.merge_since(None, id, request, request_id).await
     }
 
-    /// Merges what changed since these files, if nothing of the process was merged yet.
+    /// Merges what changed since these files, if nothing of the process was merged into that directory yet.
     async fn merge_since(
         &mut self,
         base: Option<FilesId>,
@@ -152,16 +178,16 @@ impl Turn {
             let message = format!("process {id} works in {} itself: there is nothing to merge", spawned.cwd);
             return Err(Error::new(ErrorCode::Invalid, message).with_hint(format!("relive diff {id}")));
         };
-        let base = files.merged.or(base).or(files.first);
+        let into = target(id, into, own.from)?;
+        let merged = match files.merged {
+            Some(_) => self.runtime.merged_into(self.uuid(), into.clone()).await?,
+            None => None,
+        };
+        let base = merged.or(base).or(files.first);
         let base = base.ok_or_else(|| {
             Error::new(ErrorCode::Conflict, "the files at its start are not known, so nothing can be merged")
         })?;
         let (theirs, left_out) = self.theirs(&spawned, &files).await?;
-        let into: PathBuf = into.unwrap_or(own.from).into();
-        if !into.is_dir() {
-            let message = format!("{}, where the changes of {id} belong, is not there any more", into.display());
-            return Err(Error::new(ErrorCode::NotFound, message).with_hint(format!("relive merge {id} --into DIR")));
-        }
         Ok(Sides { base: from_record(base), theirs, left_out, into })
     }
 
@@ -180,6 +206,20 @@ impl Turn {
         let taken = runtime.workspaces.pool().run(move || workspaces.take(&take)).await??;
         Ok((taken.snapshot, taken.left_out))
     }
+}
+
+/// Returns the real path of the directory to merge into.
+fn target(id: &str, named: Option<String>, from: String) -> Result<PathBuf> {
+    let into = PathBuf::from(named.unwrap_or(from));
+    into.canonicalize().ok().filter(|into| into.is_dir()).ok_or_else(|| {
+        let message = format!("{}, where the changes of {id} belong, is not there any more", into.display());
+        Error::new(ErrorCode::NotFound, message).with_hint(format!("relive merge {id} --into DIR"))
+    })
+}
+
+/// Compares a recorded path, which may contain links and `..`, with another one.
+fn is_same_directory(recorded: &Path, other: &Path) -> bool {
+    recorded == other || recorded.canonicalize().is_ok_and(|real| other.canonicalize().is_ok_and(|other| real == other))
 }
 
 /// Says which files are only in the copy after the merge.

@@ -60,3 +60,19 @@ fn case_72_a_refused_rewind_leaves_a_running_process_running() {
     assert_eq!(world.info(&process.uuid)["display"], "suspended");
     world.end(&process);
 }
+
+#[test]
+fn case_75_a_merge_elsewhere_does_not_count_for_the_origin() {
+    let world = World::new();
+    let process = world.run_commands(&["echo new > new"], &["--workspace", "own"]);
+    let trial = world.root().join("trial");
+    fs::create_dir(&trial).unwrap();
+    let into = world.work().join("../trial");
+    world.relive(&["merge", &process.uuid, "--into", into.to_str().unwrap()]).ok();
+    assert!(trial.join("new").exists());
+    let merged = world.relive(&["merge", &process.uuid, "--json"]).ok().json();
+    assert_eq!((&merged["written"], world.work().join("new").exists()), (&json!(1), true), "{merged}");
+    for arguments in [&["merge", &*process.uuid][..], &["merge", &process.uuid, "--into", trial.to_str().unwrap()]] {
+        assert_eq!(world.relive(&[arguments, &["--json"]].concat()).ok().json()["written"], 0, "{arguments:?}");
+    }
+}
