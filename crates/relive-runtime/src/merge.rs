@@ -53,6 +53,7 @@ impl Runtime {
         let runtime = Arc::clone(self);
         self.to_the_end(async move {
             let directory = PathBuf::from(&into);
+            check_no_link(&directory)?;
             let base = match runtime.origin_of(uuid).await {
                 Some(origin) => runtime.merged_into(origin, directory).await?,
                 None => None,
@@ -208,8 +209,12 @@ impl Turn {
     }
 }
 
-/// Returns the real path of the directory to merge into.
+/// Returns the real path of the directory to merge into. A link that replaced the directory that was copied is refused;
+/// one that a user names is followed.
 fn target(id: &str, named: Option<String>, from: String) -> Result<PathBuf> {
+    if named.is_none() {
+        check_no_link(Path::new(&from))?;
+    }
     let into = PathBuf::from(named.unwrap_or(from));
     into.canonicalize().ok().filter(|into| into.is_dir()).ok_or_else(|| {
         let message = format!("{}, where the changes of {id} belong, is not there any more", into.display());

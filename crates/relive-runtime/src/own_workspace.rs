@@ -14,7 +14,7 @@ use crate::error::{Error, Result};
 use crate::lookup::Presence;
 use crate::pools::FILE_WITHIN;
 use crate::runtime::{ProcessRef, Runtime};
-use crate::workspaces::{Take, Whose, from_record, to_record};
+use crate::workspaces::{Take, Whose, check_no_link, from_record, to_record};
 
 /// The id of the message that tells a model where it works.
 pub(crate) const WORKSPACE_ID: &str = "workspace";
@@ -182,6 +182,7 @@ impl Runtime {
 
 /// Says that a fork works in the directory of its original, if that is still there.
 fn here(cwd: &str) -> Result<Option<MadeCopy>> {
+    check_no_link(Path::new(cwd))?;
     if matches!(Path::new(cwd).try_exists(), Ok(false)) {
         let message = format!("a fork would work in {cwd}, which is not there any more");
         return Err(Error::new(ErrorCode::Conflict, message)

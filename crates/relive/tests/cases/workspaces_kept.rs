@@ -76,3 +76,17 @@ fn case_75_a_merge_elsewhere_does_not_count_for_the_origin() {
         assert_eq!(world.relive(&[arguments, &["--json"]].concat()).ok().json()["written"], 0, "{arguments:?}");
     }
 }
+
+#[test]
+fn case_75_a_link_in_place_of_the_directory_is_followed_by_no_merge_and_no_fork() {
+    let world = World::new();
+    let copy = world.run_commands(&["echo new > new"], &["--workspace", "own"]);
+    let here = world.run_commands(&["echo here > here"], &[]);
+    let elsewhere = world.root().join("elsewhere");
+    fs::create_dir(&elsewhere).unwrap();
+    fs::rename(world.work(), world.root().join("moved")).unwrap();
+    std::os::unix::fs::symlink(&elsewhere, world.work()).unwrap();
+    world.relive(&["merge", &copy.uuid]).fails(5, &["is a link now"]);
+    world.relive(&["resume", &here.uuid, "--fork", "--workspace", "here"]).fails(5, &["is a link now"]);
+    assert_eq!(fs::read_dir(&elsewhere).unwrap().count(), 0);
+}
