@@ -94,7 +94,7 @@ impl Workspace {
         let _lock = self.lock()?;
         let _pin = self.store().pin()?;
         self.reopen_if_replaced()?;
-        let plan = self.interrupted()?.ok_or_else(|| Error::NoPlan { path: self.root().to_owned() })?;
+        let plan = self.interrupted_here()?.ok_or_else(|| Error::NoPlan { path: self.root().to_owned() })?;
         let mut applier = Applier::new(self, &plan, direction, control);
         applier.sweep()?;
         applier.run()

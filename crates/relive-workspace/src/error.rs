@@ -63,6 +63,12 @@ pub enum Error {
     /// A restore or merge was interrupted; finish it or roll it back first.
     #[error("an interrupted {kind} of {path} has to be finished or rolled back first", path = path.display(), kind = kind.name())]
     PlanPending { path: PathBuf, kind: crate::plan::PlanKind },
+    /// The interrupted restore or merge is of another directory, which was at this path then.
+    #[error(
+        "a {kind} was interrupted of a directory that is not at {path} any more: put it back, or remove {plan_file} to give up its files",
+        path = path.display(), kind = kind.name(), plan_file = plan_file.display()
+    )]
+    OtherDirectory { path: PathBuf, kind: crate::plan::PlanKind, plan_file: PathBuf },
     /// There is no interrupted restore or merge.
     #[error("no restore or merge of {path} was interrupted", path = path.display())]
     NoPlan { path: PathBuf },

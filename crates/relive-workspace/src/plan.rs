@@ -1,5 +1,6 @@
 //! A plan of changes to the files of a workspace, saved before the first change is made.
 
+use rustix::fs::CWD;
 use serde::Serialize;
 
 use crate::diff::{Change, FileState};
@@ -7,7 +8,7 @@ use crate::disk::Durability;
 use crate::error::{Context as _, Error, Result};
 use crate::object::{self, EntryKind, ObjectId};
 use crate::path::FilePath;
-use crate::stat::read_small;
+use crate::stat::{read_small, stat_at, stat_of};
 use crate::store::open_directory;
 use crate::workspace::Workspace;
 
@@ -15,6 +16,9 @@ const PLAN: &str = "plan";
 /// The largest size of a plan file.
 const PLAN_MAX: u64 = 1 << 30;
 const MAGIC: &str = "relive plan 1";
+
+/// Device and inode of a directory.
+type Identity = (u64, u64);
 
 /// The purpose of a plan.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -71,7 +75,15 @@ impl Plan {
     }
 
     fn encode(&self) -> Vec<u8> {
-        let mut bytes = format!("{MAGIC} {}\0", self.kind.name()).into_bytes();
+        self.encode_of(None)
+    }
+
+    fn encode_of(&self, root: Option<Identity>) -> Vec<u8> {
+        let mut bytes = format!("{MAGIC} {}", self.kind.name()).into_bytes();
+        if let Some((device, inode)) = root {
+            bytes.extend_from_slice(format!(" {device} {inode}").as_bytes());
+        }
+        bytes.push(0);
         for change in &self.changes {
             bytes.extend_from_slice(change.path.as_bytes());
             bytes.push(0);
@@ -82,16 +94,23 @@ impl Plan {
         bytes
     }
 
-    fn decode(bytes: &[u8]) -> Option<Self> {
+    /// Returns a saved plan and the directory that it is for, which earlier versions did not save.
+    fn decode(bytes: &[u8]) -> Option<(Self, Option<Identity>)> {
         let (body, checksum) = bytes.split_last_chunk::<32>()?;
         if object::checksum(body) != *checksum {
             return None;
         }
         let mut fields = body.strip_suffix(b"\0")?.split(|&byte| byte == 0);
-        let kind = match fields.next()?.strip_prefix(MAGIC.as_bytes())? {
-            b" restore" => PlanKind::Restore,
-            b" merge" => PlanKind::Merge,
+        let head = std::str::from_utf8(fields.next()?).ok()?.strip_prefix(MAGIC)?.strip_prefix(' ')?;
+        let mut head = head.split(' ');
+        let kind = match head.next()? {
+            "restore" => PlanKind::Restore,
+            "merge" => PlanKind::Merge,
             _ => return None,
+        };
+        let root = match head.next() {
+            Some(device) => Some((device.parse().ok()?, head.next()?.parse().ok()?)),
+            None => None,
         };
         let mut changes = Vec::new();
         while let Some(path) = fields.next() {
@@ -99,7 +118,7 @@ impl Plan {
             let (before, after) = (decode_state(&mut fields)?, decode_state(&mut fields)?);
             changes.push(Change { path, before, after });
         }
-        Some(Self { kind, changes })
+        Some((Self { kind, changes }, root))
     }
 }
 
@@ -146,7 +165,8 @@ fn decode_state<'a>(fields: &mut impl Iterator<Item = &'a [u8]>) -> Option<Optio
 impl Workspace {
     /// Saves the plan, so that it can be finished or rolled back after an interruption.
     pub(crate) fn write_plan(&self, plan: &Plan) -> Result<()> {
-        let mut bytes = plan.encode();
+        let root = stat_of(self.root_descriptor()).context("look at", self.root())?.identity();
+        let mut bytes = plan.encode_of(Some(root));
         let checksum = object::checksum(&bytes);
         bytes.extend_from_slice(&checksum);
         let directory = open_directory(self.state())?;
@@ -156,6 +176,10 @@ impl Workspace {
 
     /// Returns the interrupted plan, if there is one.
     pub fn interrupted(&self) -> Result<Option<Plan>> {
+        Ok(self.read_plan()?.map(|(plan, _)| plan))
+    }
+
+    fn read_plan(&self) -> Result<Option<(Plan, Option<Identity>)>> {
         let path = self.state().join(PLAN);
         if !path.exists() {
             return Ok(None);
@@ -163,6 +187,17 @@ impl Workspace {
         let bytes = read_small(&path, PLAN_MAX);
         let plan = bytes.and_then(|bytes| Plan::decode(&bytes));
         plan.map(Some).ok_or(Error::DamagedFile { path, what: "not a plan" })
+    }
+
+    /// Returns the interrupted plan, if there is one. Refuses one that is for a directory that was at this path before.
+    pub(crate) fn interrupted_here(&self) -> Result<Option<Plan>> {
+        let Some((plan, root)) = self.read_plan()? else { return Ok(None) };
+        let now = stat_at(CWD, self.root()).context("look at", self.root())?.identity();
+        if root.is_some_and(|root| root != now) {
+            let (path, plan_file) = (self.root().to_owned(), self.state().join(PLAN));
+            return Err(Error::OtherDirectory { path, kind: plan.kind, plan_file });
+        }
+        Ok(Some(plan))
     }
 
     pub(crate) fn remove_plan(&self) -> Result<()> {
@@ -173,7 +208,7 @@ impl Workspace {
     }
 
     pub(crate) fn check_not_interrupted(&self) -> Result<()> {
-        match self.interrupted()? {
+        match self.interrupted_here()? {
             Some(plan) => Err(Error::PlanPending { path: self.root().to_owned(), kind: plan.kind }),
             None => Ok(()),
         }
@@ -200,9 +235,12 @@ mod tests {
             Change { path: path(b"last"), before: Some(file), after: None },
         ];
         let plan = Plan { kind: PlanKind::Merge, changes };
-        let mut bytes = plan.encode();
-        bytes.extend_from_slice(&object::checksum(&plan.encode()));
-        assert_eq!(Plan::decode(&bytes).as_ref(), Some(&plan));
+        let mut bytes = Vec::new();
+        for root in [None, Some((7, u64::MAX))] {
+            bytes = plan.encode_of(root);
+            bytes.extend_from_slice(&object::checksum(&plan.encode_of(root)));
+            assert_eq!(Plan::decode(&bytes), Some((plan.clone(), root)));
+        }
         assert_eq!(plan.reversed().reversed(), plan);
         assert_eq!(Plan::decode(&bytes[1..]), None);
     }

@@ -27,6 +27,7 @@ impl From<FilesError> for Error {
             | FilesError::NoSuchPath { .. } => ErrorCode::Invalid,
             FilesError::Busy { .. }
             | FilesError::PlanPending { .. }
+            | FilesError::OtherDirectory { .. }
             | FilesError::NoPlan { .. }
             | FilesError::ChangedSince { .. }
             | FilesError::InTheWay { .. }
@@ -62,6 +63,7 @@ impl From<FilesError> for Error {
             | FilesError::DamagedFile { .. }
             | FilesError::Busy { .. }
             | FilesError::PlanPending { .. }
+            | FilesError::OtherDirectory { .. }
             | FilesError::NoPlan { .. }
             | FilesError::NotExact { .. }
             | FilesError::Mounted { .. }

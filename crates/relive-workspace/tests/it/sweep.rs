@@ -105,6 +105,35 @@ fn restore_world() -> (World, Files, Files) {
 }
 
 #[test]
+fn case_73_an_interrupted_restore_waits_for_its_directory() {
+    let mut world = world();
+    for at in 0.. {
+        world.faults.stop_after(at);
+        restore(&mut world).unwrap_err();
+        world.faults.allow_all();
+        if world.bed.workspace.interrupted().unwrap().is_some() && look(&world.bed.root) != world.new.1 {
+            break;
+        }
+        let _ = world.bed.workspace.settle_interrupted(Direction::RollBack, &Control::default());
+    }
+    let (half, aside) = (look(&world.bed.root), world.bed.directory.path().join("aside"));
+    fs::rename(&world.bed.root, &aside).unwrap();
+    fs::create_dir(&world.bed.root).unwrap();
+    fs::write(world.bed.root.join("other"), "x").unwrap();
+    for mut workspace in [reopen(&world), reopen(&world)] {
+        let settled = workspace.settle_interrupted(Direction::RollBack, &Control::default());
+        assert!(matches!(settled, Err(Error::OtherDirectory { .. })), "{settled:?}");
+        assert!(matches!(restore(&mut world), Err(Error::OtherDirectory { .. })), "the plan is not replaced");
+    }
+    assert_eq!(look(&world.bed.root).len(), 1, "nothing is written");
+    fs::remove_dir_all(&world.bed.root).unwrap();
+    fs::rename(&aside, &world.bed.root).unwrap();
+    assert_eq!(look(&world.bed.root), half);
+    reopen(&world).settle_interrupted(Direction::RollBack, &Control::default()).unwrap();
+    assert_eq!(look(&world.bed.root), world.new.1);
+}
+
+#[test]
 fn case_73_a_restore_killed_at_any_point_can_be_finished() {
     sweep(Direction::Finish, restore_world, restore);
 }
