@@ -90,3 +90,17 @@ fn case_75_a_link_in_place_of_the_directory_is_followed_by_no_merge_and_no_fork(
     world.relive(&["resume", &here.uuid, "--fork", "--workspace", "here"]).fails(5, &["is a link now"]);
     assert_eq!(fs::read_dir(&elsewhere).unwrap().count(), 0);
 }
+
+#[test]
+fn case_75_a_file_that_an_agent_only_ignores_is_not_removed_by_its_merge() {
+    let world = World::new();
+    fs::write(world.work().join("a.log"), "precious").unwrap();
+    let process = world.run_commands(&["echo '*.log' > .gitignore"], &["--workspace", "own"]);
+    for arguments in [&["diff", &*process.uuid, "--json"][..], &["merge", &process.uuid, "--json"]] {
+        let answer = world.relive(arguments).ok().json();
+        let paths: Vec<_> = answer["files"].as_array().unwrap().iter().map(|file| file["path"].clone()).collect();
+        assert_eq!(paths, [json!(".gitignore")], "{arguments:?}");
+    }
+    assert_eq!(fs::read_to_string(world.work().join("a.log")).unwrap(), "precious");
+    assert!(world.own(&process).join("a.log").exists());
+}
