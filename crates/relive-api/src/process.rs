@@ -72,7 +72,7 @@ pub struct Process {
     /// The files it works on, where they are known; only `info` says.
     #[serde(default)]
     pub workspace: Option<crate::Workspace>,
-    /// The activity of a command line agent; none yet.
+    /// The state of a CLI agent: `dialect`, `lifecycle`, `activity`, `last_active`, `idle_kill_at` and `session_id`.
     pub agent: Option<serde_json::Value>,
     /// What it waits for, and the way out, where a person has to do something.
     #[serde(default, skip_serializing_if = "Option::is_none")]

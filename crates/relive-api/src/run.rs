@@ -63,6 +63,10 @@ pub struct RunRequest {
     /// Whether they run where this machine cannot give all of the isolation.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub allow_degraded: bool,
+    /// Whether somebody waits for it in the foreground: a CLI agent then ends when its work is done, instead of waiting for
+    /// the next message.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub foreground: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]

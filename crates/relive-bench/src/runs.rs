@@ -40,6 +40,7 @@ pub(crate) fn begin(client: &BlockingClient, work: &Work) -> Result<Created> {
         isolation: None,
         network: None,
         allow_degraded: false,
+        foreground: false,
         uuid: uuid(),
         name: None,
         intent: "follow the script".to_owned(),

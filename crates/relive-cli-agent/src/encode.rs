@@ -93,6 +93,11 @@ impl Encoder {
         }
     }
 
+    /// Numbers the next requests from here, so that a later encoder for the same process repeats no number.
+    pub fn number_requests_from(&mut self, number: u64) {
+        self.last_request = number;
+    }
+
     /// Encodes a message of the user, which starts a turn. Every message is one line, including its line ending.
     pub fn user_turn(&mut self, text: &str) -> Result<String, EncodeError> {
         let message = match self.dialect {

@@ -3,6 +3,7 @@
 //! Every key is optional, and options of the command that runs the agent take precedence. The file is read once, when a
 //! process is created; a later edit does not affect that process.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use relive_types::Isolation;
@@ -19,6 +20,13 @@ const KEYS: &[Key] = &[
     ("", "allow", Expected::Rules),
     ("", "isolation", check::ISOLATION),
     ("", "network", Expected::Network),
+    ("", "command", Expected::Words),
+    ("", "dialect", Expected::WordOrNothing(&["claude", "qwen", "codex-app-server"])),
+    ("", "start", Expected::Words),
+    ("", "resume", Expected::Words),
+    ("", "fork", Expected::Words),
+    ("", "with_model", Expected::Words),
+    ("", "env", Expected::Environment),
     ("limits", "max_steps", Expected::Number(1, u32::MAX as u64)),
     ("limits", "max_tokens", Expected::Number(1, i64::MAX as u64)),
     ("limits", "max_cost_usd", Expected::Amount),
@@ -40,6 +48,20 @@ pub struct AgentFile {
     pub isolation: Option<Isolation>,
     /// What they reach of the network.
     pub network: NetworkSetting,
+    /// The program of a CLI agent, with the arguments of every run; absent for a native agent.
+    pub command: Vec<String>,
+    /// The language of the CLI's standard input and output.
+    pub dialect: Option<String>,
+    /// Further arguments of a run that begins a conversation, named `{session}`.
+    pub start: Vec<String>,
+    /// Further arguments of a run that continues the conversation `{session}`.
+    pub resume: Vec<String>,
+    /// Further arguments of a run that forks the conversation `{origin}` as `{session}`.
+    pub fork: Vec<String>,
+    /// Further arguments if a model is named: `{model}`.
+    pub with_model: Vec<String>,
+    /// Further environment variables of the CLI.
+    pub env: BTreeMap<String, String>,
     pub limits: AgentLimits,
 }
 

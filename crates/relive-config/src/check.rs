@@ -51,6 +51,10 @@ pub(crate) enum Expected {
     Windows,
     /// True or false.
     Truth,
+    /// A list of texts, such as arguments.
+    Words,
+    /// A value for each environment variable.
+    Environment,
 }
 
 /// A section, a key in it, and the expected value.
@@ -102,6 +106,7 @@ pub(crate) const KEYS: &[Key] = &[
     ("workspace", "max_total_mb", Expected::Number(1, MB_MAX)),
     ("workspace", "include", Expected::Patterns),
     ("workspace", "exclude", Expected::Patterns),
+    ("pool", "idle_timeout", Expected::Duration),
     ("isolation", "agents", ISOLATION),
     ("isolation", "network", Expected::Network),
     ("isolation", "writable", Expected::Paths),
@@ -256,6 +261,9 @@ impl Checker<'_> {
             (Expected::Providers, _) => return self.providers(found),
             (Expected::Prices, _) => return self.prices(found),
             (Expected::Windows, _) => return self.windows(found),
+            (Expected::Words, Node::List(words)) => return words.iter().for_each(|word| self.word(key, word)),
+            (Expected::Words, other) => format!("`{key}` must be a list of texts, not {}", other.name()),
+            (Expected::Environment, _) => return self.environment(key, found),
             (Expected::Truth, Node::Truth(_)) => return,
             (Expected::Truth, other) => format!("`{key}` must be true or false, not {}", other.name()),
         };
@@ -310,6 +318,24 @@ impl Checker<'_> {
         };
         if !path.starts_with('/') && !path.starts_with("~/") || path.contains('\0') {
             self.wrong(&found.referenced, format!("`{key}`: `{path}` must begin with / or ~/"));
+        }
+    }
+
+    fn word(&mut self, key: &str, found: &Spanned<Node>) {
+        if !matches!(&found.value, Node::Text(text) if !text.contains('\0')) {
+            self.wrong(&found.referenced, format!("`{key}` lists texts, not {}: quote it", found.value.name()));
+        }
+    }
+
+    fn environment(&mut self, key: &str, found: &Spanned<Node>) {
+        for (name, value) in self.entries(key, found) {
+            if name.value.is_empty() || name.value.contains(['=', '\0']) {
+                self.wrong(&name.referenced, format!("`{}` is not the name of a variable", name.value.escape_debug()));
+            }
+            if !matches!(&value.value, Node::Text(text) if !text.contains('\0')) {
+                let message = format!("`{}` must be a text, not {}: quote it", name.value, value.value.name());
+                self.wrong(&value.referenced, message);
+            }
         }
     }
 

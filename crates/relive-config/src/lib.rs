@@ -8,6 +8,7 @@
 mod agent;
 mod check;
 mod isolation;
+mod pool;
 mod price;
 mod providers;
 mod tools;
@@ -22,6 +23,7 @@ use serde::{Deserialize, Serialize};
 pub use agent::{AgentFile, AgentLimits};
 pub use check::Problem;
 pub use isolation::{GitConfig, IsolationSettings, NetworkSetting};
+pub use pool::Pool;
 pub use price::Price;
 pub use providers::{PROVIDERS, Provider, Providers};
 pub use tools::{EVERY_TOOL, Permission, TOOLS, Tools};
@@ -65,6 +67,8 @@ pub struct Config {
     pub isolation: IsolationSettings,
     /// A shell command that hears of everything new that waits for a person.
     pub notify: Option<String>,
+    /// How CLI agents are kept.
+    pub pool: Pool,
 }
 
 /// Whether agents record the state of the git repository in their directory.

@@ -176,7 +176,8 @@ impl Builder {
             | Body::Released(_)
             | Body::Snapshot(_)
             | Body::Rewound(_)
-            | Body::Flow(_) => {}
+            | Body::Flow(_)
+            | Body::Cli(_) => {}
         }
     }
 

@@ -5,6 +5,7 @@
 //! places in the file. It never looks at the world; what a crash left open is listed, not settled.
 
 mod approvals;
+mod cli;
 mod files;
 mod ledger;
 mod parts;
@@ -28,6 +29,7 @@ use crate::record::{
 use crate::recovery::{Lookup, OnInDoubt, Recovery};
 
 pub use approvals::{Asked, Permit, RefusedBy};
+pub use cli::CliFacts;
 pub use files::Files;
 pub use ledger::{LedgerEntry, day_of};
 pub(crate) use parts::Summary;
@@ -124,6 +126,8 @@ pub struct History {
     /// its first cause. A PAUSE and a RESUME are never both among them.
     pub pending: Vec<(Signal, Cause)>,
     pub files: Files,
+    /// Present for a CLI agent.
+    pub cli: Option<Box<CliFacts>>,
     /// The ids of the last requests, each with the record that answered it.
     pub(crate) requests: VecDeque<(String, AnsweredRequest)>,
     /// The ids of the last messages, so that one that is sent again is known.
@@ -193,6 +197,7 @@ impl Default for History {
             commands: SignalSet::EMPTY,
             pending: Vec::new(),
             files: Files::default(),
+            cli: None,
             requests: VecDeque::new(),
             heard: VecDeque::new(),
             step_start: 0,
@@ -285,7 +290,8 @@ impl History {
             | Body::SignalMask(_)
             | Body::Renamed(_)
             | Body::Model(_)
-            | Body::Flow(_) => self.recoveries = 0,
+            | Body::Flow(_)
+            | Body::Cli(_) => self.recoveries = 0,
         }
         self.remember_request(record);
         if !matches!(record.body, Body::Opened(_)) {
@@ -377,6 +383,7 @@ impl History {
             Body::Rewound(rewound) => self.files.rewind(rewound),
             // Its driver folds these.
             Body::Flow(_) => {}
+            Body::Cli(cli) => self.take_cli(record.at, cli),
         }
     }
 
@@ -443,6 +450,7 @@ impl History {
         self.forget_signals();
         // A fork has files of its own, and says so.
         self.files = Files::default();
+        self.fork_cli(record.seq);
         (self.approval, self.last_answer, self.asked) = (None, None, None);
         self.handles.retain(|_, rights| *rights == Rights::Owner);
         self.handles.values_mut().for_each(|rights| *rights = Rights::Observer);

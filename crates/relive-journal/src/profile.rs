@@ -137,7 +137,8 @@ impl Fold {
             | Body::Released(_)
             | Body::Snapshot(_)
             | Body::Rewound(_)
-            | Body::Flow(_) => {}
+            | Body::Flow(_)
+            | Body::Cli(_) => {}
         }
     }
 

@@ -6,6 +6,7 @@
 //! - Any other new kind, or a new value of an enum, makes a journal that holds one read-only to older readers: they list
 //!   it and do not run it.
 
+mod cli;
 mod files;
 mod flow;
 mod handles;
@@ -22,6 +23,7 @@ use crate::payload::{Json, Text};
 use crate::policy::Policy;
 use crate::recovery::{OnInDoubt, Recovery, RecoveryName};
 
+pub use cli::{CliLaunch, CliRead, CliRecord, CliSession, CliStart, CliTurn, CliTurnState};
 pub use files::{FilesId, FilesVerb, Grade, OwnWorkspace, PATHS_MAX, Rewound, Snapshot};
 pub use flow::FlowRecord;
 pub use handles::{Granted, Released};
@@ -108,6 +110,7 @@ kinds! {
     "question" => Question(Question), "An agent asked a person something, or got the answer.";
     "acked" => Acked(Acked), "A person has seen how the process ended. Readers that do not know it pass over it.";
     "flow" => Flow(FlowRecord), "The definition of a tree of processes, or a decision about it.";
+    "cli" => Cli(CliRecord), "A fact about a CLI agent.";
 }
 
 /// Who opened a journal, and so whether a crash loop is under way.
@@ -397,6 +400,9 @@ pub struct Approval {
     /// The id of the request that asked for it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub req: Option<String>,
+    /// What a CLI agent calls its request for permission.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub key: Option<String>,
 }
 
 /// The states of a question.
@@ -451,6 +457,7 @@ impl Body {
                 | Self::Snapshot(_)
                 | Self::Rewound(_)
                 | Self::Acked(_)
+                | Self::Cli(_)
         )
     }
 
@@ -486,7 +493,8 @@ impl Body {
             | Self::Rewound(_)
             | Self::Question(_)
             | Self::Acked(_)
-            | Self::Flow(_) => false,
+            | Self::Flow(_)
+            | Self::Cli(_) => false,
         }
     }
 
@@ -514,6 +522,7 @@ impl Body {
             // What is recorded before a verb begins answers nothing.
             Self::Rewound(body) => body.req.as_deref().filter(|_| body.done),
             Self::Spawned(_)
+            | Self::Cli(_)
             | Self::ModelStarted(_)
             | Self::ModelEnded(_)
             | Self::Partial(_)

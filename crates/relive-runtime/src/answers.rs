@@ -101,6 +101,12 @@ impl Runtime {
             let question = asked.map(|asked| question_of(PendingCall { at: asked_at, ..asked }));
             return Process { question, ..process };
         }
+        // A CLI agent says itself what it asks for: a subagent's call is not in the journal.
+        let named = self.bodies.cli.agents.get(uuid).and_then(|agent| agent.asked);
+        let asked = asked.map(|asked| match named {
+            Some(named) => PendingCall { tool: named.tool, args: named.args, ..asked },
+            None => asked,
+        });
         if reason == SuspendReason::Approval {
             return Process { approval: asked.map(|asked| PendingCall { at: asked_at, ..asked }), ..process };
         }

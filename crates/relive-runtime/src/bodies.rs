@@ -4,6 +4,7 @@
 //! process: it runs until it has ended or has to stop, and says why.
 
 mod agent;
+mod cli;
 mod exec;
 mod flow;
 
@@ -25,6 +26,7 @@ use crate::error::Result;
 use crate::runtime::ProcessRef;
 
 pub(crate) use agent::{AgentBody, AgentHost, real};
+pub(crate) use cli::{BUILT_IN, CliBody, LiveAgent, LiveAgents, built_in};
 pub(crate) use exec::{ExecBody, last_session};
 pub(crate) use flow::FlowBody;
 
@@ -32,6 +34,11 @@ pub(crate) use flow::FlowBody;
 pub(crate) trait Body: Send + Sync + std::fmt::Debug {
     /// Refuses a verb that this kind of body cannot carry out.
     fn accepts(&self, verb: Verb) -> Result<()>;
+
+    /// Refuses a fork of this process.
+    fn accepts_fork(&self, _origin: &History, _from_step: Option<u32>) -> Result<()> {
+        Ok(())
+    }
 
     /// Refuses a message that the process cannot take in.
     fn accepts_message(&self, uuid: Uuid, when: DeliveryTime) -> BoxFuture<'_, Result<()>>;
@@ -60,6 +67,11 @@ pub(crate) trait Body: Send + Sync + std::fmt::Debug {
 
     /// Returns the message by which a process that handles a signal itself hears of it, if that is how.
     fn message_for(&self, signal: Signal) -> Option<&'static str>;
+
+    /// Tells whether the body only records what a program does on its own, so that it also does so while it is to stop.
+    fn is_observed(&self) -> bool {
+        false
+    }
 
     /// Passes a signal on to the session of a process that handles it itself.
     fn pass_on(&self, signal: Signal, session: LiveSession) -> BoxFuture<'static, ()>;
@@ -181,6 +193,7 @@ pub(crate) enum Exit {
 pub(crate) struct Bodies {
     pub(crate) agent: AgentBody,
     pub(crate) exec: ExecBody,
+    pub(crate) cli: CliBody,
     pub(crate) flow: FlowBody,
 }
 
@@ -191,7 +204,7 @@ impl Bodies {
             Kind::Agent => Some(&self.agent),
             Kind::Exec => Some(&self.exec),
             Kind::Compose | Kind::Supervisor => Some(&self.flow),
-            Kind::Cli => None,
+            Kind::Cli => Some(&self.cli),
         }
     }
 }

@@ -6,13 +6,14 @@
 
 mod below;
 mod child;
+mod cli;
 mod flow;
 mod program;
 mod publish;
 
 pub(crate) use below::Above;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use relive_api::{Created, Environment, ExecRequest, ExecStarted, RunRequest, WorkspaceKind};
@@ -24,7 +25,7 @@ use relive_llm::Model;
 
 use crate::bodies::PreparedModel;
 use crate::error::{Error, Result};
-use crate::instructions::{self, Gathered, Sources};
+use crate::instructions::{self, Gathered, Named, Sources};
 use crate::lookup::Presence;
 use crate::names::check_name;
 use crate::owner::Lane;
@@ -34,6 +35,7 @@ use crate::send::INTENT_ID;
 use crate::spec::{self, raised};
 use crate::subtree::Creation;
 
+pub(crate) use cli::model_of_cli;
 pub(crate) use flow::NewFlow;
 
 const MODEL_HINT: &str = "name one: relive run --model anthropic/claude-sonnet-4-5 \"...\", or set default_model in \
@@ -102,12 +104,14 @@ impl Runtime {
             // Before its files are read again: they may have gone.
             return Ok(created);
         }
-        let asked = Sources {
-            cwd: request.cwd.clone().into(),
-            config: self.config.clone(),
-            agent: request.agent.clone(),
-            system_prompt: request.system_prompt.clone(),
+        let (cwd, config, name) = (PathBuf::from(&request.cwd), self.config.clone(), request.agent.clone());
+        let found = self.pools.files.run_within(FILE_WITHIN, move || instructions::find(&cwd, &config, name.as_deref()));
+        let (file, files) = match found.await?? {
+            Named::Native(native) => *native,
+            Named::Cli(cli) => return self.create_cli(above, parent, request, *cli, hash).await,
         };
+        let (cwd, system_prompt) = (request.cwd.clone().into(), request.system_prompt.clone());
+        let asked = Sources { cwd, file, files, system_prompt };
         let Gathered { model, system_prompt, tools, allow, isolation, network, limits, files, warning } =
             self.pools.files.run_within(FILE_WITHIN, move || instructions::gather(asked)).await??;
         let policy = match &above.policy {

@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use relive_api::Process;
+use relive_cli_agent::{Activity as CliActivity, Lifecycle};
 use relive_core::{Body, Display, State, Timestamp, View};
 use relive_journal::History;
 use relive_journal::history::{OpenCall, Phase, Place};
@@ -12,7 +13,7 @@ use relive_journal::record::Call;
 use relive_session::stage::Stage;
 use tokio::time::Instant;
 
-use crate::bodies::{LiveSession, Shim};
+use crate::bodies::{LiveAgent, LiveSession, Shim};
 use crate::runtime::{Published, Runtime};
 use crate::view::of_view;
 
@@ -38,6 +39,9 @@ impl Runtime {
     /// Returns a process of the table. A program that waits at its gate is `ready`, which only its session knows.
     pub(crate) fn shown(&self, state: &Published, view: &View<'_>) -> Process {
         let process = of_view(state, view);
+        if view.body == Body::Cli {
+            return self.with_agent(process);
+        }
         if view.body != Body::Exec || view.display != Display::Running {
             return process;
         }
@@ -67,10 +71,46 @@ impl Runtime {
             Some("held at its gate".to_owned())
         } else if process.body == Body::Agent {
             self.agent_does(&process, patience).await
+        } else if process.body == Body::Cli {
+            self.bodies.cli.agents.get(process.uuid).and_then(|agent| self.cli_does(&agent))
         } else {
             None
         };
         Process { doing, ..process }
+    }
+
+    /// Adds what is known of a CLI agent that runs. One that has not said anything yet is being loaded.
+    fn with_agent(&self, process: Process) -> Process {
+        let Some(agent) = self.bodies.cli.agents.get(process.uuid) else { return process };
+        let is_loading = agent.lifecycle == Lifecycle::Spawning && process.display == Display::Running.word();
+        let display = if is_loading { Display::Loading.word().to_owned() } else { process.display };
+        Process { display, agent: Some(agent.to_json()), ..process }
+    }
+
+    fn cli_does(&self, agent: &LiveAgent) -> Option<String> {
+        if let Some(note) = &agent.note {
+            return Some(note.clone());
+        }
+        match (agent.lifecycle, agent.activity) {
+            (Lifecycle::Spawning | Lifecycle::Killed, _) => None,
+            (Lifecycle::Idle, _) => Some(match agent.idle_kill_at {
+                Some(at) => format!("idle, ends in {}", span(self.until(at))),
+                None => "idle".to_owned(),
+            }),
+            (Lifecycle::Working, CliActivity::RunningTool) => {
+                let (tool, since) = agent.tool.as_ref()?;
+                Some(format!("{tool} {}", span(self.since(*since))))
+            }
+            (Lifecycle::Working, CliActivity::Responding) => Some("responding".to_owned()),
+            (Lifecycle::Working, CliActivity::Thinking | CliActivity::Idle) => {
+                let since = agent.turn_since.map(|since| format!(" {}", span(self.since(since))));
+                Some(format!("thinking{}", since.unwrap_or_default()))
+            }
+        }
+    }
+
+    fn until(&self, at: Timestamp) -> Duration {
+        at.duration_since(self.now()).try_into().unwrap_or_default()
     }
 
     async fn agent_does(&self, process: &Process, patience: Instant) -> Option<String> {

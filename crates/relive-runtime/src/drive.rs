@@ -1,5 +1,6 @@
 //! A body's life: started, run, and its exit turned into a record.
 
+mod ask;
 mod journal;
 pub(crate) mod release;
 mod stop;

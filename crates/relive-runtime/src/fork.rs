@@ -123,6 +123,7 @@ impl Runtime {
         let body = kind.and_then(|kind| self.bodies.of(kind));
         let body = body.ok_or_else(crate::resume::unknown_body)?;
         body.accepts(Verb::Fork)?;
+        body.accepts_fork(&origin, request.from_step)?;
         if request.input.is_some() {
             body.accepts_message(source, DeliveryTime::NextRun).await?;
         }

@@ -5,6 +5,7 @@
 //! directory is added to any system prompt. No file of the working directory may lead out of it: a user who works in
 //! somebody else's directory must not send their own files to a model. Everything here blocks.
 
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
@@ -13,6 +14,7 @@ use relive_api::{Isolation, Network};
 use relive_config::AgentFile;
 use relive_core::{ErrorCode, Limits, Usd, Uuid};
 use relive_journal::Instructions;
+use relive_types::CliAgent;
 use rustix::fs::{CWD, Mode, OFlags, ResolveFlags};
 use serde_json::value::RawValue;
 
@@ -48,23 +50,78 @@ pub(crate) struct Gathered {
 #[derive(Debug)]
 pub(crate) struct Sources {
     pub(crate) cwd: PathBuf,
-    pub(crate) config: PathBuf,
-    pub(crate) agent: Option<String>,
+    /// The file of the agent, and that it was read.
+    pub(crate) file: AgentFile,
+    pub(crate) files: Vec<Instructions>,
     pub(crate) system_prompt: Option<String>,
+}
+
+/// An agent that was asked for by its name.
+#[derive(Debug)]
+pub(crate) enum Named {
+    /// A native agent, with its file if it has one.
+    Native(Box<(AgentFile, Vec<Instructions>)>),
+    /// The program of another vendor.
+    Cli(Box<NamedCli>),
+}
+
+/// A CLI agent, from its file or built in.
+#[derive(Debug)]
+pub(crate) struct NamedCli {
+    pub(crate) agent: CliAgent,
+    pub(crate) env: BTreeMap<String, String>,
+    pub(crate) isolation: Option<Isolation>,
+    pub(crate) limits: Limits,
+}
+
+/// Finds the agent of a name. A file comes before the agent that is built in under the same name.
+pub(crate) fn find(cwd: &Path, config: &Path, name: Option<&str>) -> Result<Named> {
+    let Some(name) = name else { return Ok(Named::Native(Box::default())) };
+    let (file, read) = match (agent_file(cwd, config, name), crate::bodies::built_in(name)) {
+        (Ok(Some(found)), _) => found,
+        (Ok(None), Some(agent)) => {
+            let (env, isolation, limits) = (BTreeMap::new(), None, Limits::default());
+            return Ok(Named::Cli(Box::new(NamedCli { agent, env, isolation, limits })));
+        }
+        (Ok(None), None) => return Err(no_agent(cwd, config, name)),
+        (Err(error), _) => return Err(error),
+    };
+    if file.command.is_empty() {
+        return Ok(Named::Native(Box::new((file, vec![read]))));
+    }
+    let limits = limits_of(&file);
+    let AgentFile { model, isolation, command, dialect, start, resume, fork, with_model, env, .. } = file;
+    let Some(dialect) = dialect else {
+        let message = format!("{}: a CLI agent needs its `dialect`", read.path);
+        return Err(Error::new(ErrorCode::Invalid, message).with_hint("dialect: claude, qwen or codex-app-server"));
+    };
+    let agent = CliAgent {
+        agent: name.to_owned(),
+        dialect,
+        command,
+        start,
+        resume,
+        fork,
+        with_model,
+        model: model.as_deref().map(crate::create::model_of_cli),
+        ..CliAgent::default()
+    };
+    Ok(Named::Cli(Box::new(NamedCli { agent, env, isolation, limits })))
+}
+
+fn limits_of(file: &AgentFile) -> Limits {
+    Limits {
+        max_steps: file.limits.max_steps,
+        max_tokens: file.limits.max_tokens,
+        max_cost_usd: file.limits.max_cost_usd.and_then(Usd::from_dollars),
+        timeout_ms: file.limits.timeout.as_deref().and_then(millis),
+    }
 }
 
 /// Reads all sources.
 pub(crate) fn gather(asked: Sources) -> Result<Gathered> {
-    let Sources { cwd, config, agent, system_prompt } = asked;
-    let mut files = Vec::new();
-    let file = match agent {
-        Some(name) => {
-            let (file, read) = agent_file(&cwd, &config, &name)?;
-            files.push(read);
-            file
-        }
-        None => AgentFile::default(),
-    };
+    let Sources { cwd, file, mut files, system_prompt } = asked;
+    let limits = limits_of(&file);
     let mut prompt = system_prompt.or(file.system_prompt).unwrap_or_else(|| SYSTEM_PROMPT.to_owned());
     let mut warning = None;
     match folder_file(&cwd) {
@@ -75,12 +132,6 @@ pub(crate) fn gather(asked: Sources) -> Result<Gathered> {
         Ok(None) => {}
         Err(error) => warning = Some(format!("{}: ignored: {error}", cwd.join(FOLDER_FILE).display())),
     }
-    let limits = Limits {
-        max_steps: file.limits.max_steps,
-        max_tokens: file.limits.max_tokens,
-        max_cost_usd: file.limits.max_cost_usd.and_then(Usd::from_dollars),
-        timeout_ms: file.limits.timeout.as_deref().and_then(millis),
-    };
     let tools = definitions(file.tools.as_deref())?;
     let (model, allow, isolation, network) = (file.model, file.allow, file.isolation, file.network.0);
     Ok(Gathered { model, system_prompt: prompt, tools, allow, isolation, network, limits, files, warning })
@@ -122,7 +173,8 @@ pub(crate) fn tool_names(definitions: &RawValue) -> Vec<String> {
     named.into_iter().map(|tool| tool.name).collect()
 }
 
-fn agent_file(cwd: &Path, config: &Path, name: &str) -> Result<(AgentFile, Instructions)> {
+/// Reads the file of an agent, if there is one.
+fn agent_file(cwd: &Path, config: &Path, name: &str) -> Result<Option<(AgentFile, Instructions)>> {
     let plain = name.chars().all(|letter| letter.is_alphanumeric() || "._-".contains(letter));
     if name.is_empty() || name.starts_with('.') || !plain {
         let message = format!("`{name}` cannot be the name of an agent: letters, digits, `.`, `_` and `-`");
@@ -148,16 +200,20 @@ fn agent_file(cwd: &Path, config: &Path, name: &str) -> Result<(AgentFile, Instr
         let tools = relive_agent::tools::all();
         let tools: Vec<&str> = tools.iter().map(|tool| tool.name()).collect();
         let file = AgentFile::parse(&path, &text, &tools).map_err(|error| failed(error.to_string()))?;
+        let beside = config.parent().unwrap_or(Path::new("/")).join("agents");
         if inside && !file.allow.is_empty() {
             // Whoever wrote the directory would otherwise decide what runs on the user's machine.
-            let beside = config.parent().unwrap_or(Path::new("/")).join("agents");
             let message = format!("{shown}: `allow` is not accepted from a file of the working directory");
             let hint = format!("move it to {}, or say it with --allow", beside.display());
             return Err(failed(message).with_hint(hint));
         }
-        return Ok((file, Instructions { path: path.display().to_string(), bytes, cut: false }));
+        if inside && (!file.command.is_empty() || !file.env.is_empty()) {
+            let message = format!("{shown}: `command` and `env` are not accepted from a file of the working directory");
+            return Err(failed(message).with_hint(format!("move it to {}", beside.display())));
+        }
+        return Ok(Some((file, Instructions { path: path.display().to_string(), bytes, cut: false })));
     }
-    Err(no_agent(cwd, config, name))
+    Ok(None)
 }
 
 /// Returns the directories of agent files, and whether each is in the working directory.
@@ -173,12 +229,12 @@ fn no_agent(cwd: &Path, config: &Path, name: &str) -> Error {
         let file = entry.file_name();
         names.extend(file.to_str().and_then(|file| file.strip_suffix(".yaml")).map(str::to_owned));
     }
+    names.extend(crate::bodies::BUILT_IN.map(str::to_owned));
     names.sort();
     names.dedup();
     let hint = match relive_types::suggest::closest(name, names.iter().map(String::as_str)) {
         Some(found) => format!("did you mean `{found}`? There are: {}", names.join(", ")),
-        None if names.is_empty() => "there are none: write agents/NAME.yaml here or beside config.yaml".to_owned(),
-        None => format!("there are: {}", names.join(", ")),
+        None => format!("there are: {}; or write agents/NAME.yaml here or beside config.yaml", names.join(", ")),
     };
     let directories: Vec<String> = places.iter().map(|(directory, _)| directory.display().to_string()).collect();
     Error::new(ErrorCode::Invalid, format!("no agent `{name}` in {}", directories.join(", "))).with_hint(hint)

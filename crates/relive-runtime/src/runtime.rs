@@ -16,7 +16,7 @@ use relive_session::spec::DaemonStart;
 use tokio::sync::Notify;
 
 use crate::alarm::Alarm;
-use crate::bodies::{AgentBody, Bodies, Body, ExecBody, FlowBody};
+use crate::bodies::{AgentBody, Bodies, Body, CliBody, ExecBody, FlowBody, LiveAgents};
 use crate::budgets::Budgets;
 use crate::catalog::Catalog;
 use crate::clock::Clock;
@@ -163,7 +163,22 @@ impl Runtime {
         ));
         let workspaces = Workspaces::new(WorkspaceOptions::of(data.root(), &settings, &pools, clock.clone()));
         let isolations = Isolations::new(paths, self_sockets.directory().to_owned(), Arc::clone(&live));
+        let exec = ExecBody {
+            isolations: isolations.clone(),
+            data: Arc::clone(&data),
+            pool: pools.journal.clone(),
+            sessions: Arc::clone(&sessions),
+            environments: Arc::clone(&environments),
+            self_sockets: Arc::clone(&self_sockets),
+            warnings: warnings.clone(),
+        };
         let bodies = Bodies {
+            cli: CliBody {
+                exec: exec.clone(),
+                agents: LiveAgents::default(),
+                clock: clock.clone(),
+                live: Arc::clone(&live),
+            },
             flow: FlowBody::default(),
             agent: AgentBody {
                 isolations: isolations.clone(),
@@ -178,15 +193,7 @@ impl Runtime {
                 workspaces: workspaces.clone(),
                 warnings: warnings.clone(),
             },
-            exec: ExecBody {
-                isolations: isolations.clone(),
-                data: Arc::clone(&data),
-                pool: pools.journal.clone(),
-                sessions,
-                environments: Arc::clone(&environments),
-                self_sockets: Arc::clone(&self_sockets),
-                warnings: warnings.clone(),
-            },
+            exec,
         };
         let catalog = Catalog::new(Arc::clone(&data), warnings.clone());
         let runtime = Arc::new(Self {

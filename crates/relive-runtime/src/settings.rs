@@ -44,12 +44,21 @@ pub struct Settings {
     pub keeper: Option<PathBuf>,
     pub(crate) workspace: relive_config::Workspace,
     pub(crate) isolation: relive_config::IsolationSettings,
+    pub(crate) pool: PoolSettings,
+}
+
+/// How CLI agents are kept.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct PoolSettings {
+    /// How long one may be idle; zero for ever.
+    pub(crate) idle_timeout: Duration,
 }
 
 impl From<&Config> for Settings {
     fn from(config: &Config) -> Self {
         let Config { default_model, on_in_doubt, recovery, gc, checkpoint, heartbeat, limits, .. } = config;
-        let Config { providers, tool_env, tools, prices, context_window, git_notes, workspace, isolation, .. } = config;
+        let Config { providers, tool_env, tools, prices, context_window, git_notes, workspace, isolation, pool, .. } =
+            config;
         let gc_rules = GcRules {
             retention_days: (gc.retention_days > 0).then_some(gc.retention_days),
             max_entries: (gc.max_entries > 0).then_some(gc.max_entries as usize),
@@ -87,6 +96,7 @@ impl From<&Config> for Settings {
             keeper: None,
             workspace: workspace.clone(),
             isolation: isolation.clone(),
+            pool: PoolSettings { idle_timeout: pool.idle_timeout() },
         }
     }
 }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use relive_api::{Ancestor, DaemonStatus, Exit, Lineage, Process};
+use relive_cli_agent::{Activity, Lifecycle};
 use relive_core::{Body, Display, End, Generation, Pid, State as Life, Timestamp, Uuid, View};
 use relive_journal::{JournalState, ProcessMeta};
 use relive_types::short_id;
@@ -57,16 +58,38 @@ impl Runtime {
         });
         let instructions = instructions.collect();
         let session = match process.body {
-            Body::Exec => self.session_view(process.pid, process.uuid).await?,
-            Body::Agent | Body::Cli | Body::Compose | Body::Supervisor => None,
+            Body::Exec | Body::Cli => self.session_view(process.pid, process.uuid).await?,
+            Body::Agent | Body::Compose | Body::Supervisor => None,
         };
         let workspace = self.workspace_of(&process.cwd, files).await;
         let process =
             Process { model: process.model.or(model), instructions, session, isolation, network, workspace, ..process };
+        let process = self.with_ended_agent(process).await;
         let process = self.with_doing(process, crate::doing::patience()).await;
         let process = self.with_known_budget_hint(process).await;
         let process = self.with_tree(self.with_pending_calls(process).await).await;
         Ok(self.with_attribution(process, end).await)
+    }
+
+    /// Adds what the journal says of a CLI agent that does not run.
+    async fn with_ended_agent(&self, process: Process) -> Process {
+        if process.body != Body::Cli || process.agent.is_some() {
+            return process;
+        }
+        let uuid = process.uuid;
+        let read = self.on_disk(move |data| data.history(uuid)).await;
+        let facts = read.ok().and_then(|read| read.ok()).and_then(|(history, _)| history.cli);
+        let agent = facts.map(|facts| {
+            serde_json::json!({
+                "dialect": facts.agent.dialect,
+                "lifecycle": Lifecycle::Killed,
+                "activity": Activity::Idle,
+                "last_active": null,
+                "idle_kill_at": null,
+                "session_id": facts.session_id,
+            })
+        });
+        Process { agent, ..process }
     }
 
     /// Returns where a fork comes from.

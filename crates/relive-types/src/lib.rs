@@ -6,6 +6,7 @@
 
 #![forbid(unsafe_code)]
 
+mod cli_agent;
 pub mod duration;
 mod error_code;
 pub mod file_name;
@@ -23,6 +24,7 @@ pub mod suggest;
 mod usage;
 mod workspace;
 
+pub use cli_agent::CliAgent;
 pub use error_code::ErrorCode;
 pub use ids::{Generation, Incarnation, Pid, Uuid, uuid_v7};
 pub use isolation::{Isolated, Isolation};

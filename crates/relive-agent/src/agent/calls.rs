@@ -76,6 +76,7 @@ impl Loop {
                 host: None,
                 reason: None,
                 req: None,
+                key: None,
             };
             self.record(Body::Approval(question), Durability::Synced).await?;
         }

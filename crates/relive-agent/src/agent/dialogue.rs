@@ -91,6 +91,7 @@ impl Dialogue {
             | Body::Snapshot(_)
             | Body::Rewound(_)
             | Body::Flow(_)
+            | Body::Cli(_)
             | Body::Ended(_)
             | Body::Repair(_) => {}
         }

@@ -46,7 +46,8 @@ impl Body {
             | Self::Granted(_)
             | Self::Released(_)
             | Self::Snapshot(_)
-            | Self::Rewound(_) => Ok(()),
+            | Self::Rewound(_)
+            | Self::Cli(_) => Ok(()),
         }
     }
 
@@ -100,7 +101,8 @@ impl Body {
             | Self::Granted(_)
             | Self::Released(_)
             | Self::Snapshot(_)
-            | Self::Rewound(_) => {}
+            | Self::Rewound(_)
+            | Self::Cli(_) => {}
         }
     }
 }

@@ -11,11 +11,12 @@ use relive_journal::data::{Beat, ForkPoint};
 use relive_journal::history::Permit;
 use relive_journal::policy::{Permission, Policy};
 use relive_journal::record::{
-    Approval, Body, CallStarted, Decision, FlowRecord, Granted, OpenedBy, Outcome, Partial, Released, Signalled,
+    Approval, Body, CallStarted, CliLaunch, CliRead, CliRecord, CliSession, CliStart, CliTurn, CliTurnState, Decision,
+    FlowRecord, Granted, OpenedBy, Outcome, Partial, Released, Signalled,
 };
 use relive_journal::recovery::Recovery;
 use relive_journal::{Durability, Hash, Health, Next, Opening, Problem, Seen, Writer};
-use relive_types::{CommandRule, Isolated, Isolation};
+use relive_types::{CliAgent, CommandRule, Isolated, Isolation};
 
 use crate::golden::{KINDS_OF_0_1, check_sums, opened_copy, sums};
 use crate::open_and_repair::reseal;
@@ -170,6 +171,7 @@ const ADDITIONS: &[Addition] = &[
         check: crate::attention::check_unseen,
         unknown: Some((9, "acked")),
     },
+    Addition { name: "v1-cli", sums: "", make: make_cli, check: check_cli, unknown: Some((4, "cli")) },
 ];
 
 fn golden(name: &str) -> PathBuf {
@@ -526,6 +528,7 @@ fn make_rules(fixture: &Fixture) {
         host: None,
         reason: None,
         req: None,
+        key: None,
     };
     let rule = CommandRule::exactly("ls *; pwd").ok();
     append(&mut writer, vec![Body::Approval(asked.clone()), paused(SuspendReason::Approval)]);
@@ -665,4 +668,55 @@ fn check_flow(fixture: &Fixture) {
     let definition = blobs.json(records[0].definition.as_ref().unwrap()).unwrap();
     assert_eq!(definition.len(), 70_000 + "{\"kind\":\"compose\",\"note\":\"\"}".len());
     assert_eq!(blobs.json(records[1].event.as_ref().unwrap()).unwrap(), "{\"event\":\"starting\",\"slot\":\"a\"}");
+}
+
+/// A CLI agent that asked for a permission, and whose second turn is open.
+fn make_cli(fixture: &Fixture) {
+    let mut writer = spawn(fixture);
+    let words = |text: &str| text.split(' ').map(str::to_owned).collect::<Vec<String>>();
+    let agent = CliAgent {
+        agent: "claude".to_owned(),
+        dialect: "claude".to_owned(),
+        command: words("claude -p"),
+        start: words("--session-id {session}"),
+        resume: words("--resume {session}"),
+        fork: words("--resume {origin} --fork-session"),
+        with_model: words("--model {model}"),
+        model: Some("opus".to_owned()),
+        yes: false,
+        until_idle: true,
+    };
+    append(&mut writer, vec![Body::Cli(CliRecord { agent: Some(Box::new(agent)), ..CliRecord::default() })]);
+    let launched = Some(CliLaunch { argv: words("claude -p --session-id 7"), how: CliStart::New });
+    append(&mut writer, vec![Body::Cli(CliRecord { launched, ..CliRecord::default() })]);
+    let session = Some(CliSession { id: "7".to_owned(), model: Some("claude-opus-5".to_owned()) });
+    let turn = |state, input| Some(CliTurn { state, input, message: None, reported: Some((10, 2)) });
+    let read = |offset| Some(CliRead { session: 1, offset });
+    let open = CliRecord { session, turn: turn(CliTurnState::Open, Some(3)), read: read(20), ..CliRecord::default() };
+    append(&mut writer, vec![Body::Cli(open), model_started(), model_ended("one", 1)]);
+    let (name, key) = (Some("Bash".to_owned()), Some("\"f624\"".to_owned()));
+    let asked =
+        Approval { call: 0, name, decision: Decision::Asked, always: false, rule: None, reason: None, req: None, key };
+    append(&mut writer, vec![Body::Approval(asked.clone()), paused(SuspendReason::Approval)]);
+    append(&mut writer, vec![Body::Approval(Approval { decision: Decision::Denied, ..asked }), resumed()]);
+    writer.checkpoint().unwrap();
+    let done = CliRecord { turn: turn(CliTurnState::Completed, None), read: read(900), ..CliRecord::default() };
+    append(&mut writer, vec![call_ended(0, "no"), Body::Cli(done), input("more", "more")]);
+    let open = CliRecord { turn: turn(CliTurnState::Open, Some(14)), ..CliRecord::default() };
+    append(&mut writer, vec![Body::Cli(open)]);
+}
+
+fn check_cli(fixture: &Fixture) {
+    let history = fixture.history(uuid());
+    assert_eq!(history.last_answer.as_ref().and_then(|answer| answer.key.as_deref()), Some("\"f624\""));
+    let facts = history.cli.as_deref().unwrap();
+    assert_eq!((facts.agent.agent.as_str(), facts.agent.until_idle), ("claude", true));
+    assert_eq!((facts.session_id.as_deref(), facts.model.as_deref()), (Some("7"), Some("claude-opus-5")));
+    assert_eq!((facts.heard, facts.reported, facts.is_turn_open()), (14, (10, 2), true));
+    assert_eq!((facts.read, facts.launches.len()), (Some(CliRead { session: 1, offset: 900 }), 1));
+    // A fork continues a copy of the conversation, and has one of its own only when the CLI has named it.
+    let fork = fixture.fork(uuid(), ForkPoint::End).unwrap();
+    let facts = fork.history().cli.as_deref().unwrap();
+    assert_eq!((facts.session_id.as_deref(), facts.origin_session.as_deref()), (None, Some("7")));
+    assert_eq!((facts.is_turn_open(), facts.read, facts.launches.len()), (false, None, 0));
 }

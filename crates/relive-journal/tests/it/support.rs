@@ -332,6 +332,7 @@ pub(crate) fn approval(call: u32, decision: Decision) -> Body {
         host: None,
         reason: None,
         req: None,
+        key: None,
     })
 }
 
@@ -386,6 +387,7 @@ pub(crate) fn with_request(mut body: Body, id: &str) -> Body {
         Body::Acked(body) => &mut body.req,
         Body::Flow(body) => &mut body.req,
         Body::Opened(_)
+        | Body::Cli(_)
         | Body::Spawned(_)
         | Body::Input(_)
         | Body::ModelStarted(_)

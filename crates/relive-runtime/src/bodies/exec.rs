@@ -9,6 +9,7 @@ mod ends;
 mod facts;
 mod foreign;
 mod messages;
+mod tenant;
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -30,10 +31,13 @@ use relive_session::spec::{self, Spec};
 use relive_session::tree::Ladder;
 use tokio::sync::watch;
 
-use attend::{Attended, Beginning, Left, attend};
+use attend::{Beginning, Left, attend};
 use ends::{attributed, end_of, given_up, startup_failed};
 pub(crate) use facts::last_session;
 use facts::{Facts, Trace, facts};
+
+pub(in crate::bodies) use attend::Attended;
+pub(in crate::bodies) use tenant::Tenant;
 
 use super::{Body, Context, DeliveryTime, Exit, LiveSession, OTHER_VERSION, Rest, Shim, Verb};
 use crate::environment::Environments;
@@ -116,7 +120,11 @@ impl Body for ExecBody {
 
     fn run(&self, cx: Context) -> BoxFuture<'static, Exit> {
         let body = self.clone();
-        async move { body.run_to_end(cx).await }.boxed()
+        async move {
+            let tenant = tenant::Program::of(&body, &cx);
+            body.run_to_end(cx, &tenant).await
+        }
+        .boxed()
     }
 
     fn settle(&self, process: ProcessRef, _: Rest) -> BoxFuture<'_, io::Result<()>> {
@@ -173,7 +181,8 @@ impl Body for ExecBody {
 }
 
 impl ExecBody {
-    async fn run_to_end(&self, mut cx: Context) -> Exit {
+    /// Runs a program in a session until it has ended.
+    pub(in crate::bodies) async fn run_to_end(&self, mut cx: Context, tenant: &dyn Tenant) -> Exit {
         let mut launches = Launches::default();
         // Recorded by an earlier daemon, or carried out while the shim could be reached.
         let mut paused = cx.orders.borrow().stop;
@@ -185,7 +194,7 @@ impl ExecBody {
         loop {
             // Callers wait until it is found again.
             cx.session.send_replace(None);
-            let session = match self.session_of(&mut cx, &mut launches, socket.as_ref()).await {
+            let session = match self.session_of(&mut cx, &mut launches, socket.as_ref(), tenant).await {
                 Ok(found) => found,
                 Err(NoSession::ShimLost(error)) => {
                     cx.owner.warn(format!("{} did not run, its shim was lost: {error}", cx.process.uuid));
@@ -210,19 +219,22 @@ impl ExecBody {
                 SessionStatus::Alive(connection) => connection,
                 SessionStatus::Ended(record) => {
                     requests.show().await;
-                    return Exit::Ended(attributed(end_of(&record), &record, &cx));
+                    let end = attributed(end_of(&record), &record, &cx);
+                    return Exit::Ended(tenant.ended(&folder, end).await);
                 }
                 SessionStatus::NeverRan => return Exit::Cancelled,
             };
             let attended = Attended { sessions: &self.sessions, beginning, connection, folder, program };
-            let messages = self.deliver(cx.process.uuid, cx.owner.clone(), Arc::clone(&cx.journal), &attended);
             // A program has nobody who could be asked, so its requests are only shown.
-            let beside = async { drop(tokio::join!(messages, requests.next_question())) };
+            let beside = async { drop(tokio::join!(tenant.accompany(&attended), requests.next_question())) };
             let left = attend(&mut cx, &attended, beside).await;
             requests.show().await;
             match left {
-                Left::Ended(record) => return Exit::Over(attributed(end_of(&record), &record, &cx)),
-                Left::Gone => {}
+                Left::Ended(record) => {
+                    let end = attributed(end_of(&record), &record, &cx);
+                    return Exit::Over(tenant.ended(&attended.folder, end).await);
+                }
+                Left::Gone => tenant.lost().await,
             }
             paused = cx.orders.borrow().stop;
         }
@@ -234,6 +246,7 @@ impl ExecBody {
         cx: &mut Context,
         launches: &mut Launches,
         socket: Option<&SelfSocket>,
+        tenant: &dyn Tenant,
     ) -> Result<RunSession, NoSession> {
         let failed = |stage: &str, error: &io::Error| NoSession::Failed(startup_failed(stage, error));
         let uuid = cx.process.uuid;
@@ -262,6 +275,7 @@ impl ExecBody {
         let spec = self.spec_of(uuid, &facts, ladder, socket).await;
         let spec = spec.map(|spec| Spec { timeout_ms: deadline.map(attend::left_ms), ..spec });
         let spec = spec.map_err(|error| failed("environment", &error))?;
+        let spec = tenant.prepare(spec).await.map_err(|error| failed("prepare", &error))?;
         match self.sessions.launch(&facts.next, &spec).await {
             Ok(connection) => {
                 launches.lost = None;

@@ -116,7 +116,7 @@ impl Turn {
             let state = self.runtime.lock();
             let machine = state.table.machine(process.of.pid).filter(|machine| machine.incarnation() == process.of);
             let told = machine.is_none_or(|machine| machine.pause().is_some() || machine.told_to_end().is_some());
-            if begins && told {
+            if begins && told && !self.runtime.only_observes(&state, process) {
                 return Err(JournalError::Held);
             }
         }
@@ -138,6 +138,12 @@ impl Turn {
 }
 
 impl Runtime {
+    /// Tells whether the body of a process only records what a program does.
+    fn only_observes(&self, state: &crate::runtime::Published, process: ProcessRef) -> bool {
+        let kind = state.table.view(process.of.pid, self.moment()).map(|view| view.body);
+        kind.and_then(|kind| self.bodies.of(kind)).is_some_and(crate::bodies::Body::is_observed)
+    }
+
     pub(super) fn progressed(&self, process: ProcessRef, history: &History) {
         self.budgets.progressed(process.uuid, history);
         let _ = self.lock().table.progress(process.of, usage(history), self.moment());

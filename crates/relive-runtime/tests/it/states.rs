@@ -219,6 +219,7 @@ fn left_in_doubt(world: &World, count: usize) -> Vec<Uuid> {
             host: None,
             reason: None,
             req: None,
+            key: None,
         };
         let resumed = Resumed { by: ResumedBy::User, cause: None, req: None };
         let started = CallStarted { call: 0, name: "write".to_owned(), recovery: Recovery::Doubt, rule: None };

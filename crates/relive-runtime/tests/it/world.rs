@@ -213,6 +213,7 @@ impl World {
             isolation: None,
             network: None,
             allow_degraded: false,
+            foreground: false,
             uuid: new_uuid(),
             name: None,
             intent: "do it".to_owned(),

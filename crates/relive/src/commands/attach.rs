@@ -72,7 +72,7 @@ pub(crate) async fn run(context: &Context, args: &Args) -> Outcome<u8> {
             left = program(context, args, &process, session, input, leave) => left,
             refused = loses_sight(&client, &args.id, process.uuid) => Err(refused),
         },
-        (Body::Agent, _) => {
+        (Body::Agent | Body::Cli, _) => {
             let manner = foreground::Manner {
                 detach: args.detach_key,
                 unasked: AtQuestion::Wait,
@@ -83,7 +83,7 @@ pub(crate) async fn run(context: &Context, args: &Args) -> Outcome<u8> {
             let code = foreground::run(&client, created, manner, &Cell::new(false), leave).await?;
             Ok(if stays || code != INTERRUPTED { code } else { 0 })
         }
-        (Body::Exec | Body::Cli | Body::Compose | Body::Supervisor, _) => {
+        (Body::Exec | Body::Compose | Body::Supervisor, _) => {
             let error = CommandError::new(ErrorCode::Conflict, format!("PID {pid}: there is nothing to attach to"));
             Err(error.with_hint(format!("relive info {pid}")))
         }

@@ -200,6 +200,7 @@ fn request(context: &Context, args: &Args) -> Outcome<RunRequest> {
         isolation: args.isolation,
         network: args.net.clone(),
         allow_degraded: args.allow_degraded,
+        foreground: !args.detach,
     })
 }
 

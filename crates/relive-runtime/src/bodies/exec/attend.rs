@@ -18,11 +18,11 @@ use tokio::time::Instant;
 use crate::bodies::{Context, LiveSession, Shim};
 
 /// A session that answers.
-pub(super) struct Attended<'a> {
+pub(in crate::bodies) struct Attended<'a> {
     pub(super) sessions: &'a Sessions,
     pub(super) beginning: Beginning,
-    pub(super) connection: Connection,
-    pub(super) folder: PathBuf,
+    pub(in crate::bodies) connection: Connection,
+    pub(in crate::bodies) folder: PathBuf,
     pub(super) program: Arc<Program>,
 }
 
@@ -98,7 +98,11 @@ pub(super) async fn attend(cx: &mut Context, session: &Attended<'_>, messages: i
     let (mut told, mut timed_out) = (None, false);
     let (mut told_deadline, mut freezer) = session.beginning.known();
     loop {
-        let orders = *cx.orders.borrow_and_update();
+        let mut orders = *cx.orders.borrow_and_update();
+        if cx.owner.waits_for_answer() {
+            // What it waits for is an answer: nothing else of it stops.
+            orders.stop = None;
+        }
         let Seen { ended, gone, .. } = seen.borrow_and_update().clone();
         cx.owner.ring();
         if let Some(record) = ended {

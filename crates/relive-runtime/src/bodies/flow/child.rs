@@ -204,6 +204,7 @@ impl ChildStart {
                     isolation: task.isolation,
                     network: None,
                     allow_degraded: false,
+                    foreground: true,
                 };
                 runtime.run_below(Some(self.parent), request).await.map(|_| ())
             }

@@ -1,0 +1,82 @@
+//! What the records say of a CLI agent.
+
+use relive_core::Timestamp;
+use relive_types::CliAgent;
+use serde::{Deserialize, Serialize};
+
+use super::History;
+use crate::record::{CliRead, CliRecord, CliTurn, CliTurnState};
+
+/// How many launches are remembered: more than may be repeated within the time that counts.
+const LAUNCHES_MAX: usize = 8;
+
+/// The state of a CLI agent.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CliFacts {
+    pub agent: CliAgent,
+    /// The CLI's own name of its conversation, once it has one.
+    pub session_id: Option<String>,
+    /// The conversation that this one was forked from, by the CLI's name.
+    pub origin_session: Option<String>,
+    /// The model that the CLI uses, as far as it says so.
+    pub model: Option<String>,
+    /// The last turn.
+    pub turn: Option<CliTurn>,
+    /// The last message that a turn was begun with, by its record.
+    pub heard: u64,
+    pub reported: (u64, u64),
+    pub read: Option<CliRead>,
+    /// When its program was started, the last ones.
+    pub launches: Vec<Timestamp>,
+}
+
+impl CliFacts {
+    /// Returns whether a turn was begun and has not ended.
+    #[must_use]
+    pub fn is_turn_open(&self) -> bool {
+        self.turn.as_ref().is_some_and(|turn| turn.state == CliTurnState::Open)
+    }
+}
+
+impl History {
+    pub(super) fn take_cli(&mut self, at: Timestamp, record: &CliRecord) {
+        if let Some(agent) = &record.agent {
+            self.cli = Some(Box::new(CliFacts {
+                agent: (**agent).clone(),
+                session_id: None,
+                origin_session: None,
+                model: None,
+                turn: None,
+                heard: 0,
+                reported: (0, 0),
+                read: None,
+                launches: Vec::new(),
+            }));
+        }
+        let Some(facts) = &mut self.cli else { return };
+        if record.launched.is_some() {
+            if facts.launches.len() == LAUNCHES_MAX {
+                facts.launches.remove(0);
+            }
+            facts.launches.push(at);
+        }
+        if let Some(session) = &record.session {
+            facts.session_id = Some(session.id.clone());
+            facts.model = session.model.clone().or(facts.model.take());
+        }
+        if let Some(turn) = &record.turn {
+            facts.heard = turn.input.map_or(facts.heard, |input| input.max(facts.heard));
+            facts.reported = turn.reported.unwrap_or(facts.reported);
+            facts.turn = Some(turn.clone());
+        }
+        facts.read = record.read.or(facts.read);
+    }
+
+    /// A fork begins with a copy of the conversation of its original, and has heard all that the original was told.
+    pub(super) fn fork_cli(&mut self, seq: u64) {
+        let Some(facts) = &mut self.cli else { return };
+        facts.origin_session = facts.session_id.take().or(facts.origin_session.take());
+        (facts.turn, facts.read, facts.heard) = (None, None, seq);
+        facts.launches.clear();
+    }
+}

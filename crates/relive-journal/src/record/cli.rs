@@ -1,0 +1,82 @@
+//! The records of a CLI agent that no other kind has. Older readers skip them: they run no CLI agents.
+
+use relive_types::CliAgent;
+use serde::{Deserialize, Serialize};
+
+/// Facts about a CLI agent. Each record has some of the fields.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct CliRecord {
+    /// Present in the first one of a process.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub agent: Option<Box<CliAgent>>,
+    /// A program is about to be started.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub launched: Option<CliLaunch>,
+    /// The CLI has named its conversation.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub session: Option<CliSession>,
+    /// A turn has begun or ended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub turn: Option<CliTurn>,
+    /// The output up to here is recorded.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub read: Option<CliRead>,
+}
+
+/// The start of a program.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CliLaunch {
+    pub argv: Vec<String>,
+    pub how: CliStart,
+}
+
+/// How a program begins.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum CliStart {
+    /// With a new conversation.
+    New,
+    /// With the conversation that it had.
+    Resume,
+    /// With a copy of the conversation of its origin.
+    Fork,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CliSession {
+    pub id: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub model: Option<String>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CliTurn {
+    pub state: CliTurnState,
+    /// The last message that it was begun with, by its record.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub input: Option<u64>,
+    /// What the CLI says of a turn that failed, shortened.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub message: Option<String>,
+    /// The tokens that the CLI has reported for the whole conversation, input and output, where it counts like that.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reported: Option<(u64, u64)>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum CliTurnState {
+    Open,
+    Completed,
+    Interrupted,
+    Failed,
+}
+
+/// A position in the output of a session.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CliRead {
+    /// The number of the session.
+    pub session: u32,
+    /// The offset in its log.
+    pub offset: u64,
+}

@@ -1,0 +1,229 @@
+//! A CLI agent as a body: the program of another vendor, in a session of ours.
+//!
+//! Everything about the session is that of any program (`exec`). What is added: the command line of each run, the messages
+//! in the language of the CLI, and the records of what it says. All of it is derived from the journal and from the
+//! session's log, so a daemon that adopts a session knows what the one before knew.
+
+mod agents;
+mod conversation;
+mod deliver;
+mod known;
+mod live;
+mod translate;
+
+use std::io;
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use futures_util::FutureExt as _;
+use futures_util::future::BoxFuture;
+use relive_core::{End, ErrorCode, Moment, ProcessStatus, Signal, Uuid};
+use relive_journal::history::CliFacts;
+use relive_journal::record::{Body as Record, CliLaunch, CliRecord, CliStart, CliTurnState};
+use relive_journal::{Durability, History, Journal, Seen};
+use relive_session::spec::Spec;
+use tokio::task::JoinHandle;
+
+use super::exec::{Attended, Tenant};
+use super::{Body, Context, DeliveryTime, ExecBody, Exit, LiveSession, Rest, Verb};
+use crate::clock::Clock;
+use crate::drive::BodyOwner;
+use crate::error::{Error, Result};
+use crate::reload::LiveSettings;
+use crate::runtime::ProcessRef;
+use conversation::{Conversation, Finished};
+
+pub(crate) use agents::{BUILT_IN, built_in};
+pub(crate) use live::{LiveAgent, LiveAgents};
+
+/// What an agent is told that was interrupted in a turn, when nobody says anything.
+const CONTINUE: &str = "Continue.";
+
+/// Runs CLI agents.
+#[derive(Debug, Clone)]
+pub(crate) struct CliBody {
+    pub(crate) exec: ExecBody,
+    pub(crate) agents: LiveAgents,
+    pub(crate) clock: Clock,
+    pub(crate) live: Arc<LiveSettings>,
+}
+
+impl Body for CliBody {
+    fn accepts(&self, verb: Verb) -> Result<()> {
+        match verb {
+            Verb::Fork => Ok(()),
+            Verb::Gate => Err(Error::new(ErrorCode::Invalid, "a CLI agent has no gate: only programs do")),
+        }
+    }
+
+    fn accepts_fork(&self, origin: &History, from_step: Option<u32>) -> Result<()> {
+        let Some(facts) = &origin.cli else { return Ok(()) };
+        let name = &facts.agent.agent;
+        if from_step.is_some() {
+            let message = format!("`{name}` forks its whole conversation: it cannot begin at a step");
+            return Err(Error::new(ErrorCode::Invalid, message).with_hint("leave out --from-step"));
+        }
+        if facts.session_id.is_none() && facts.origin_session.is_none() {
+            let message = format!("`{name}` has not begun its conversation, so there is nothing to fork");
+            return Err(Error::new(ErrorCode::Conflict, message));
+        }
+        match agents::refusal(&facts.agent, CliStart::Fork) {
+            Some(refused) => Err(Error::new(ErrorCode::Invalid, refused)),
+            None => Ok(()),
+        }
+    }
+
+    fn accepts_message(&self, uuid: Uuid, when: DeliveryTime) -> BoxFuture<'_, Result<()>> {
+        self.exec.accepts_message(uuid, when)
+    }
+
+    fn reads_journal(&self) -> bool {
+        true
+    }
+
+    fn first_message(&self, history: &History) -> Option<&'static str> {
+        let turn = history.cli.as_ref()?.turn.as_ref()?;
+        matches!(turn.state, CliTurnState::Open | CliTurnState::Interrupted).then_some(CONTINUE)
+    }
+
+    fn run(&self, cx: Context) -> BoxFuture<'static, Exit> {
+        let body = self.clone();
+        async move {
+            let agent = RunningAgent {
+                body: &body,
+                process: cx.process,
+                owner: cx.owner.clone(),
+                journal: Arc::clone(&cx.journal),
+                conversation: Mutex::default(),
+            };
+            let exit = body.exec.run_to_end(cx, &agent).await;
+            body.agents.remove(agent.process.uuid);
+            exit
+        }
+        .boxed()
+    }
+
+    fn settle(&self, process: ProcessRef, how: Rest) -> BoxFuture<'_, io::Result<()>> {
+        self.exec.settle(process, how)
+    }
+
+    fn stays_when_suspended(&self) -> bool {
+        true
+    }
+
+    fn last_seen(&self, uuid: Uuid, now: Moment) -> BoxFuture<'_, Option<Seen>> {
+        self.exec.last_seen(uuid, now)
+    }
+
+    fn stops_with_daemon(&self) -> bool {
+        false
+    }
+
+    fn message_for(&self, _: Signal) -> Option<&'static str> {
+        None
+    }
+
+    fn pass_on(&self, signal: Signal, session: LiveSession) -> BoxFuture<'static, ()> {
+        self.exec.pass_on(signal, session)
+    }
+
+    fn is_observed(&self) -> bool {
+        true
+    }
+}
+
+impl CliBody {
+    /// Returns how long an agent may be idle; zero for ever.
+    fn idle_timeout(&self) -> Duration {
+        self.live.now().pool.idle_timeout
+    }
+}
+
+/// A CLI agent whose body runs.
+struct RunningAgent<'a> {
+    body: &'a CliBody,
+    process: ProcessRef,
+    owner: BodyOwner,
+    journal: Arc<dyn Journal>,
+    /// The task that reads its session and writes to it. It is never dropped, because it writes to the journal.
+    conversation: Mutex<Option<JoinHandle<Finished>>>,
+}
+
+impl RunningAgent<'_> {
+    fn take_task(&self) -> Option<JoinHandle<Finished>> {
+        self.conversation.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+
+    async fn facts(&self) -> io::Result<(CliFacts, String)> {
+        let (data, uuid) = (Arc::clone(&self.body.exec.data), self.process.uuid);
+        let read = self.body.exec.pool.run(move || data.history(uuid).map(|(history, _)| history)).await;
+        let history = read.map_err(io::Error::other)??;
+        let untold = || io::Error::other("the journal does not say which CLI agent it is");
+        let cwd = history.identity.as_ref().map(|identity| identity.spawned.cwd.clone()).unwrap_or_default();
+        Ok((*history.cli.ok_or_else(untold)?, cwd))
+    }
+
+    fn conversation(&self, folder: &Path) -> Conversation {
+        Conversation::new(self.body.clone(), self.process, self.owner.clone(), Arc::clone(&self.journal), folder)
+    }
+}
+
+impl Tenant for RunningAgent<'_> {
+    fn prepare(&self, spec: Spec) -> BoxFuture<'_, io::Result<Spec>> {
+        async move {
+            let (facts, _) = self.facts().await?;
+            let how = agents::start_of(&facts);
+            if let Some(refused) = agents::refusal(&facts.agent, how) {
+                return Err(io::Error::other(refused));
+            }
+            let argv = agents::argv(self.process.uuid, &facts, how);
+            let launched = Some(CliLaunch { argv: argv.clone(), how });
+            let record = Record::Cli(CliRecord { launched, ..CliRecord::default() });
+            self.journal.append(vec![record], Durability::Synced).await.map_err(io::Error::other)?;
+            Ok(Spec { argv, ..spec })
+        }
+        .boxed()
+    }
+
+    fn accompany<'b>(&'b self, session: &'b Attended<'_>) -> BoxFuture<'b, ()> {
+        let conversation = self.conversation(&session.folder);
+        let task = tokio::spawn(conversation.follow(session.connection.clone()));
+        *self.conversation.lock().unwrap_or_else(PoisonError::into_inner) = Some(task);
+        std::future::pending().boxed()
+    }
+
+    fn ended<'b>(&'b self, folder: &'b Path, end: End) -> BoxFuture<'b, End> {
+        async move {
+            let finished = match self.take_task() {
+                Some(task) => task.await.ok(),
+                None => Some(self.conversation(folder).read_rest().await),
+            };
+            match finished {
+                Some(finished) => end_of(end, finished),
+                None => end,
+            }
+        }
+        .boxed()
+    }
+
+    fn lost(&self) -> BoxFuture<'_, ()> {
+        async move {
+            if let Some(task) = self.take_task() {
+                // It ends with its connection.
+                let _ = task.await;
+            }
+        }
+        .boxed()
+    }
+}
+
+/// Returns how an agent ended. Its exit code alone says little: CLIs exit with 0 after a turn that failed.
+fn end_of(end: End, finished: Finished) -> End {
+    let exited_well = end.status == ProcessStatus::Exited { code: 0 };
+    match finished {
+        Finished::Closed if end.cause.is_none() => End::of(ProcessStatus::Exited { code: 0 }),
+        Finished::Failed(message) if exited_well => End::of(ProcessStatus::Faulted { fault: message }),
+        Finished::Closed | Finished::Failed(_) | Finished::Quiet => end,
+    }
+}

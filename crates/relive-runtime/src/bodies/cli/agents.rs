@@ -1,0 +1,199 @@
+//! The CLI agents that are known by name, and the command lines of their runs.
+
+use relive_cli_agent::Dialect;
+use relive_core::Uuid;
+use relive_journal::history::CliFacts;
+use relive_journal::record::CliStart;
+use relive_types::CliAgent;
+use serde_json::{Value, json};
+
+/// The names of the agents that need no file.
+pub(crate) const BUILT_IN: [&str; 2] = ["claude", "codex"];
+
+/// What a codex may do without asking: write below its directory. It asks for everything else.
+const CODEX_SANDBOX: &str = "workspace-write";
+const CODEX_APPROVALS: &str = "on-request";
+
+/// Returns the definition of an agent that needs no file.
+pub(crate) fn built_in(name: &str) -> Option<CliAgent> {
+    let words = |text: &str| text.split_whitespace().map(str::to_owned).collect::<Vec<String>>();
+    match name {
+        "claude" => Some(CliAgent {
+            agent: name.to_owned(),
+            dialect: Dialect::Claude.name().to_owned(),
+            // Its questions to the user have no answer in this dialect, so it must not ask them.
+            command: words(
+                "claude -p --input-format stream-json --output-format stream-json --verbose --include-partial-messages \
+                 --permission-prompt-tool stdio --disallowedTools AskUserQuestion",
+            ),
+            start: words("--session-id {session}"),
+            resume: words("--resume {session}"),
+            fork: words("--resume {origin} --fork-session --session-id {session}"),
+            with_model: words("--model {model}"),
+            ..CliAgent::default()
+        }),
+        "codex" => Some(CliAgent {
+            agent: name.to_owned(),
+            dialect: Dialect::CodexAppServer.name().to_owned(),
+            command: words("codex app-server"),
+            ..CliAgent::default()
+        }),
+        _ => None,
+    }
+}
+
+/// Returns the dialect of an agent. Only those that can be written to are accepted when a process is created.
+pub(crate) fn dialect_of(agent: &CliAgent) -> Dialect {
+    agent.dialect.parse().unwrap_or(Dialect::Claude)
+}
+
+/// Returns the provider of an agent's models, as prices and usage name it.
+pub(super) fn provider_of(agent: &CliAgent) -> &'static str {
+    match dialect_of(agent) {
+        Dialect::Claude => "anthropic",
+        Dialect::CodexExec | Dialect::CodexAppServer => "openai",
+        Dialect::Gemini => "gemini",
+        Dialect::Qwen | Dialect::Opencode | Dialect::Acp => "cli",
+    }
+}
+
+/// Tells whether the conversation is begun, continued and forked by messages, and not by arguments.
+fn by_messages(dialect: Dialect) -> bool {
+    match dialect {
+        Dialect::CodexAppServer => true,
+        Dialect::Claude
+        | Dialect::Qwen
+        | Dialect::CodexExec
+        | Dialect::Gemini
+        | Dialect::Opencode
+        | Dialect::Acp => false,
+    }
+}
+
+/// Returns how the next run begins.
+pub(super) fn start_of(facts: &CliFacts) -> CliStart {
+    match (&facts.session_id, &facts.origin_session) {
+        (Some(_), _) => CliStart::Resume,
+        (None, Some(_)) => CliStart::Fork,
+        (None, None) => CliStart::New,
+    }
+}
+
+/// Returns why an agent cannot begin a run like this, if it cannot.
+pub(crate) fn refusal(agent: &CliAgent, how: CliStart) -> Option<String> {
+    let (arguments, key, verb) = match how {
+        CliStart::New => return None,
+        CliStart::Resume => (&agent.resume, "resume", "continued"),
+        CliStart::Fork => (&agent.fork, "fork", "forked"),
+    };
+    let cannot = arguments.is_empty() && !by_messages(dialect_of(agent));
+    cannot.then(|| {
+        format!("a conversation of `{0}` cannot be {verb}: agents/{0}.yaml has no `{key}`", agent.agent)
+    })
+}
+
+/// Returns the command line of a run.
+pub(super) fn argv(uuid: Uuid, facts: &CliFacts, how: CliStart) -> Vec<String> {
+    let agent = &facts.agent;
+    let session = facts.session_id.clone().unwrap_or_else(|| uuid.to_string());
+    let origin = facts.origin_session.as_deref().unwrap_or_default();
+    let arguments = match how {
+        CliStart::New => &agent.start,
+        CliStart::Resume => &agent.resume,
+        CliStart::Fork => &agent.fork,
+    };
+    let model = agent.model.iter().flat_map(|model| {
+        agent.with_model.iter().map(|word| word.replace("{model}", model))
+    });
+    let arguments = arguments.iter().map(|word| word.replace("{session}", &session).replace("{origin}", origin));
+    agent.command.iter().cloned().chain(arguments).chain(model).collect()
+}
+
+/// Returns the messages by which a run begins, for agents that need some. Each is a line.
+pub(super) fn handshake(facts: &CliFacts, how: CliStart, cwd: &str) -> Vec<String> {
+    if !by_messages(dialect_of(&facts.agent)) {
+        return Vec::new();
+    }
+    let version = env!("CARGO_PKG_VERSION");
+    let initialize = json!({"clientInfo": {"name": "relive", "title": "Relive", "version": version}});
+    let mut params = json!({"cwd": cwd, "approvalPolicy": CODEX_APPROVALS, "sandbox": CODEX_SANDBOX});
+    if let Some(model) = &facts.agent.model {
+        params["model"] = Value::String(model.clone());
+    }
+    let (method, thread) = match how {
+        CliStart::New => ("thread/start", None),
+        CliStart::Resume => ("thread/resume", facts.session_id.as_deref()),
+        CliStart::Fork => ("thread/fork", facts.origin_session.as_deref()),
+    };
+    if let Some(thread) = thread {
+        params["threadId"] = Value::String(thread.to_owned());
+    }
+    let lines = [
+        json!({"id": "relive-initialize", "method": "initialize", "params": initialize}),
+        json!({"method": "initialized"}),
+        json!({"id": "relive-thread", "method": method, "params": params}),
+    ];
+    lines.iter().map(|line| format!("{line}\n")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn facts(name: &str, session_id: Option<&str>, origin_session: Option<&str>) -> CliFacts {
+        let mut agent = built_in(name).unwrap();
+        agent.model = Some("big".to_owned());
+        let (session_id, origin_session) = (session_id.map(str::to_owned), origin_session.map(str::to_owned));
+        CliFacts {
+            agent,
+            session_id,
+            origin_session,
+            model: None,
+            turn: None,
+            heard: 0,
+            reported: (0, 0),
+            read: None,
+            launches: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn a_run_begins_continues_or_forks_the_conversation() {
+        let check = |session, origin, expect: &str| {
+            let facts = facts("claude", session, origin);
+            let argv = argv(Uuid::nil(), &facts, start_of(&facts)).join(" ");
+            assert!(argv.ends_with(&format!("{expect} --model big")), "{argv}");
+        };
+        let uuid = Uuid::nil();
+        check(None, None, &format!("--session-id {uuid}"));
+        check(Some("a"), None, "--resume a");
+        check(Some("a"), Some("b"), "--resume a");
+        check(None, Some("b"), &format!("--resume b --fork-session --session-id {uuid}"));
+    }
+
+    #[test]
+    fn codex_is_told_by_messages() {
+        let check = |session, origin, method: &str, thread: Option<&str>| {
+            let facts = facts("codex", session, origin);
+            let lines = handshake(&facts, start_of(&facts), "/w");
+            let last: Value = serde_json::from_str(lines.last().unwrap()).unwrap();
+            assert_eq!((last["method"].as_str(), last["params"]["threadId"].as_str()), (Some(method), thread));
+            assert_eq!((&last["params"]["cwd"], &last["params"]["model"]), (&json!("/w"), &json!("big")));
+        };
+        check(None, None, "thread/start", None);
+        check(Some("a"), None, "thread/resume", Some("a"));
+        check(None, Some("b"), "thread/fork", Some("b"));
+        let claude = facts("claude", None, None);
+        assert!(handshake(&claude, CliStart::New, "/w").is_empty());
+    }
+
+    #[test]
+    fn an_agent_without_arguments_for_it_cannot_be_forked() {
+        let mut agent = built_in("claude").unwrap();
+        assert_eq!(refusal(&agent, CliStart::Fork), None);
+        assert_eq!(refusal(&built_in("codex").unwrap(), CliStart::Fork), None);
+        agent.fork.clear();
+        let refused = refusal(&agent, CliStart::Fork).unwrap();
+        assert_eq!(refused, "a conversation of `claude` cannot be forked: agents/claude.yaml has no `fork`");
+    }
+}

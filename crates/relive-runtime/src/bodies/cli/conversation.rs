@@ -1,0 +1,375 @@
+//! The conversation with one program of a CLI agent: reads its output from the session's log, records it, and writes
+//! messages and answers to it.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use relive_cli_agent::Lifecycle;
+use relive_core::{Timestamp, Why};
+use relive_journal::history::CallState;
+use relive_journal::record::{Approval, Body as Record, CliRead, CliRecord, Decision};
+use relive_journal::{Durability, History, Journal};
+use relive_session::connection::Connection;
+use relive_session::log::{Chunk, Item, Reader};
+use relive_session::protocol::Verb;
+use tokio::time::Instant;
+
+use super::CliBody;
+use super::agents::dialect_of;
+use super::deliver::Delivery;
+use super::known::Known;
+use super::live::{Asked, LiveAgent};
+use super::translate::{OpenCall, Said, session_number};
+use crate::drive::BodyOwner;
+use crate::runtime::ProcessRef;
+
+/// How many chunks of output are read at a time.
+const CHUNKS_AT_ONCE: usize = 64;
+/// How long the calls of an answer are collected before they are recorded.
+const COLLECTED_FOR: Duration = Duration::from_millis(150);
+/// How long a program may take to end after its input was closed.
+const CLOSES_WITHIN: Duration = Duration::from_secs(10);
+
+/// How the work with a program ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Finished {
+    /// The body ended its input, because its work was done.
+    Closed,
+    /// Its last turn failed.
+    Failed(String),
+    Quiet,
+}
+
+/// The conversation with one program.
+pub(super) struct Conversation {
+    pub(super) body: CliBody,
+    pub(super) process: ProcessRef,
+    pub(super) owner: BodyOwner,
+    journal: Arc<dyn Journal>,
+    folder: PathBuf,
+}
+
+impl Conversation {
+    pub(super) fn new(
+        body: CliBody,
+        process: ProcessRef,
+        owner: BodyOwner,
+        journal: Arc<dyn Journal>,
+        folder: &Path,
+    ) -> Self {
+        Self { body, process, owner, journal, folder: folder.to_owned() }
+    }
+
+    /// Follows a program until its session has ended or its shim is gone.
+    pub(super) async fn follow(self, connection: Connection) -> Finished {
+        let Some((mut known, history)) = self.known().await else { return Finished::Quiet };
+        let Some(mut reader) = self.open_log() else { return Finished::Quiet };
+        let mut bell = self.owner.follow();
+        let mut seen = connection.seen();
+        let _ = connection.request(Verb::Attach).await;
+        // All that an earlier daemon has read comes before any message.
+        reader = match self.read_output(reader, &mut known).await {
+            Some(reader) => reader,
+            None => return Finished::Quiet,
+        };
+        let Some(mut delivery) = Delivery::begin(&self, &connection, &history, &known).await else {
+            return Finished::Quiet;
+        };
+        let mut closing: Option<Instant> = None;
+        loop {
+            bell.borrow_and_update();
+            let (is_over, is_ended) = {
+                let seen = seen.borrow_and_update();
+                (seen.ended.is_some() || seen.gone, seen.ended.is_some())
+            };
+            reader = match self.read_output(reader, &mut known).await {
+                Some(reader) => reader,
+                None => return Finished::Quiet,
+            };
+            if is_over {
+                return if is_ended { self.finish(known).await } else { Finished::Quiet };
+            }
+            delivery.read(&self, &mut known).await;
+            delivery.prepare(&self, &mut known);
+            self.put_questions(&mut known).await;
+            self.publish(&mut known);
+            if self.wants_to_close(&known, &delivery) {
+                known.closed = true;
+                closing = Some(Instant::now() + CLOSES_WITHIN);
+                let _ = connection.request(Verb::CloseInput).await;
+            }
+            self.end_if_idle(&mut known);
+            let idle_at = known.stream.machine().idle_kill_at().map(|at| self.in_time(at));
+            let collected_at = known.collecting_since.map(|since| since + COLLECTED_FOR);
+            tokio::select! {
+                _ = seen.changed() => {}
+                _ = bell.changed() => {}
+                written = delivery.write(), if delivery.has_more() => {
+                    if let Some(written) = written {
+                        known.wrote(&written, self.now());
+                    }
+                }
+                () = at(collected_at) => {}
+                () = at(idle_at), if !known.told_idle => {}
+                () = at(closing) => {
+                    closing = None;
+                    let _ = connection.request(Verb::Kill).await;
+                }
+            }
+            if known.collecting_since.is_some_and(|since| since.elapsed() >= COLLECTED_FOR) {
+                known.collecting_since = None;
+                known.translator.flush();
+                self.record(&mut known).await;
+            }
+        }
+    }
+
+    /// Reads what is left of a session that has ended.
+    pub(super) async fn read_rest(self) -> Finished {
+        let Some((mut known, _)) = self.known().await else { return Finished::Quiet };
+        let Some(reader) = self.open_log() else { return Finished::Quiet };
+        if self.read_output(reader, &mut known).await.is_none() {
+            return Finished::Quiet;
+        }
+        self.finish(known).await
+    }
+
+    async fn finish(&self, mut known: Known) -> Finished {
+        let turn_was_open = known.translator.is_turn_open();
+        known.translator.program_ended();
+        self.record(&mut known).await;
+        match known.last_failure.take() {
+            Some(message) => Finished::Failed(message),
+            None if turn_was_open => Finished::Failed("the agent ended in the middle of its turn".to_owned()),
+            None if known.closed => Finished::Closed,
+            None => Finished::Quiet,
+        }
+    }
+
+    fn open_log(&self) -> Option<Reader> {
+        let opened = Reader::open(&self.folder, 0);
+        opened.inspect_err(|error| self.warn(&format!("its output cannot be read: {error}"))).ok()
+    }
+
+    pub(super) fn warn(&self, text: &str) {
+        self.owner.warn(format!("CLI agent {}: {text}", self.process.uuid));
+    }
+
+    /// Reads what the journal says.
+    async fn known(&self) -> Option<(Known, History)> {
+        let (data, uuid) = (Arc::clone(&self.body.exec.data), self.process.uuid);
+        let read = self.body.exec.pool.run(move || {
+            let (history, _) = data.history(uuid)?;
+            let calls = match history.answer_place {
+                Some(place) => data.calls(uuid, place)?,
+                None => Vec::new(),
+            };
+            Ok::<_, std::io::Error>((history, calls))
+        });
+        let (history, calls) = match read.await {
+            Ok(Ok(read)) => read,
+            Ok(Err(error)) => {
+                self.warn(&format!("its journal cannot be read: {error}"));
+                return None;
+            }
+            Err(_) => return None,
+        };
+        let settled = match &history.phase {
+            relive_journal::history::Phase::Calling { calls } => calls.as_slice(),
+            relive_journal::history::Phase::Boundary | relive_journal::history::Phase::Asking { .. } => &[],
+        };
+        let calls = calls.into_iter().zip(settled);
+        let calls = calls.map(|(call, state)| OpenCall { id: call.id, is_settled: *state == CallState::Settled });
+        let calls = calls.collect();
+        let known = Known::of(&history, calls, session_number(&self.folder), self.body.idle_timeout(), self.now())?;
+        Some((known, history))
+    }
+
+    pub(super) fn now(&self) -> Timestamp {
+        self.body.clock.now()
+    }
+
+    /// Reads all output that there is, and records it.
+    async fn read_output(&self, mut reader: Reader, known: &mut Known) -> Option<Reader> {
+        loop {
+            let read = self.body.exec.pool.run(move || {
+                let mut chunks = Vec::new();
+                let more = read_chunks(&mut reader, &mut chunks);
+                (reader, chunks, more)
+            });
+            let (back, chunks, more) = read.await.ok()?;
+            reader = back;
+            if let Err(error) = more {
+                self.warn(&format!("its output cannot be read: {error}"));
+                return None;
+            }
+            let is_last = chunks.len() < CHUNKS_AT_ONCE;
+            for chunk in chunks {
+                known.take_in(&chunk);
+                known.read_to = chunk.next;
+            }
+            self.record(known).await;
+            if is_last {
+                return Some(reader);
+            }
+        }
+    }
+
+    /// Writes what was said to the journal, with the position up to which it is complete.
+    async fn record(&self, known: &mut Known) {
+        let mut records = Vec::new();
+        for said in known.translator.take() {
+            match said {
+                Said::Record(record) => records.push(record),
+                Said::Event(kind, body) => {
+                    if !records.is_empty() {
+                        // An event is shown after the records before it.
+                        self.append(std::mem::take(&mut records)).await;
+                    }
+                    self.journal.event(kind, body);
+                }
+            }
+        }
+        if known.translator.is_empty() && known.read_to > known.marked_to && !records.is_empty() {
+            let read = Some(CliRead { session: known.session.0, offset: known.read_to });
+            records.push(Record::Cli(CliRecord { read, ..CliRecord::default() }));
+            known.marked_to = known.read_to;
+        }
+        self.append(records).await;
+        if known.translator.has_calls() {
+            known.collecting_since.get_or_insert_with(Instant::now);
+        } else {
+            known.collecting_since = None;
+        }
+    }
+
+    async fn append(&self, records: Vec<Record>) {
+        if records.is_empty() {
+            return;
+        }
+        let durability = if records.iter().any(is_lasting) { Durability::Synced } else { Durability::Deferred };
+        if let Err(error) = self.journal.append(records, durability).await {
+            self.warn(&format!("what it says cannot be recorded: {error}"));
+        }
+    }
+
+    /// Asks a person about the next request for permission, or allows it.
+    async fn put_questions(&self, known: &mut Known) {
+        if let Some(asked) = &known.asked
+            && !known.requests.contains_key(asked)
+        {
+            // The CLI has withdrawn it.
+            known.asked = None;
+            let open = self.owner.look(|history| history.question().cloned()).await.ok().flatten();
+            let records = open.map(|open| {
+                let reason = Some("the agent no longer asks for it".to_owned());
+                Record::Approval(Approval { decision: Decision::Denied, reason, ..open })
+            });
+            if let Err(error) = self.owner.withdraw(records.into_iter().collect()).await {
+                self.warn(&format!("a request cannot be withdrawn: {error}"));
+            }
+        }
+        while known.asked.is_none()
+            && let Some(key) = known.queue.pop_front()
+        {
+            let Some(request) = known.requests.get(&key).cloned() else { continue };
+            let call = known.translator.call_for(&request);
+            self.record(known).await;
+            let decision = if known.facts.agent.yes { Decision::Allowed } else { Decision::Asked };
+            let approval = Approval {
+                call,
+                name: Some(request.tool.clone()),
+                decision,
+                always: false,
+                rule: None,
+                reason: None,
+                req: None,
+                key: Some(key.clone()),
+            };
+            if known.facts.agent.yes {
+                self.append(vec![Record::Approval(approval)]).await;
+                continue;
+            }
+            match self.owner.ask(vec![Record::Approval(approval)]).await {
+                Ok(()) => known.asked = Some(key),
+                Err(error) => self.warn(&format!("a request cannot be recorded: {error}")),
+            }
+        }
+    }
+
+    fn publish(&self, known: &mut Known) {
+        let machine = known.stream.machine();
+        let asked = known.asked.as_ref().and_then(|key| known.requests.get(key)).map(Asked::of);
+        let agent = LiveAgent {
+            dialect: dialect_of(&known.facts.agent),
+            lifecycle: machine.lifecycle(),
+            activity: machine.activity(),
+            last_active: machine.last_active(),
+            idle_kill_at: machine.idle_kill_at(),
+            session_id: known.facts.session_id.clone(),
+            waiting: machine.waiting(),
+            tool: known.tool.clone(),
+            turn_since: known.turn_since,
+            asked,
+            note: known.note.clone(),
+        };
+        if self.body.agents.put(self.process.uuid, agent) {
+            self.owner.ring();
+        }
+    }
+
+    /// Tells whether the work is done, so that the program can end.
+    fn wants_to_close(&self, known: &Known, delivery: &Delivery) -> bool {
+        let is_idle = known.stream.machine().lifecycle() == Lifecycle::Idle && !known.translator.is_turn_open();
+        known.facts.agent.until_idle
+            && !known.closed
+            && is_idle
+            && known.has_had_turn
+            && delivery.is_done()
+            && !self.owner.is_paused()
+    }
+
+    fn end_if_idle(&self, known: &mut Known) {
+        let is_due = known.stream.machine().idle_kill_at().is_some_and(|at| at <= self.now());
+        if is_due && !known.told_idle && !known.closed && !self.owner.is_paused() {
+            known.told_idle = true;
+            self.owner.end_for(Why::Idle);
+        }
+    }
+
+    fn in_time(&self, at: Timestamp) -> Instant {
+        let left = at.duration_since(self.now());
+        Instant::now() + Duration::try_from(left).unwrap_or_default()
+    }
+}
+
+
+/// Reads what there is, up to a number of chunks.
+fn read_chunks(reader: &mut Reader, chunks: &mut Vec<Chunk>) -> io::Result<()> {
+    while chunks.len() < CHUNKS_AT_ONCE
+        && let Some(item) = reader.next()?
+    {
+        match item {
+            Item::Chunk(chunk) => chunks.push(chunk),
+            // Its beginning is gone: what it said there was recorded when it said it.
+            Item::Gap { .. } => {}
+        }
+    }
+    Ok(())
+}
+
+/// Tells whether a record has to be on the disk at once: what a later run depends on.
+fn is_lasting(record: &Record) -> bool {
+    let of_cli = |cli: &CliRecord| cli.session.is_some() || cli.turn.is_some();
+    matches!(record, Record::Approval(_)) || matches!(record, Record::Cli(cli) if of_cli(cli))
+}
+
+/// Waits until a moment, or for ever without one.
+async fn at(moment: Option<Instant>) {
+    match moment {
+        Some(moment) => tokio::time::sleep_until(moment).await,
+        None => std::future::pending().await,
+    }
+}

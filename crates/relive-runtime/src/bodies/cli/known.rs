@@ -1,0 +1,251 @@
+//! What is known of a program of a CLI agent while it is followed.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
+
+use relive_cli_agent::{AgentStream, ApprovalChannel, ApprovalRequest, Dialect, Encoder, Event, EventKind, RawJson};
+use relive_core::{Generation, Timestamp};
+use relive_journal::History;
+use relive_journal::history::CliFacts;
+use relive_journal::record::CliTurnState;
+use relive_session::log::{Chunk, Stream};
+use tokio::time::Instant;
+
+use super::agents::{dialect_of, provider_of};
+use super::deliver::Outgoing;
+use super::translate::{Before, OpenCall, Translator};
+
+/// How much of a tool's input is shown.
+const SHOWN_MAX: usize = 120;
+/// The fields of an input that describe a call best, the best first.
+const TELLING: [&str; 6] = ["command", "file_path", "path", "pattern", "query", "description"];
+
+/// What is known of a program.
+pub(super) struct Known {
+    pub(super) facts: CliFacts,
+    pub(super) session: Generation,
+    pub(super) stream: AgentStream,
+    pub(super) encoder: Option<Encoder>,
+    pub(super) translator: Translator,
+    /// The open requests for permission, by their keys.
+    pub(super) requests: BTreeMap<String, ApprovalRequest>,
+    /// Requests that a person is to be asked about.
+    pub(super) queue: VecDeque<String>,
+    /// The request that a person is asked about.
+    pub(super) asked: Option<String>,
+    /// The output up to here was recorded by an earlier daemon.
+    recorded_to: u64,
+    /// The output up to here is read.
+    pub(super) read_to: u64,
+    /// The journal says that the output up to here is recorded.
+    pub(super) marked_to: u64,
+    pub(super) last_input: Option<u64>,
+    pub(super) tool: Option<(String, Timestamp)>,
+    pub(super) turn_since: Option<Timestamp>,
+    /// Why it does not get on: a retry, a quota.
+    pub(super) note: Option<String>,
+    /// Since when calls are collected.
+    pub(super) collecting_since: Option<Instant>,
+    /// The message of the last turn, if that failed.
+    pub(super) last_failure: Option<String>,
+    pub(super) has_had_turn: bool,
+    /// Whether its input was closed, because its work is done.
+    pub(super) closed: bool,
+    pub(super) told_idle: bool,
+}
+
+impl Known {
+    /// Begins with what the journal says. `calls` are those of the last step.
+    pub(super) fn of(
+        history: &History,
+        calls: Vec<OpenCall>,
+        session: Generation,
+        idle_timeout: Duration,
+        now: Timestamp,
+    ) -> Option<Self> {
+        let facts = history.cli.as_deref().cloned()?;
+        let read = facts.read.filter(|read| read.session == session.0);
+        let dialect = dialect_of(&facts.agent);
+        let mut translator = Translator::new(Before {
+            provider: provider_of(&facts.agent),
+            model: facts.model.clone(),
+            session_id: facts.session_id.clone(),
+            calls,
+            is_turn_open: facts.is_turn_open(),
+            reported: facts.reported,
+        });
+        if read.is_none() && facts.launches.len() > 1 {
+            // What an earlier program left open is not this one's.
+            translator.program_ended();
+        }
+        let last = facts.turn.as_ref().filter(|_| read.is_some());
+        let failed = last.filter(|turn| turn.state == CliTurnState::Failed);
+        Some(Self {
+            stream: AgentStream::new(Some(dialect), idle_timeout, now),
+            encoder: Encoder::new(dialect).ok(),
+            translator,
+            requests: BTreeMap::new(),
+            queue: VecDeque::new(),
+            asked: history.question().and_then(|asked| asked.key.clone()).filter(|_| read.is_some()),
+            recorded_to: read.map_or(0, |read| read.offset),
+            read_to: 0,
+            marked_to: read.map_or(0, |read| read.offset),
+            last_input: None,
+            tool: None,
+            turn_since: None,
+            note: None,
+            collecting_since: None,
+            last_failure: failed.map(|turn| turn.message.clone().unwrap_or_default()),
+            has_had_turn: last.is_some(),
+            closed: false,
+            told_idle: false,
+            session,
+            facts,
+        })
+    }
+
+    /// Tells whether a turn may be written now. Codex takes one at a time.
+    pub(super) fn may_begin_turn(&self) -> bool {
+        match dialect_of(&self.facts.agent) {
+            Dialect::CodexAppServer | Dialect::Acp => {
+                self.facts.session_id.is_some() && !self.stream.machine().is_turn_open()
+            }
+            Dialect::Claude | Dialect::Qwen | Dialect::CodexExec | Dialect::Gemini | Dialect::Opencode => true,
+        }
+    }
+
+    /// Takes in a piece of output. What an earlier daemon has recorded only changes what is known.
+    pub(super) fn take_in(&mut self, chunk: &Chunk) {
+        self.read_to = chunk.next;
+        if chunk.stream == Stream::Err {
+            return;
+        }
+        let at = i64::try_from(chunk.at_ms).ok().and_then(|ms| Timestamp::from_millisecond(ms).ok());
+        let at = at.unwrap_or(self.stream.machine().last_active());
+        let mut events = Vec::new();
+        self.stream.push(&chunk.bytes, at, |_, report| events.extend(report.events));
+        let is_new = chunk.next > self.recorded_to;
+        for event in &events {
+            self.learn(event, at);
+            if is_new {
+                self.translator.take_in(event, self.last_input);
+            }
+        }
+    }
+
+    /// Takes in something that was written to the program.
+    pub(super) fn wrote(&mut self, written: &Outgoing, at: Timestamp) {
+        if let Some(input) = written.input {
+            self.last_input = Some(input);
+        }
+        for line in written.lines.lines() {
+            for event in self.stream.push_input(line.as_bytes(), at) {
+                if let EventKind::Answered { request_id } = &event.kind {
+                    self.close_request(request_id.as_str());
+                }
+            }
+        }
+    }
+
+    /// Takes in the answer of a person, and returns the request that it is to.
+    pub(super) fn answered(&mut self, key: &str) -> Option<ApprovalRequest> {
+        self.queue.retain(|queued| queued != key);
+        self.asked.take_if(|asked| asked == key);
+        self.requests.remove(key)
+    }
+
+    fn close_request(&mut self, key: &str) {
+        self.queue.retain(|queued| queued != key);
+        self.requests.remove(key);
+    }
+
+    fn learn(&mut self, event: &Event, at: Timestamp) {
+        if let Some(encoder) = &mut self.encoder {
+            encoder.observe(event);
+        }
+        let is_own = event.subagent.is_none();
+        match &event.kind {
+            EventKind::ApprovalAsked(request) if request.channel == ApprovalChannel::Stream => {
+                let key = request.request_id.as_str().to_owned();
+                let is_new = self.requests.insert(key.clone(), request.clone()).is_none();
+                if is_new && self.asked.as_ref() != Some(&key) {
+                    self.queue.push_back(key);
+                }
+            }
+            EventKind::Answered { request_id } => self.close_request(request_id.as_str()),
+            EventKind::ToolEnded { id, .. } => {
+                let of_tool = |request: &ApprovalRequest| request.tool_id.as_deref() == Some(id);
+                let key = self.requests.iter().find(|(_, request)| of_tool(request)).map(|(key, _)| key.clone());
+                if let Some(key) = key {
+                    self.close_request(&key);
+                }
+                if is_own {
+                    self.tool = None;
+                }
+            }
+            EventKind::ToolStarted { name, input, .. } if is_own => {
+                self.tool = Some((described(name, input.as_ref()), at));
+            }
+            EventKind::SessionStarted { session_id, .. } if is_own => {
+                self.facts.session_id = Some(session_id.clone());
+            }
+            EventKind::TurnStarted { .. } if is_own => self.begin_turn(at),
+            EventKind::TurnEnded { outcome, message } if is_own => {
+                let failed = *outcome == relive_cli_agent::TurnOutcome::Failed;
+                self.end_turn(failed.then(|| message.clone().unwrap_or_else(|| "the turn failed".to_owned())));
+            }
+            EventKind::Error { message } if is_own => self.end_turn(Some(message.clone())),
+            EventKind::Retry { message, .. } => self.note = Some(format!("asks the model again: {message}")),
+            EventKind::Quota { message, .. } => self.note = Some(message.clone()),
+            EventKind::Text { .. } | EventKind::Thinking { .. } if is_own => {
+                self.begin_turn(at);
+                self.note = None;
+            }
+            EventKind::ApprovalAsked(_)
+            | EventKind::ToolStarted { .. }
+            | EventKind::SessionStarted { .. }
+            | EventKind::TurnStarted { .. }
+            | EventKind::TurnEnded { .. }
+            | EventKind::Error { .. }
+            | EventKind::Text { .. }
+            | EventKind::Thinking { .. }
+            | EventKind::SessionEnded { .. }
+            | EventKind::Idle
+            | EventKind::UserText { .. }
+            | EventKind::BackgroundStarted { .. }
+            | EventKind::BackgroundEnded { .. }
+            | EventKind::SubagentStarted { .. }
+            | EventKind::SubagentEnded { .. }
+            | EventKind::Question { .. }
+            | EventKind::Usage(_)
+            | EventKind::Warning { .. }
+            | EventKind::Malformed { .. }
+            | EventKind::Unknown { .. }
+            | EventKind::Other { .. } => {}
+        }
+    }
+
+    fn begin_turn(&mut self, at: Timestamp) {
+        self.turn_since.get_or_insert(at);
+        (self.last_failure, self.has_had_turn) = (None, true);
+    }
+
+    fn end_turn(&mut self, failure: Option<String>) {
+        (self.turn_since, self.tool, self.note, self.has_had_turn) = (None, None, None, true);
+        self.last_failure = failure;
+        self.requests.clear();
+        self.queue.clear();
+    }
+}
+
+/// Describes a call in one line.
+fn described(name: &str, input: Option<&RawJson>) -> String {
+    let fields: Option<serde_json::Map<String, serde_json::Value>> =
+        input.and_then(|input| serde_json::from_str(input.as_str()).ok());
+    let telling = fields.as_ref().and_then(|fields| TELLING.iter().find_map(|name| fields.get(*name)?.as_str()));
+    let Some(telling) = telling else { return name.to_owned() };
+    let line = telling.split_whitespace().collect::<Vec<_>>().join(" ");
+    let end = line.floor_char_boundary(SHOWN_MAX);
+    let more = if end < line.len() { "..." } else { "" };
+    format!("{name}: {}{more}", &line[..end])
+}

@@ -1,0 +1,461 @@
+//! From the events of a CLI to the records of a journal: steps, calls and texts, as a native agent has them.
+//!
+//! A CLI reorders its events and loses some, and a journal has rules: a step ends before the next one begins, and each
+//! call has one result. So texts and calls are collected, and become a record when something needs it to be there: a
+//! result, a request for permission, the end of the turn, or silence.
+
+use relive_cli_agent::{ApprovalRequest, Event, EventKind, RawJson, ReportedUsage, TurnOutcome, UsageScope};
+use relive_core::Generation;
+use relive_journal::payload::Json;
+use relive_journal::record::{
+    Body as Record, Call, CallEnded, CliRecord, CliSession, CliTurn, CliTurnState, ModelEnded, ModelStarted, Partial,
+    Usage,
+};
+use serde_json::{Value, json};
+
+/// The longest message of a failed turn that is recorded.
+const MESSAGE_MAX: usize = 4096;
+/// The result of a call that the CLI says nothing more about.
+const NO_RESULT: &str = "the CLI reported no result";
+
+/// Something to be written.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) enum Said {
+    Record(Record),
+    Event(&'static str, Value),
+}
+
+/// Where in a step the agent is.
+#[derive(Debug, Clone, PartialEq, Default)]
+enum Stage {
+    #[default]
+    Boundary,
+    Asking,
+    Calling(Vec<OpenCall>),
+}
+
+/// A recorded call.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct OpenCall {
+    pub(super) id: String,
+    pub(super) is_settled: bool,
+}
+
+/// Collects what a CLI says into records.
+#[derive(Debug, Default)]
+pub(super) struct Translator {
+    provider: &'static str,
+    model: Option<String>,
+    session_id: Option<String>,
+    stage: Stage,
+    thinking: Collected,
+    text: Collected,
+    calls: Vec<Call>,
+    /// Results of calls that are not recorded yet.
+    early: Vec<(String, bool)>,
+    turn: TurnNow,
+    /// The tokens of the turn, as the CLI reports them.
+    usage: Option<Usage>,
+    /// The tokens of the whole conversation, as the CLI reports them.
+    reported: (u64, u64),
+    said: Vec<Said>,
+}
+
+/// A text as it comes, in pieces and then perhaps again as a whole.
+#[derive(Debug, Default)]
+struct Collected {
+    all: String,
+    /// The pieces since the last whole text.
+    pieces: String,
+    /// Whether the next text begins a new paragraph.
+    is_whole: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+enum TurnNow {
+    #[default]
+    Closed,
+    Open,
+}
+
+/// What a journal says of the state before.
+#[derive(Debug, Default)]
+pub(super) struct Before {
+    pub(super) provider: &'static str,
+    pub(super) model: Option<String>,
+    pub(super) session_id: Option<String>,
+    /// The calls of the last step, if they are not all settled.
+    pub(super) calls: Vec<OpenCall>,
+    pub(super) is_turn_open: bool,
+    pub(super) reported: (u64, u64),
+}
+
+impl Collected {
+    /// Adds a piece or a whole text, and returns what is new of it.
+    fn add(&mut self, text: &str, delta: bool) -> String {
+        let mut new = String::new();
+        if std::mem::take(&mut self.is_whole) && !self.all.is_empty() && !text.is_empty() {
+            new.push_str("\n\n");
+        }
+        if delta {
+            self.pieces.push_str(text);
+            new.push_str(text);
+        } else {
+            let pieces = std::mem::take(&mut self.pieces);
+            match text.strip_prefix(pieces.as_str()) {
+                Some(rest) => new.push_str(rest),
+                None => new.push_str(text),
+            }
+            self.is_whole = true;
+        }
+        self.all.push_str(&new);
+        new
+    }
+
+    fn take(&mut self) -> Option<String> {
+        let all = std::mem::take(self).all;
+        Some(all).filter(|all| !all.is_empty())
+    }
+}
+
+impl Translator {
+    pub(super) fn new(before: Before) -> Self {
+        let Before { provider, model, session_id, calls, is_turn_open, reported } = before;
+        let stage = if calls.iter().all(|call| call.is_settled) { Stage::Boundary } else { Stage::Calling(calls) };
+        let turn = if is_turn_open { TurnNow::Open } else { TurnNow::Closed };
+        Self { provider, model, session_id, stage, turn, reported, ..Self::default() }
+    }
+
+    /// Takes what is to be written.
+    pub(super) fn take(&mut self) -> Vec<Said> {
+        std::mem::take(&mut self.said)
+    }
+
+    pub(super) fn is_turn_open(&self) -> bool {
+        self.turn == TurnNow::Open
+    }
+
+    /// Returns whether something was collected that could be recorded now: a text alone waits for what follows it.
+    pub(super) fn has_calls(&self) -> bool {
+        !self.calls.is_empty() && !self.has_open_calls()
+    }
+
+    /// Returns whether nothing is collected, so that all that was read is recorded.
+    pub(super) fn is_empty(&self) -> bool {
+        self.text.all.is_empty() && self.thinking.all.is_empty() && self.calls.is_empty()
+    }
+
+    /// Takes in an event. `input` is the last message that was written to the CLI.
+    pub(super) fn take_in(&mut self, event: &Event, input: Option<u64>) {
+        if event.subagent.is_some() {
+            return;
+        }
+        match &event.kind {
+            EventKind::SessionStarted { session_id, model } => self.enter_session(session_id, model.as_deref()),
+            EventKind::TurnStarted { .. } => self.start_turn(input),
+            EventKind::Thinking { text, delta } => self.think(text, *delta, input),
+            EventKind::Text { text, delta } => self.speak(text, *delta, input),
+            EventKind::ToolStarted { id, name, input: args } => {
+                self.start_turn(input);
+                if !self.knows(id) {
+                    self.calls.push(call(id, name, args.as_ref()));
+                }
+            }
+            EventKind::ToolEnded { id, failed } => self.end_call(id, !failed),
+            EventKind::Usage(usage) => self.count(usage),
+            EventKind::TurnEnded { outcome, message } => self.end_turn(*outcome, message.as_deref()),
+            EventKind::Error { message } => self.end_turn(TurnOutcome::Failed, Some(message)),
+            EventKind::Retry { attempt, message, delay_ms, status, .. } => {
+                let body = json!({"attempt": attempt, "delay_ms": delay_ms, "status": status, "text": message});
+                self.said.push(Said::Event("retry", body));
+            }
+            EventKind::Quota { message, resets_at, .. } => {
+                let resets_at = resets_at.map(|at| at.to_string());
+                self.said.push(Said::Event("quota", json!({"text": message, "resets_at": resets_at})));
+            }
+            EventKind::Warning { message } => self.said.push(Said::Event("warning", json!({"text": message}))),
+            EventKind::SessionEnded { .. }
+            | EventKind::Idle
+            | EventKind::UserText { .. }
+            | EventKind::BackgroundStarted { .. }
+            | EventKind::BackgroundEnded { .. }
+            | EventKind::SubagentStarted { .. }
+            | EventKind::SubagentEnded { .. }
+            | EventKind::ApprovalAsked(_)
+            | EventKind::Question { .. }
+            | EventKind::Answered { .. }
+            | EventKind::Malformed { .. }
+            | EventKind::Unknown { .. }
+            | EventKind::Other { .. } => {}
+        }
+    }
+
+    fn enter_session(&mut self, id: &str, model: Option<&str>) {
+        let model = model.map(str::to_owned).or_else(|| self.model.clone());
+        if self.session_id.as_deref() == Some(id) && self.model == model {
+            return;
+        }
+        (self.session_id, self.model) = (Some(id.to_owned()), model.clone());
+        let session = Some(CliSession { id: id.to_owned(), model });
+        self.said.push(Said::Record(Record::Cli(CliRecord { session, ..CliRecord::default() })));
+    }
+
+    fn start_turn(&mut self, input: Option<u64>) {
+        if self.turn == TurnNow::Closed {
+            self.turn = TurnNow::Open;
+            self.push_turn(CliTurnState::Open, input, None);
+        }
+        if self.stage == Stage::Boundary {
+            self.begin_step();
+        }
+    }
+
+    fn push_turn(&mut self, state: CliTurnState, input: Option<u64>, message: Option<String>) {
+        let turn = Some(CliTurn { state, input, message, reported: Some(self.reported) });
+        self.said.push(Said::Record(Record::Cli(CliRecord { turn, ..CliRecord::default() })));
+    }
+
+    fn begin_step(&mut self) {
+        let model = self.model.as_deref().unwrap_or("default");
+        let model = format!("{}/{model}", self.provider);
+        self.said.push(Said::Record(Record::ModelStarted(ModelStarted {
+            model,
+            reserved_tokens: 0,
+            reserved_cost_usd: None,
+            purpose: None,
+        })));
+        self.stage = Stage::Asking;
+    }
+
+    fn think(&mut self, text: &str, delta: bool, input: Option<u64>) {
+        self.start_turn(input);
+        let new = self.thinking.add(text, delta);
+        self.say_piece("thinking", new);
+    }
+
+    fn speak(&mut self, text: &str, delta: bool, input: Option<u64>) {
+        self.start_turn(input);
+        let new = self.text.add(text, delta);
+        self.say_piece("text", new);
+    }
+
+    /// Shows a piece of an answer as it comes. While a call is open, the answer has not begun in the journal.
+    fn say_piece(&mut self, kind: &'static str, text: String) {
+        if self.stage == Stage::Asking && !text.is_empty() {
+            self.said.push(Said::Event(kind, json!({ "text": text })));
+        }
+    }
+
+    fn knows(&self, id: &str) -> bool {
+        let recorded = match &self.stage {
+            Stage::Calling(calls) => calls.iter().any(|call| call.id == id),
+            Stage::Boundary | Stage::Asking => false,
+        };
+        recorded || self.calls.iter().any(|call| call.id == id)
+    }
+
+    fn has_open_calls(&self) -> bool {
+        match &self.stage {
+            Stage::Calling(calls) => calls.iter().any(|call| !call.is_settled),
+            Stage::Boundary | Stage::Asking => false,
+        }
+    }
+
+    fn end_call(&mut self, id: &str, ok: bool) {
+        self.flush();
+        if self.settle(id, ok, "") {
+            // What was collected meanwhile could not be recorded before.
+            self.flush();
+        } else if self.calls.iter().any(|call| call.id == id) {
+            self.early.push((id.to_owned(), ok));
+        }
+    }
+
+    fn settle(&mut self, id: &str, ok: bool, result: &str) -> bool {
+        let Stage::Calling(calls) = &mut self.stage else { return false };
+        let Some((place, call)) = calls.iter_mut().enumerate().find(|(_, call)| call.id == id && !call.is_settled)
+        else {
+            return false;
+        };
+        call.is_settled = true;
+        let call = u32::try_from(place).unwrap_or(u32::MAX);
+        self.said.push(Said::Record(Record::CallEnded(CallEnded {
+            call,
+            ok,
+            result: result.into(),
+            done: false,
+            settled: None,
+        })));
+        if calls.iter().all(|call| call.is_settled) {
+            self.stage = Stage::Boundary;
+        }
+        true
+    }
+
+    /// Records what was collected, if calls of the step before do not prevent that.
+    pub(super) fn flush(&mut self) {
+        if self.is_empty() || self.has_open_calls() {
+            return;
+        }
+        if self.stage != Stage::Asking {
+            self.begin_step();
+        }
+        self.end_step(Usage::default());
+    }
+
+    fn end_step(&mut self, usage: Usage) {
+        let calls = std::mem::take(&mut self.calls);
+        let open: Vec<OpenCall> =
+            calls.iter().map(|call| OpenCall { id: call.id.clone(), is_settled: false }).collect();
+        let shown: Vec<Value> = calls
+            .iter()
+            .zip(0_u32..)
+            .map(|(call, place)| json!({"call": place, "name": call.name, "args": args_of(call)}))
+            .collect();
+        self.said.push(Said::Record(Record::ModelEnded(ModelEnded {
+            thinking: self.thinking.take().map(Into::into),
+            text: self.text.take().map(Into::into),
+            calls,
+            usage,
+            carry: None,
+            git: None,
+        })));
+        self.said.extend(shown.into_iter().map(|call| Said::Event("call", call)));
+        self.stage = if open.is_empty() { Stage::Boundary } else { Stage::Calling(open) };
+        for (id, ok) in std::mem::take(&mut self.early) {
+            self.settle(&id, ok, "");
+        }
+    }
+
+    fn end_turn(&mut self, outcome: TurnOutcome, message: Option<&str>) {
+        let state = match outcome {
+            TurnOutcome::Completed => CliTurnState::Completed,
+            TurnOutcome::Interrupted => CliTurnState::Interrupted,
+            TurnOutcome::Failed => CliTurnState::Failed,
+            TurnOutcome::Replayed => return,
+        };
+        let message = message.map(|message| message[..message.floor_char_boundary(MESSAGE_MAX)].to_owned());
+        self.close(message.as_deref().filter(|_| state != CliTurnState::Completed));
+        if std::mem::take(&mut self.turn) == TurnNow::Open {
+            self.push_turn(state, None, message.filter(|_| state != CliTurnState::Completed));
+        }
+    }
+
+    /// Ends the step under way; `cause` is why it is not complete.
+    fn close(&mut self, cause: Option<&str>) {
+        let usage = self.usage.take();
+        self.settle_all(NO_RESULT);
+        let has_more = !self.is_empty() || usage.is_some();
+        if self.stage == Stage::Boundary && has_more {
+            self.begin_step();
+        }
+        if self.stage != Stage::Asking {
+            return;
+        }
+        let usage = usage.unwrap_or_default();
+        match cause {
+            Some(cause) if self.calls.is_empty() => {
+                self.said.push(Said::Record(Record::Partial(Partial {
+                    thinking: self.thinking.take().map(Into::into),
+                    text: self.text.take().map(Into::into),
+                    usage,
+                    cause: Some(cause.to_owned()),
+                })));
+                self.stage = Stage::Boundary;
+            }
+            Some(_) | None => {
+                self.end_step(usage);
+                self.settle_all(NO_RESULT);
+            }
+        }
+    }
+
+    fn settle_all(&mut self, result: &str) {
+        if let Stage::Calling(calls) = &self.stage {
+            let open: Vec<String> =
+                calls.iter().filter(|call| !call.is_settled).map(|call| call.id.clone()).collect();
+            for id in open {
+                self.settle(&id, false, result);
+            }
+        }
+    }
+
+    /// Records that the program has ended, whatever it was doing.
+    pub(super) fn program_ended(&mut self) {
+        const CAUSE: &str = "the agent ended in the middle of its turn";
+        if self.turn == TurnNow::Open {
+            self.end_turn(TurnOutcome::Interrupted, Some(CAUSE));
+        } else {
+            self.close(Some(CAUSE));
+        }
+    }
+
+    fn count(&mut self, reported: &ReportedUsage) {
+        let input = [reported.input_tokens, reported.cache_read_tokens, reported.cache_write_tokens];
+        let input: u64 = match reported.scope {
+            // Codex counts what comes from its cache as input already.
+            UsageScope::Session => reported.input_tokens.unwrap_or(0),
+            UsageScope::Step | UsageScope::Turn | UsageScope::Process | UsageScope::Unspecified => {
+                input.into_iter().flatten().sum()
+            }
+        };
+        let output = reported.output_tokens.unwrap_or(0);
+        let (tokens_in, tokens_out) = match reported.scope {
+            UsageScope::Session | UsageScope::Process => {
+                let before = std::mem::replace(&mut self.reported, (input, output));
+                let counted = self.usage.unwrap_or_default();
+                let more = (input.saturating_sub(before.0), output.saturating_sub(before.1));
+                (counted.tokens_in + more.0, counted.tokens_out + more.1)
+            }
+            UsageScope::Step => {
+                let counted = self.usage.unwrap_or_default();
+                (counted.tokens_in + input, counted.tokens_out + output)
+            }
+            UsageScope::Turn | UsageScope::Unspecified => (input, output),
+        };
+        // It is what the CLI says, which nobody has checked.
+        self.usage = Some(Usage { tokens_in, tokens_out, estimated: true, ..Usage::default() });
+    }
+
+    /// Returns the call that a request for permission is about, and records it if that is not done.
+    pub(super) fn call_for(&mut self, request: &ApprovalRequest) -> u32 {
+        let key = request.tool_id.clone().unwrap_or_else(|| request.request_id.as_str().to_owned());
+        self.flush();
+        if !self.has_open_calls() {
+            if !self.knows(&key) {
+                self.start_turn(None);
+                self.calls.push(call(&key, &request.tool, request.input.as_ref()));
+            }
+            self.flush();
+        }
+        let Stage::Calling(calls) = &self.stage else { return 0 };
+        let own = calls.iter().position(|call| call.id == key && !call.is_settled);
+        // A subagent asks while the agent waits for it, with a call of its own.
+        let place = own.or_else(|| calls.iter().position(|call| !call.is_settled));
+        u32::try_from(place.unwrap_or(0)).unwrap_or(0)
+    }
+}
+
+fn call(id: &str, name: &str, args: Option<&RawJson>) -> Call {
+    let text = args.map_or("{}", RawJson::as_str);
+    let parsed = Json::parse(text).or_else(|_| Json::parse("{}"));
+    let args = parsed.unwrap_or_else(|_| Json::Inline(serde_json::value::RawValue::NULL.to_owned().into()));
+    Call { id: id.to_owned(), name: name.to_owned(), args }
+}
+
+fn args_of(call: &Call) -> String {
+    const ARGS_MAX: usize = 4096;
+    match &call.args {
+        Json::Inline(raw) => raw.get()[..raw.get().floor_char_boundary(ARGS_MAX)].to_owned(),
+        Json::Blob(blob) => blob.head.clone(),
+    }
+}
+
+/// Returns the number of the session in this directory.
+pub(super) fn session_number(folder: &std::path::Path) -> Generation {
+    let name = folder.file_name().and_then(|name| name.to_str());
+    Generation(name.and_then(|name| name.parse().ok()).unwrap_or(0))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,61 @@
+//! What differs between the kinds of programs that run in a session.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use futures_util::FutureExt as _;
+use futures_util::future::BoxFuture;
+use relive_core::{End, Uuid};
+use relive_journal::Journal;
+use relive_session::spec::Spec;
+
+use super::{Attended, ExecBody};
+use crate::bodies::Context;
+use crate::drive::BodyOwner;
+
+/// A kind of program.
+pub(in crate::bodies) trait Tenant: Send + Sync {
+    /// Completes how the program is launched.
+    fn prepare(&self, spec: Spec) -> BoxFuture<'_, std::io::Result<Spec>>;
+
+    /// Runs while the session answers. It may be dropped at any moment.
+    fn accompany<'a>(&'a self, session: &'a Attended<'_>) -> BoxFuture<'a, ()>;
+
+    /// Finishes its work with a session that has ended, and returns how the process ends.
+    fn ended<'a>(&'a self, folder: &'a Path, end: End) -> BoxFuture<'a, End>;
+
+    /// Gives up its work with a session whose shim does not answer any more.
+    fn lost(&self) -> BoxFuture<'_, ()>;
+}
+
+/// Any program: messages are written to its standard input as they are.
+pub(super) struct Program<'a> {
+    body: &'a ExecBody,
+    uuid: Uuid,
+    owner: BodyOwner,
+    journal: Arc<dyn Journal>,
+}
+
+impl<'a> Program<'a> {
+    pub(super) fn of(body: &'a ExecBody, cx: &Context) -> Self {
+        Self { body, uuid: cx.process.uuid, owner: cx.owner.clone(), journal: Arc::clone(&cx.journal) }
+    }
+}
+
+impl Tenant for Program<'_> {
+    fn prepare(&self, spec: Spec) -> BoxFuture<'_, std::io::Result<Spec>> {
+        std::future::ready(Ok(spec)).boxed()
+    }
+
+    fn accompany<'a>(&'a self, session: &'a Attended<'_>) -> BoxFuture<'a, ()> {
+        self.body.deliver(self.uuid, self.owner.clone(), Arc::clone(&self.journal), session).boxed()
+    }
+
+    fn ended<'a>(&'a self, _: &'a Path, end: End) -> BoxFuture<'a, End> {
+        std::future::ready(end).boxed()
+    }
+
+    fn lost(&self) -> BoxFuture<'_, ()> {
+        std::future::ready(()).boxed()
+    }
+}

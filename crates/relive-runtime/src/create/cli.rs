@@ -1,0 +1,137 @@
+//! New CLI agents.
+
+use std::sync::Arc;
+
+use relive_api::{Created, Environment, Isolated, RunRequest, WorkspaceKind};
+use relive_core::program::{Namespace, Stdio};
+use relive_core::{ErrorCode, Limits, Pid, Program};
+use relive_journal::policy::Policy;
+use relive_journal::record::{Body, CliRecord, OnBudget, Spawned};
+use relive_types::CliAgent;
+
+use super::{Above, Draft};
+use crate::error::{Error, Result};
+use crate::instructions::{self, NamedCli};
+use crate::runtime::{ProcessRef, Runtime};
+use crate::spec::raised;
+
+impl Runtime {
+    /// Creates a CLI agent.
+    pub(super) async fn create_cli(
+        self: &Arc<Self>,
+        above: Above,
+        parent: Option<ProcessRef>,
+        request: RunRequest,
+        named: NamedCli,
+        hash: String,
+    ) -> Result<Created> {
+        let NamedCli { agent, env, isolation, limits } = named;
+        check(&request, &agent.agent)?;
+        let limits = raised(limits, request.limits);
+        check_limits(limits, &agent.agent)?;
+        let model = request.model.as_deref().map(model_of_cli).or(agent.model);
+        let agent = CliAgent { model, yes: request.yes, until_idle: request.foreground, ..agent };
+        let wanted = Isolated {
+            isolation: request.isolation.or(isolation).unwrap_or_default(),
+            network: request.network,
+            allow_degraded: request.allow_degraded,
+            ..Isolated::default()
+        };
+        let isolated = above.isolated(wanted);
+        let workspace = request.workspace.unwrap_or(WorkspaceKind::Here);
+        let place = self.place_for_program(request.uuid, request.cwd, workspace).await?;
+        let environment = with_variables(above.environment.unwrap_or(request.env), env)?;
+        let text = instructions::with_context(&request.intent, request.context.as_deref(), request.uuid);
+        let mut records = place.records;
+        let program = program_of(&agent);
+        records.push(Body::Cli(CliRecord { agent: Some(Box::new(agent)), ..CliRecord::default() }));
+        let draft = Draft {
+            spawned: Spawned {
+                uuid: request.uuid,
+                name: request.name,
+                parent_uuid: parent.map(|parent| parent.uuid),
+                budget_uuid: None,
+                origin: None,
+                body: "cli".to_owned(),
+                program: Some(program),
+                intent: request.intent.into(),
+                cwd: place.cwd,
+                isolated,
+                limits,
+                on_in_doubt: self.live.now().on_in_doubt,
+                on_budget: OnBudget::End,
+                env_names: environment.names().map(str::to_owned).collect(),
+                policy: Policy::default(),
+                root_uuid: above.root_uuid,
+                depth: above.depth,
+                workspace: place.own,
+                request: Some(hash),
+            },
+            meta: None,
+            environment,
+            first: Some(text),
+            parent: Pid::RUNTIME,
+            records,
+            creation: None,
+        };
+        self.create_with_copy(above.parent, draft).await
+    }
+}
+
+/// Returns a model in the words of its CLI: without the provider.
+pub(crate) fn model_of_cli(model: &str) -> String {
+    model.split_once('/').map_or(model, |(_, name)| name).to_owned()
+}
+
+fn program_of(agent: &CliAgent) -> Program {
+    Program {
+        argv: agent.command.clone(),
+        stdio: Stdio::Pipes,
+        gate: false,
+        namespace: Namespace::Host,
+        memory: None,
+        pids: None,
+        cpu: None,
+        allow_degraded: false,
+        foreground: false,
+        one_output: false,
+        shell: None,
+        enter: None,
+    }
+}
+
+fn with_variables(mut environment: Environment, env: std::collections::BTreeMap<String, String>) -> Result<Environment> {
+    for (name, value) in env {
+        environment.set(name, value);
+    }
+    super::check_environment(&environment)?;
+    Ok(environment)
+}
+
+/// Refuses what only native agents can do.
+fn check(request: &RunRequest, name: &str) -> Result<()> {
+    let asked = [
+        ("--system", request.system_prompt.is_some()),
+        ("--allow, --ask and --deny", !request.policy.is_empty()),
+        ("--on-in-doubt", request.on_in_doubt.is_some()),
+        ("--on-budget", request.on_budget.is_some()),
+    ];
+    match asked.into_iter().find(|(_, asked)| *asked) {
+        Some((flag, _)) => {
+            let message = format!("{flag} cannot be used with the CLI agent `{name}`: it decides that itself");
+            let hint = "its requests for permission are answered with `relive resolve`, or all of them with -y";
+            Err(Error::new(ErrorCode::Invalid, message).with_hint(hint))
+        }
+        None => Ok(()),
+    }
+}
+
+/// Refuses limits that nobody could enforce.
+fn check_limits(limits: Limits, name: &str) -> Result<()> {
+    let Limits { max_steps, max_tokens, max_cost_usd, timeout_ms: _ } = limits;
+    if max_steps.is_none() && max_tokens.is_none() && max_cost_usd.is_none() {
+        return Ok(());
+    }
+    let message = format!("the CLI agent `{name}` can only be limited in time: its model calls do not pass through Relive");
+    Err(Error::new(ErrorCode::Invalid, message).with_hint("--timeout 30m"))
+}

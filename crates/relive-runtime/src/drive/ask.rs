@@ -1,0 +1,51 @@
+//! Questions of a program that keeps running while it waits for the answer.
+
+use relive_core::{Event, SuspendReason, Urgency};
+use relive_journal::record::Body as Record;
+
+use super::BodyOwner;
+use crate::error::{Error, Result};
+use crate::owner::{Change, Lane, Turn};
+use crate::records::RecordDetails;
+
+impl BodyOwner {
+    /// Tells whether the process is suspended until a person answers. Its programs are not stopped for that.
+    pub(crate) fn waits_for_answer(&self) -> bool {
+        let state = self.runtime.lock();
+        let machine = state.table.machine(self.process.of.pid);
+        machine.and_then(|machine| machine.pause()).is_some_and(|(_, reason)| reason == SuspendReason::Approval)
+    }
+
+    /// Tells whether the process is to stand still, or does.
+    pub(crate) fn is_paused(&self) -> bool {
+        let state = self.runtime.lock();
+        state.table.machine(self.process.of.pid).is_some_and(|machine| machine.pause().is_some())
+    }
+
+    /// Records a question, and suspends the process until it is answered. One that is suspended already, or has to end,
+    /// only has the records.
+    pub(crate) async fn ask(&self, records: Vec<Record>) -> Result<()> {
+        let (mut turn, mut change) = self.begin_change(records).await?;
+        if change.draft().pause().is_none() {
+            change.apply(Event::Suspend { reason: SuspendReason::Approval, urgency: Urgency::Now }, &self.runtime)?;
+            change.apply(Event::BoundaryReached, &self.runtime)?;
+        }
+        turn.commit(change).await
+    }
+
+    /// Records that a question needs no answer any more, and ends the wait for it.
+    pub(crate) async fn withdraw(&self, records: Vec<Record>) -> Result<()> {
+        let (mut turn, mut change) = self.begin_change(records).await?;
+        change.apply(Event::EndPause { reason: SuspendReason::Approval }, &self.runtime)?;
+        turn.commit(change).await
+    }
+
+    async fn begin_change(&self, records: Vec<Record>) -> Result<(Turn, Change)> {
+        let turn = self.runtime.turn_with(std::sync::Arc::clone(&self.owner), Lane::Own).await?;
+        let machine = turn.machine().filter(|machine| machine.incarnation() == self.process.of);
+        let over = || Error::new(relive_core::ErrorCode::Conflict, "the process has ended");
+        let mut change = Change::of(machine.ok_or_else(over)?, RecordDetails::default());
+        change.first = records;
+        Ok((turn, change))
+    }
+}
