@@ -14,6 +14,7 @@ check:
 
 test:
 	scripts/install-missing
+	scripts/install-agents
 	cargo test --workspace $(FAULTS)
 	scripts/fuzz-short
 

@@ -23,7 +23,7 @@ use tokio::sync::oneshot;
 pub use script::{Failure, Turn};
 pub use server::Request;
 
-use server::Shared;
+use server::{Clients, Shared};
 
 /// A server that runs until it is dropped.
 #[derive(Debug)]
@@ -38,10 +38,22 @@ impl FakeModel {
     /// Starts the server on a port of its own.
     #[must_use]
     pub fn start(turns: impl IntoIterator<Item = Turn>) -> Self {
+        Self::start_for(Clients::Native, turns)
+    }
+
+    /// Starts a server for the CLI agents of other vendors, on a port of its own. Their conversations are not checked:
+    /// they add messages of their own. A question without tools, such as one for a title, gets an answer outside of the
+    /// script.
+    #[must_use]
+    pub fn start_for_agents(turns: impl IntoIterator<Item = Turn>) -> Self {
+        Self::start_for(Clients::Agents, turns)
+    }
+
+    fn start_for(clients: Clients, turns: impl IntoIterator<Item = Turn>) -> Self {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
         listener.set_nonblocking(true).expect("a listener");
         let address = listener.local_addr().expect("an address");
-        let shared = Arc::new(Shared::new(turns.into_iter().collect()));
+        let shared = Arc::new(Shared::new(clients, turns.into_iter().collect()));
         let (stop, stopped) = oneshot::channel();
         let serving = Arc::clone(&shared);
         let thread = std::thread::spawn(move || {
@@ -67,6 +79,12 @@ impl FakeModel {
     #[must_use]
     pub fn under_way(&self) -> usize {
         self.shared.under_way()
+    }
+
+    /// Returns the tokens of all answers that were sent to their end, input and output.
+    #[must_use]
+    pub fn handed_out(&self) -> (u64, u64) {
+        self.shared.handed_out()
     }
 
     /// Returns all requests so far.

@@ -33,9 +33,18 @@ pub struct Request {
 
 type Body = BoxBody<Bytes, io::Error>;
 
+/// Who asks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Clients {
+    Native,
+    /// CLI agents of other vendors.
+    Agents,
+}
+
 /// The state of the server.
 #[derive(Debug)]
 pub(crate) struct Shared {
+    clients: Clients,
     turns: Vec<Turn>,
     state: Mutex<State>,
     /// Held by every answer that is being sent.
@@ -47,6 +56,7 @@ struct State {
     requests: Vec<Request>,
     /// How often each turn was requested.
     attempts: HashMap<usize, usize>,
+    handed_out: (u64, u64),
 }
 
 /// The reply to a request.
@@ -57,12 +67,16 @@ enum Reply {
 }
 
 impl Shared {
-    pub(crate) fn new(turns: Vec<Turn>) -> Self {
-        Self { turns, state: Mutex::default(), speaking: Arc::default() }
+    pub(crate) fn new(clients: Clients, turns: Vec<Turn>) -> Self {
+        Self { clients, turns, state: Mutex::default(), speaking: Arc::default() }
     }
 
     pub(crate) fn requests(&self) -> Vec<Request> {
         self.lock().requests.clone()
+    }
+
+    pub(crate) fn handed_out(&self) -> (u64, u64) {
+        self.lock().handed_out
     }
 
     pub(crate) fn under_way(&self) -> usize {
@@ -82,12 +96,19 @@ impl Shared {
         // Summarized turns are no longer in the conversation and cannot be checked.
         let known = self.turns.get(before..).unwrap_or_default();
         let history = wire.read(headers, body).and_then(|history| history.check(known, before).map(|()| history));
+        let history = match self.clients {
+            Clients::Native => history.map(|history| history.turn()),
+            Clients::Agents if body["tools"].as_array().is_none_or(Vec::is_empty) => {
+                return self.answered(wire.write(0, &Turn::text("a title")), &Turn::text("a title"));
+            }
+            Clients::Agents => Ok(wire.answers(body)),
+        };
         let number = match history {
             Ok(_) if summary::is_asked_for(&said) => {
                 let (answers, summary) = summary::sum_up(&said);
                 return Reply::Answers(wire.write(answers, &Turn::text(&summary)));
             }
-            Ok(history) => before + history.turn(),
+            Ok(number) => before + number,
             Err(reason) => return Reply::Refused(400, reason),
         };
         let past_the_end = Turn::text("done");
@@ -101,8 +122,17 @@ impl Shared {
         let pieces = wire.write(number, turn);
         match turn.failures.get(attempt) {
             Some(failure) => Reply::Fails(failure.clone(), pieces),
-            None => Reply::Answers(pieces),
+            None => self.answered(pieces, turn),
         }
+    }
+
+    fn answered(&self, pieces: Vec<String>, turn: &Turn) -> Reply {
+        if let Some(used) = turn.usage {
+            let mut state = self.lock();
+            state.handed_out.0 += used.input;
+            state.handed_out.1 += used.output;
+        }
+        Reply::Answers(pieces)
     }
 
     fn streamed(

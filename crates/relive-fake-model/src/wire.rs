@@ -34,6 +34,27 @@ impl Wire {
         }
     }
 
+    /// Counts the answers in a conversation, whatever else is in it.
+    pub(crate) fn answers(self, body: &Value) -> usize {
+        let list = |name: &str| body[name].as_array().map(Vec::as_slice).unwrap_or_default().iter();
+        match self {
+            Self::Responses => {
+                let is_answer = |item: &Value| {
+                    matches!(item["type"].as_str(), Some("reasoning" | "function_call")) || item["role"] == "assistant"
+                };
+                let begins = |(place, item): (usize, &Value)| {
+                    let before = place.checked_sub(1).and_then(|before| body["input"].get(before));
+                    is_answer(item) && !before.is_some_and(is_answer)
+                };
+                list("input").enumerate().filter(|entry| begins(*entry)).count()
+            }
+            Self::Anthropic | Self::Chat | Self::Ollama => {
+                list("messages").filter(|message| message["role"] == "assistant").count()
+            }
+            Self::Gemini => list("contents").filter(|message| message["role"] == "model").count(),
+        }
+    }
+
     pub(crate) fn content_type(self) -> &'static str {
         match self {
             Self::Anthropic | Self::Chat | Self::Responses | Self::Gemini => "text/event-stream",

@@ -105,7 +105,8 @@ impl Runtime {
             return Ok(created);
         }
         let (cwd, config, name) = (PathBuf::from(&request.cwd), self.config.clone(), request.agent.clone());
-        let found = self.pools.files.run_within(FILE_WITHIN, move || instructions::find(&cwd, &config, name.as_deref()));
+        let found =
+            self.pools.files.run_within(FILE_WITHIN, move || instructions::find(&cwd, &config, name.as_deref()));
         let (file, files) = match found.await?? {
             Named::Native(native) => *native,
             Named::Cli(cli) => return self.create_cli(above, parent, request, *cli, hash).await,

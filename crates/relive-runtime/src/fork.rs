@@ -44,7 +44,9 @@ impl Runtime {
             let state = self.lock();
             state.table.machine(process.of.pid)?.pause().map(|(_, reason)| reason)
         });
-        let model = self.on_journal(move |data| Some(model_of(data, source, &data.history(source).ok()?.0))).await?;
+        let model = self
+            .on_journal(move |data| Some(spec::keyed_model_of(data, source, &data.history(source).ok()?.0)))
+            .await?;
         let model = request.model.clone().or(model.flatten());
         if let Some(model) = &request.model {
             self.check_model(source, model, &request).await?;

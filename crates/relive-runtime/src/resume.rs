@@ -202,12 +202,17 @@ impl Runtime {
             let pid = state.table.current_pid(uuid);
             let view = pid.and_then(|pid| state.table.view(pid, self.moment()));
             let view = view.filter(|view| view.dead_at.is_none());
-            let known = view.map(|view| (view.suspend_reason, view.model.map(str::to_owned), Some(view.pid)));
+            let known = view.map(|view| {
+                // A CLI agent has keys of its own.
+                let model = view.model.filter(|_| view.body != relive_core::Body::Cli);
+                (view.suspend_reason, model.map(str::to_owned), Some(view.pid))
+            });
             known.unwrap_or_default()
         };
         let Some(pid) = pid else {
-            let model =
-                self.on_journal(move |data| Some(spec::model_of(data, uuid, &data.history(uuid).ok()?.0))).await?;
+            let model = self
+                .on_journal(move |data| Some(spec::keyed_model_of(data, uuid, &data.history(uuid).ok()?.0)))
+                .await?;
             let model = request.model.clone().or(model.flatten());
             return self.credentials.equip(uuid, uuid, None, model.as_deref(), &request.env).await;
         };

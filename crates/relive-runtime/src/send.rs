@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use relive_api::{Accepted, InputRequest};
-use relive_core::{Body as Kind, ErrorCode, Pid, Uuid};
+use relive_api::{Accepted, InputRequest, ResumeRequest};
+use relive_core::{Body as Kind, Cause, ErrorCode, Pid, Uuid, Why};
 use relive_journal::record::{Body, Input};
 use relive_types::program::quote;
 
@@ -24,6 +24,9 @@ pub(crate) const INTENT_ID: &str = "intent";
 pub(crate) const FORK_ID: &str = "fork";
 /// How the id of the message begins that ends the input of a program.
 pub(crate) const EOF_ID: &str = "eof:";
+
+/// How the id of the message begins that a resume brings.
+const RESUME_ID: &str = "resume:";
 
 /// Tells whether the runtime records messages or requests under such an id. A message that had it would pass for heard, or
 /// a verb for answered.
@@ -79,12 +82,18 @@ impl Runtime {
             let request = recorded(request);
             let mut turn = runtime.turn(uuid, Lane::Verb).await?;
             let accepted = match &found {
-                LookedUp::Living { .. } => turn.hear(from, request, refused).await?,
+                LookedUp::Living { .. } => turn.hear(from, request.clone(), refused).await?,
                 // Sent again: it was heard before the end.
                 LookedUp::Remembered(_) | LookedUp::OnDisk(_) | LookedUp::Unrecovered(_) => {
-                    turn.has_received(request.id).await?.then_some(false)
+                    let resumed = format!("{RESUME_ID}{}", request.id);
+                    let heard = turn.has_received(request.id.clone()).await? || turn.has_received(resumed).await?;
+                    heard.then_some(false)
                 }
             };
+            if accepted.is_none() && !request.eof && runtime.ended_idle(&found) {
+                drop(turn);
+                return runtime.continue_with(uuid, request).await;
+            }
             let ended = || {
                 // Most programs have no input that a message could be written to.
                 let input = if runtime.is_program(&found) { String::new() } else { format!(" --input {said}") };
@@ -100,6 +109,34 @@ impl Runtime {
 /// Returns a message as it is typed in a command, or a word in its place if it is long or has several lines.
 fn in_hint(text: &str) -> String {
     if text.len() > HINTED_MAX || text.contains(char::is_control) { "TEXT".to_owned() } else { quote(text) }
+}
+
+impl Runtime {
+    /// Tells whether a CLI agent was only ended because nobody needed it.
+    fn ended_idle(&self, found: &LookedUp) -> bool {
+        let (body, why) = match found {
+            LookedUp::Remembered(pid) => {
+                let state = self.lock();
+                let Some(view) = state.table.view(*pid, self.moment()) else { return false };
+                (Some(view.body), view.why)
+            }
+            LookedUp::OnDisk(found) => {
+                let why = found.end.as_ref().and_then(|end| end.cause).map(|cause| cause.why);
+                (crate::spec::body_of(&found.info.body), why)
+            }
+            LookedUp::Living { .. } | LookedUp::Unrecovered(_) => return false,
+        };
+        body == Some(Kind::Cli) && why == Some(Why::Idle)
+    }
+
+    /// Begins the next run of a CLI agent with a message: the conversation is the same.
+    async fn continue_with(self: &Arc<Self>, uuid: Uuid, request: InputRequest) -> Result<Accepted> {
+        let resume = ResumeRequest { input: Some(request.text), ..ResumeRequest::default() };
+        let cause = Cause::runtime(Why::User);
+        let resumed = self.resume_for(cause, &uuid.to_string(), resume, Some(request.id)).await?;
+        let note = format!("it had ended because it was idle, and continues as PID {}", resumed.pid);
+        Ok(Accepted { accepted: true, note: Some(note) })
+    }
 }
 
 /// Returns the refusal of a message without any text.

@@ -57,8 +57,9 @@ pub(crate) struct PoolSettings {
 impl From<&Config> for Settings {
     fn from(config: &Config) -> Self {
         let Config { default_model, on_in_doubt, recovery, gc, checkpoint, heartbeat, limits, .. } = config;
-        let Config { providers, tool_env, tools, prices, context_window, git_notes, workspace, isolation, pool, .. } =
-            config;
+        let Config {
+            providers, tool_env, tools, prices, context_window, git_notes, workspace, isolation, pool, ..
+        } = config;
         let gc_rules = GcRules {
             retention_days: (gc.retention_days > 0).then_some(gc.retention_days),
             max_entries: (gc.max_entries > 0).then_some(gc.max_entries as usize),

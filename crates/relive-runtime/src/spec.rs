@@ -53,6 +53,11 @@ pub(crate) fn raised(limits: Limits, named: Limits) -> Limits {
     }
 }
 
+/// Returns the model that a process itself needs a key for. A CLI agent has its own.
+pub(crate) fn keyed_model_of(data: &DataDirectory, uuid: Uuid, history: &History) -> Option<String> {
+    if history.cli.is_some() { None } else { model_of(data, uuid, history) }
+}
+
 /// Returns the model of a process: the one it was given last, else the one it was started with.
 pub(crate) fn model_of(data: &DataDirectory, uuid: Uuid, history: &History) -> Option<String> {
     let first = || ProcessMeta::read(&data.directory(uuid)).ok().map(|meta| meta.model);

@@ -71,7 +71,7 @@ impl Runtime {
         Ok(self.with_attribution(process, end).await)
     }
 
-    /// Adds what the journal says of a CLI agent that does not run.
+    /// Adds what the journal says of a CLI agent that does not run, or that this daemon has just found.
     async fn with_ended_agent(&self, process: Process) -> Process {
         if process.body != Body::Cli || process.agent.is_some() {
             return process;
@@ -79,10 +79,16 @@ impl Runtime {
         let uuid = process.uuid;
         let read = self.on_disk(move |data| data.history(uuid)).await;
         let facts = read.ok().and_then(|read| read.ok()).and_then(|(history, _)| history.cli);
+        let lives = process.state == Life::Running;
         let agent = facts.map(|facts| {
+            let lifecycle = match lives {
+                true if facts.is_turn_open() => Lifecycle::Working,
+                true => Lifecycle::Spawning,
+                false => Lifecycle::Killed,
+            };
             serde_json::json!({
                 "dialect": facts.agent.dialect,
-                "lifecycle": Lifecycle::Killed,
+                "lifecycle": lifecycle,
                 "activity": Activity::Idle,
                 "last_active": null,
                 "idle_kill_at": null,

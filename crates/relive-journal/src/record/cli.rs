@@ -18,6 +18,9 @@ pub struct CliRecord {
     /// A turn has begun or ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub turn: Option<CliTurn>,
+    /// The message or answer of this record is about to be written to the program. This record numbers it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sent: Option<u64>,
     /// The output up to here is recorded.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub read: Option<CliRead>,

@@ -689,6 +689,7 @@ fn make_cli(fixture: &Fixture) {
     append(&mut writer, vec![Body::Cli(CliRecord { agent: Some(Box::new(agent)), ..CliRecord::default() })]);
     let launched = Some(CliLaunch { argv: words("claude -p --session-id 7"), how: CliStart::New });
     append(&mut writer, vec![Body::Cli(CliRecord { launched, ..CliRecord::default() })]);
+    append(&mut writer, vec![Body::Cli(CliRecord { sent: Some(3), ..CliRecord::default() })]);
     let session = Some(CliSession { id: "7".to_owned(), model: Some("claude-opus-5".to_owned()) });
     let turn = |state, input| Some(CliTurn { state, input, message: None, reported: Some((10, 2)) });
     let read = |offset| Some(CliRead { session: 1, offset });
@@ -702,7 +703,7 @@ fn make_cli(fixture: &Fixture) {
     writer.checkpoint().unwrap();
     let done = CliRecord { turn: turn(CliTurnState::Completed, None), read: read(900), ..CliRecord::default() };
     append(&mut writer, vec![call_ended(0, "no"), Body::Cli(done), input("more", "more")]);
-    let open = CliRecord { turn: turn(CliTurnState::Open, Some(14)), ..CliRecord::default() };
+    let open = CliRecord { turn: turn(CliTurnState::Open, Some(15)), ..CliRecord::default() };
     append(&mut writer, vec![Body::Cli(open)]);
 }
 
@@ -712,7 +713,7 @@ fn check_cli(fixture: &Fixture) {
     let facts = history.cli.as_deref().unwrap();
     assert_eq!((facts.agent.agent.as_str(), facts.agent.until_idle), ("claude", true));
     assert_eq!((facts.session_id.as_deref(), facts.model.as_deref()), (Some("7"), Some("claude-opus-5")));
-    assert_eq!((facts.heard, facts.reported, facts.is_turn_open()), (14, (10, 2), true));
+    assert_eq!((facts.heard, facts.reported, facts.is_turn_open()), (15, (10, 2), true));
     assert_eq!((facts.read, facts.launches.len()), (Some(CliRead { session: 1, offset: 900 }), 1));
     // A fork continues a copy of the conversation, and has one of its own only when the CLI has named it.
     let fork = fixture.fork(uuid(), ForkPoint::End).unwrap();

@@ -199,6 +199,10 @@ impl Tenant for RunningAgent<'_> {
                 Some(task) => task.await.ok(),
                 None => Some(self.conversation(folder).read_rest().await),
             };
+            // Most CLIs exit with 0 when they are asked to end, which does not mean that their work was done.
+            if let Some(signal) = self.owner.told_to_end() {
+                return End { cause: end.cause, ..End::of(ProcessStatus::Killed { signal: signal.into() }) };
+            }
             match finished {
                 Some(finished) => end_of(end, finished),
                 None => end,
@@ -220,10 +224,10 @@ impl Tenant for RunningAgent<'_> {
 
 /// Returns how an agent ended. Its exit code alone says little: CLIs exit with 0 after a turn that failed.
 fn end_of(end: End, finished: Finished) -> End {
-    let exited_well = end.status == ProcessStatus::Exited { code: 0 };
+    let exited = matches!(end.status, ProcessStatus::Exited { .. });
     match finished {
         Finished::Closed if end.cause.is_none() => End::of(ProcessStatus::Exited { code: 0 }),
-        Finished::Failed(message) if exited_well => End::of(ProcessStatus::Faulted { fault: message }),
+        Finished::Failed(message) if exited => End::of(ProcessStatus::Faulted { fault: message }),
         Finished::Closed | Finished::Failed(_) | Finished::Quiet => end,
     }
 }

@@ -100,7 +100,10 @@ fn program_of(agent: &CliAgent) -> Program {
     }
 }
 
-fn with_variables(mut environment: Environment, env: std::collections::BTreeMap<String, String>) -> Result<Environment> {
+fn with_variables(
+    mut environment: Environment,
+    env: std::collections::BTreeMap<String, String>,
+) -> Result<Environment> {
     for (name, value) in env {
         environment.set(name, value);
     }
@@ -132,6 +135,7 @@ fn check_limits(limits: Limits, name: &str) -> Result<()> {
     if max_steps.is_none() && max_tokens.is_none() && max_cost_usd.is_none() {
         return Ok(());
     }
-    let message = format!("the CLI agent `{name}` can only be limited in time: its model calls do not pass through Relive");
+    let message =
+        format!("the CLI agent `{name}` can only be limited in time: its model calls do not pass through Relive");
     Err(Error::new(ErrorCode::Invalid, message).with_hint("--timeout 30m"))
 }

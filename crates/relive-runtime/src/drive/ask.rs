@@ -22,6 +22,13 @@ impl BodyOwner {
         state.table.machine(self.process.of.pid).is_some_and(|machine| machine.pause().is_some())
     }
 
+    /// Returns the signal by which the process was told to end.
+    pub(crate) fn told_to_end(&self) -> Option<relive_core::Signal> {
+        let state = self.runtime.lock();
+        let machine = state.table.machine(self.process.of.pid)?;
+        machine.told_to_end().map(|(signal, _)| signal)
+    }
+
     /// Records a question, and suspends the process until it is answered. One that is suspended already, or has to end,
     /// only has the records.
     pub(crate) async fn ask(&self, records: Vec<Record>) -> Result<()> {

@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 
 use jiff::Timestamp;
 use relive_client::{Event, Source};
-use relive_core::ErrorCode;
+use relive_core::{Body, ErrorCode};
 
 use super::incarnations::Incarnations;
 use crate::client::{Client, loses_sight};
@@ -56,7 +56,8 @@ impl Args {
 pub(crate) async fn run(context: &Context, args: &Args) -> Outcome<u8> {
     let client = Client::about(context, &args.id).await?;
     let process = client.process(&args.id).await?;
-    if let Some(session) = &process.session {
+    // Of a CLI agent its conversation is shown, not the lines that it is made of.
+    if let Some(session) = process.session.as_ref().filter(|_| process.body != Body::Cli) {
         return tokio::select! {
             shown = program::run(context, args, &process, session) => shown,
             refused = loses_sight(&client, &args.id, process.uuid), if args.follow => Err(refused),

@@ -36,6 +36,8 @@ Examples:
   relive run --max-steps 20 --timeout 10m --system @prompt.md \"review this\"
   relive run --agent reviewer --env-file .env \"review the last commit\"
       Use the settings in agents/reviewer.yaml.
+  relive run -d --agent claude \"fix the test\"
+      Run Claude Code, or codex, as a process that waits for further messages.
   relive run --allow 'shell:cargo test*' \"fix the test\"
       Ask before every other command.
   relive run --ask write --deny shell \"tidy up\"
@@ -54,7 +56,7 @@ pub(crate) struct Args {
     /// A name for the process
     #[arg(long)]
     name: Option<String>,
-    /// Take model, system prompt, tools and limits from agents/NAME.yaml, in this directory or beside config.yaml; flags override it
+    /// Take model, system prompt, tools and limits from agents/NAME.yaml, in this directory or beside config.yaml; flags override it. Without such a file, claude and codex are the CLI agents of these names
     #[arg(long, value_name = "NAME")]
     agent: Option<String>,
     /// The system prompt, or @ and a file that contains it; AGENTS.md of this directory is appended

@@ -11,6 +11,7 @@ mod attribution;
 mod attribution_signals;
 mod authority;
 mod budgets;
+mod cli_agents;
 mod collecting;
 mod completions;
 mod configuring;

@@ -61,12 +61,9 @@ pub(super) fn provider_of(agent: &CliAgent) -> &'static str {
 fn by_messages(dialect: Dialect) -> bool {
     match dialect {
         Dialect::CodexAppServer => true,
-        Dialect::Claude
-        | Dialect::Qwen
-        | Dialect::CodexExec
-        | Dialect::Gemini
-        | Dialect::Opencode
-        | Dialect::Acp => false,
+        Dialect::Claude | Dialect::Qwen | Dialect::CodexExec | Dialect::Gemini | Dialect::Opencode | Dialect::Acp => {
+            false
+        }
     }
 }
 
@@ -87,9 +84,7 @@ pub(crate) fn refusal(agent: &CliAgent, how: CliStart) -> Option<String> {
         CliStart::Fork => (&agent.fork, "fork", "forked"),
     };
     let cannot = arguments.is_empty() && !by_messages(dialect_of(agent));
-    cannot.then(|| {
-        format!("a conversation of `{0}` cannot be {verb}: agents/{0}.yaml has no `{key}`", agent.agent)
-    })
+    cannot.then(|| format!("a conversation of `{0}` cannot be {verb}: agents/{0}.yaml has no `{key}`", agent.agent))
 }
 
 /// Returns the command line of a run.
@@ -102,9 +97,7 @@ pub(super) fn argv(uuid: Uuid, facts: &CliFacts, how: CliStart) -> Vec<String> {
         CliStart::Resume => &agent.resume,
         CliStart::Fork => &agent.fork,
     };
-    let model = agent.model.iter().flat_map(|model| {
-        agent.with_model.iter().map(|word| word.replace("{model}", model))
-    });
+    let model = agent.model.iter().flat_map(|model| agent.with_model.iter().map(|word| word.replace("{model}", model)));
     let arguments = arguments.iter().map(|word| word.replace("{session}", &session).replace("{origin}", origin));
     agent.command.iter().cloned().chain(arguments).chain(model).collect()
 }

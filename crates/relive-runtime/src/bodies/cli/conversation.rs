@@ -92,7 +92,7 @@ impl Conversation {
                 return if is_ended { self.finish(known).await } else { Finished::Quiet };
             }
             delivery.read(&self, &mut known).await;
-            delivery.prepare(&self, &mut known);
+            delivery.prepare(&self, &mut known).await;
             self.put_questions(&mut known).await;
             self.publish(&mut known);
             if self.wants_to_close(&known, &delivery) {
@@ -106,11 +106,7 @@ impl Conversation {
             tokio::select! {
                 _ = seen.changed() => {}
                 _ = bell.changed() => {}
-                written = delivery.write(), if delivery.has_more() => {
-                    if let Some(written) = written {
-                        known.wrote(&written, self.now());
-                    }
-                }
+                () = delivery.write(), if delivery.has_more() => {}
                 () = at(collected_at) => {}
                 () = at(idle_at), if !known.told_idle => {}
                 () = at(closing) => {
@@ -219,23 +215,27 @@ impl Conversation {
 
     /// Writes what was said to the journal, with the position up to which it is complete.
     async fn record(&self, known: &mut Known) {
+        let said = known.translator.take();
+        let last = said.iter().rposition(|said| matches!(said, Said::Record(_)));
+        // With the last record: all that was read is recorded then.
+        let mut mark = (known.translator.is_empty() && known.read_to > known.marked_to).then_some(known.read_to);
         let mut records = Vec::new();
-        for said in known.translator.take() {
+        for (place, said) in said.into_iter().enumerate() {
             match said {
-                Said::Record(record) => records.push(record),
-                Said::Event(kind, body) => {
-                    if !records.is_empty() {
-                        // An event is shown after the records before it.
-                        self.append(std::mem::take(&mut records)).await;
+                Said::Record(record) => {
+                    records.push(record);
+                    if let Some(offset) = mark.take_if(|_| Some(place) == last) {
+                        let read = Some(CliRead { session: known.session.0, offset });
+                        records.push(Record::Cli(CliRecord { read, ..CliRecord::default() }));
+                        known.marked_to = offset;
                     }
+                }
+                Said::Event(kind, body) => {
+                    // An event is shown after the records before it.
+                    self.append(std::mem::take(&mut records)).await;
                     self.journal.event(kind, body);
                 }
             }
-        }
-        if known.translator.is_empty() && known.read_to > known.marked_to && !records.is_empty() {
-            let read = Some(CliRead { session: known.session.0, offset: known.read_to });
-            records.push(Record::Cli(CliRecord { read, ..CliRecord::default() }));
-            known.marked_to = known.read_to;
         }
         self.append(records).await;
         if known.translator.has_calls() {
@@ -243,6 +243,13 @@ impl Conversation {
         } else {
             known.collecting_since = None;
         }
+    }
+
+    /// Records that a message is about to be written.
+    pub(super) async fn number(&self, seq: u64) -> bool {
+        let record = Record::Cli(CliRecord { sent: Some(seq), ..CliRecord::default() });
+        let appended = self.journal.append(vec![record], Durability::Synced).await;
+        appended.inspect_err(|error| self.warn(&format!("message {seq} cannot be sent: {error}"))).is_ok()
     }
 
     async fn append(&self, records: Vec<Record>) {
@@ -344,7 +351,6 @@ impl Conversation {
         Instant::now() + Duration::try_from(left).unwrap_or_default()
     }
 }
-
 
 /// Reads what there is, up to a number of chunks.
 fn read_chunks(reader: &mut Reader, chunks: &mut Vec<Chunk>) -> io::Result<()> {

@@ -36,14 +36,25 @@ pub(super) struct Outgoing {
 
 /// A record that is to be written to the program.
 #[derive(Debug)]
-enum Due {
-    Turn { seq: u64, text: String },
-    Answer { seq: u64, approval: Box<Approval> },
+struct Due {
+    seq: u64,
+    what: What,
+}
+
+#[derive(Debug)]
+enum What {
+    Turn(String),
+    Answer(Box<Approval>),
 }
 
 /// What a reader of the journal has found.
 enum Found {
     Due(Due),
+    /// The record of this number is about to be written, as the message with this number.
+    Sent {
+        number: u64,
+        seq: u64,
+    },
     Launched,
 }
 
@@ -51,11 +62,18 @@ enum Found {
 pub(super) struct Delivery {
     connection: Connection,
     reader: Option<Reader>,
-    /// The last message that was written, at least in part.
+    /// The last message that was written before, at least in part.
     written: Option<u64>,
     /// The last message that began a turn: it is not written again to a later program.
     heard: u64,
+    /// Not numbered yet.
     due: VecDeque<Due>,
+    /// Numbered, in that order.
+    numbered: VecDeque<(u64, Due)>,
+    /// Written by an earlier daemon.
+    done: Vec<Due>,
+    /// The record that is being numbered.
+    claimed: Option<u64>,
     current: Option<Outgoing>,
     /// Whether the program takes no more.
     is_closed: bool,
@@ -76,10 +94,10 @@ impl Delivery {
         };
         let directory = conversation.body.exec.data.directory(conversation.process.uuid);
         let cwd = history.identity.as_ref().map(|identity| identity.spawned.cwd.clone()).unwrap_or_default();
-        let how = agents::start_of(history.cli.as_deref()?);
+        let facts = history.cli.as_deref()?;
         let lines = match written {
             Some(_) => String::new(),
-            None => agents::handshake(history.cli.as_deref()?, how, &cwd).concat(),
+            None => agents::handshake(facts, agents::start_of(facts), &cwd).concat(),
         };
         let current = (!lines.is_empty()).then_some(Outgoing { number: FIRST, input: None, lines });
         Some(Self {
@@ -88,6 +106,9 @@ impl Delivery {
             written,
             heard: known.facts.heard,
             due: VecDeque::new(),
+            numbered: VecDeque::new(),
+            done: Vec::new(),
+            claimed: None,
             current,
             is_closed: false,
         })
@@ -104,78 +125,87 @@ impl Delivery {
                 let found = read_records(&mut reader, &blobs, heard);
                 (reader, found)
             });
-            let found = match read.await {
-                Ok((reader, found)) => {
-                    self.reader = Some(reader);
-                    found
-                }
-                Err(_) => return,
-            };
+            let Ok((reader, found)) = read.await else { return };
+            self.reader = Some(reader);
             let (found, is_last) = match found {
                 Ok(found) => found,
                 Err(error) => return conversation.warn(&format!("its messages cannot be read: {error}")),
             };
-            for found in found {
-                self.take_in(found, known, conversation);
-            }
+            found.into_iter().for_each(|found| self.take_in(found));
             if is_last {
-                return;
+                break;
             }
         }
-    }
-
-    fn take_in(&mut self, found: Found, known: &mut Known, conversation: &Conversation) {
-        match found {
-            // Answers to an earlier program are not for this one.
-            Found::Launched => self.due.retain(|due| matches!(due, Due::Turn { .. })),
-            Found::Due(Due::Turn { seq, text }) if self.is_written(seq) => {
-                // The program has it and has not begun a turn with it.
-                let lines = encoded(known, seq, &text).unwrap_or_default();
-                known.wrote(&Outgoing { number: seq, input: Some(seq), lines }, conversation.now());
-            }
-            Found::Due(Due::Answer { seq, approval }) if self.is_written(seq) => {
-                known.answered(approval.key.as_deref().unwrap_or_default());
-            }
-            Found::Due(due) => self.due.push_back(due),
-        }
-    }
-
-    fn is_written(&self, seq: u64) -> bool {
-        self.written.is_some_and(|written| seq <= written)
-    }
-
-    /// Encodes the next message, if it can be written now.
-    pub(super) fn prepare(&mut self, conversation: &Conversation, known: &mut Known) {
-        while self.current.is_none()
-            && let Some(due) = self.due.front()
-        {
-            let outgoing = match due {
-                Due::Turn { .. } if !known.may_begin_turn() => return,
-                Due::Turn { seq, text } => match encoded(known, *seq, text) {
-                    Ok(lines) => Some(Outgoing { number: *seq, input: Some(*seq), lines }),
-                    Err(error) => {
-                        conversation.warn(&format!("message {seq} cannot be sent: {error}"));
-                        None
+        for Due { seq, what } in std::mem::take(&mut self.done) {
+            match what {
+                What::Turn(text) => {
+                    if known.takes_for_heard(seq) {
+                        continue;
                     }
-                },
-                Due::Answer { seq, approval } => {
-                    let request = known.answered(approval.key.as_deref().unwrap_or_default());
-                    let line = request.zip(known.encoder.as_ref()).map(|(request, encoder)| {
-                        encoder.answer(&request, &answer_of(approval))
-                    });
-                    match line {
-                        Some(Ok(lines)) => Some(Outgoing { number: *seq, input: None, lines }),
-                        Some(Err(error)) => {
-                            conversation.warn(&format!("answer {seq} cannot be sent: {error}"));
-                            None
-                        }
-                        // The CLI has withdrawn its request meanwhile.
-                        None => None,
-                    }
+                    // The program has it, and has not begun a turn with it.
+                    let lines = encoded(known, seq, &text).unwrap_or_default();
+                    known.wrote(&Outgoing { number: seq, input: Some(seq), lines }, conversation.now());
                 }
-            };
-            self.due.pop_front();
-            self.current = outgoing;
+                What::Answer(approval) => {
+                    known.answered(approval.key.as_deref().unwrap_or_default());
+                }
+            }
+        }
+    }
+
+    fn take_in(&mut self, found: Found) {
+        match found {
+            Found::Due(due) => self.due.push_back(due),
+            Found::Sent { number, seq } => {
+                self.claimed.take_if(|claimed| *claimed == seq);
+                let Some(place) = self.due.iter().position(|due| due.seq == seq) else { return };
+                let Some(due) = self.due.remove(place) else { return };
+                if self.written.is_some_and(|written| number <= written) {
+                    self.done.push(due);
+                } else {
+                    self.numbered.push_back((number, due));
+                }
+            }
+            Found::Launched => {
+                // Another program: messages that began no turn are for this one, answers are not.
+                self.due.extend(self.done.drain(..));
+                self.due.extend(self.numbered.drain(..).map(|(_, due)| due));
+                self.due.retain(|due| matches!(due.what, What::Turn(_)));
+                self.due.make_contiguous().sort_by_key(|due| due.seq);
+            }
+        }
+    }
+
+    /// Prepares the next message, if it can be written now. Each is numbered by a record first, because an answer comes
+    /// before the messages that wait for the end of a turn.
+    pub(super) async fn prepare(&mut self, conversation: &Conversation, known: &mut Known) {
+        while self.current.is_none()
+            && let Some((number, due)) = self.numbered.pop_front()
+        {
+            match outgoing(known, number, &due) {
+                Ok(Some(outgoing)) => {
+                    // Before it is written: what the program says then follows it.
+                    known.wrote(&outgoing, conversation.now());
+                    self.current = Some(outgoing);
+                }
+                // The CLI has withdrawn its request meanwhile.
+                Ok(None) => {}
+                Err(EncodeError::NoSession) => {
+                    self.numbered.push_front((number, due));
+                    return;
+                }
+                Err(error) => conversation.warn(&format!("message {} cannot be sent: {error}", due.seq)),
+            }
+        }
+        if self.current.is_some() || self.claimed.is_some() || self.is_closed {
+            return;
+        }
+        let answer = self.due.iter().find(|due| matches!(due.what, What::Answer(_)));
+        let next = answer.or_else(|| self.due.front().filter(|_| known.may_begin_turn()));
+        let Some(seq) = next.map(|due| due.seq) else { return };
+        self.claimed = Some(seq);
+        if !conversation.number(seq).await {
+            self.claimed = None;
         }
     }
 
@@ -185,19 +215,32 @@ impl Delivery {
 
     /// Returns whether everything was written.
     pub(super) fn is_done(&self) -> bool {
-        self.current.is_none() && self.due.is_empty()
+        self.current.is_none() && self.due.is_empty() && self.numbered.is_empty()
     }
 
-    /// Writes the next message, and returns it. It may be dropped: a message that is written twice arrives once.
-    pub(super) async fn write(&mut self) -> Option<Outgoing> {
-        let outgoing = self.current.as_ref()?;
+    /// Writes the next message. It may be dropped: a message that is written twice arrives once.
+    pub(super) async fn write(&mut self) {
+        let Some(outgoing) = self.current.as_ref() else { return };
         match self.connection.write_message(outgoing.number, outgoing.lines.as_bytes()).await {
-            Ok(Outcome::Done) => self.current.take(),
+            Ok(Outcome::Done) => self.current = None,
             // It has ended, or has closed its input: what is not written is for its next run.
-            Ok(_) | Err(_) => {
-                self.is_closed = true;
-                None
-            }
+            Ok(_) | Err(_) => self.is_closed = true,
+        }
+    }
+}
+
+/// Encodes a record; nothing if the request that it answers is gone.
+fn outgoing(known: &mut Known, number: u64, due: &Due) -> Result<Option<Outgoing>, EncodeError> {
+    match &due.what {
+        What::Turn(text) => {
+            let lines = encoded(known, due.seq, text)?;
+            Ok(Some(Outgoing { number, input: Some(due.seq), lines }))
+        }
+        What::Answer(approval) => {
+            let request = known.answered(approval.key.as_deref().unwrap_or_default());
+            let Some((request, encoder)) = request.zip(known.encoder.as_ref()) else { return Ok(None) };
+            let lines = encoder.answer(&request, &answer_of(approval))?;
+            Ok(Some(Outgoing { number, input: None, lines }))
         }
     }
 }
@@ -227,19 +270,18 @@ fn read_records(reader: &mut Reader, blobs: &Blobs, heard: u64) -> io::Result<(V
             "input" if seq > heard => {
                 let input: Input = serde_json::from_str(&entry.line)?;
                 let text = blobs.text(&input.text).map_err(io::Error::other)?;
-                found.push(Found::Due(Due::Turn { seq, text }));
+                found.push(Found::Due(Due { seq, what: What::Turn(text) }));
             }
             "approval" => {
                 let approval: Approval = serde_json::from_str(&entry.line)?;
                 if approval.key.is_some() && approval.decision != Decision::Asked {
-                    found.push(Found::Due(Due::Answer { seq, approval: Box::new(approval) }));
+                    found.push(Found::Due(Due { seq, what: What::Answer(Box::new(approval)) }));
                 }
             }
             "cli" => {
                 let record: CliRecord = serde_json::from_str(&entry.line)?;
-                if record.launched.is_some() {
-                    found.push(Found::Launched);
-                }
+                found.extend(record.launched.map(|_| Found::Launched));
+                found.extend(record.sent.map(|sent| Found::Sent { number: seq, seq: sent }));
             }
             _ => {}
         }

@@ -49,6 +49,10 @@ pub(super) struct Known {
     /// The message of the last turn, if that failed.
     pub(super) last_failure: Option<String>,
     pub(super) has_had_turn: bool,
+    /// The turns that began in output which no daemon has recorded before, each with a message that an earlier daemon wrote.
+    unrecorded_turns: usize,
+    /// Whether this program has named its conversation.
+    is_named: bool,
     /// Whether its input was closed, because its work is done.
     pub(super) closed: bool,
     pub(super) told_idle: bool,
@@ -97,6 +101,8 @@ impl Known {
             collecting_since: None,
             last_failure: failed.map(|turn| turn.message.clone().unwrap_or_default()),
             has_had_turn: last.is_some(),
+            unrecorded_turns: 0,
+            is_named: false,
             closed: false,
             told_idle: false,
             session,
@@ -107,9 +113,7 @@ impl Known {
     /// Tells whether a turn may be written now. Codex takes one at a time.
     pub(super) fn may_begin_turn(&self) -> bool {
         match dialect_of(&self.facts.agent) {
-            Dialect::CodexAppServer | Dialect::Acp => {
-                self.facts.session_id.is_some() && !self.stream.machine().is_turn_open()
-            }
+            Dialect::CodexAppServer | Dialect::Acp => self.is_named && !self.stream.machine().is_turn_open(),
             Dialect::Claude | Dialect::Qwen | Dialect::CodexExec | Dialect::Gemini | Dialect::Opencode => true,
         }
     }
@@ -128,12 +132,25 @@ impl Known {
         for event in &events {
             self.learn(event, at);
             if is_new {
+                let begins = matches!(event.kind, EventKind::TurnStarted { .. }) && event.subagent.is_none();
+                self.unrecorded_turns += usize::from(begins && self.last_input.is_none());
                 self.translator.take_in(event, self.last_input);
             }
         }
     }
 
-    /// Takes in something that was written to the program.
+    /// Takes a message that an earlier daemon wrote for one that a turn was begun with, if there is such a turn.
+    pub(super) fn takes_for_heard(&mut self, seq: u64) -> bool {
+        if self.unrecorded_turns == 0 {
+            return false;
+        }
+        self.unrecorded_turns -= 1;
+        self.last_input = Some(seq);
+        self.translator.heard(seq);
+        true
+    }
+
+    /// Takes in something that is written to the program.
     pub(super) fn wrote(&mut self, written: &Outgoing, at: Timestamp) {
         if let Some(input) = written.input {
             self.last_input = Some(input);
@@ -188,6 +205,7 @@ impl Known {
             }
             EventKind::SessionStarted { session_id, .. } if is_own => {
                 self.facts.session_id = Some(session_id.clone());
+                self.is_named = true;
             }
             EventKind::TurnStarted { .. } if is_own => self.begin_turn(at),
             EventKind::TurnEnded { outcome, message } if is_own => {
@@ -240,9 +258,12 @@ impl Known {
 
 /// Describes a call in one line.
 fn described(name: &str, input: Option<&RawJson>) -> String {
-    let fields: Option<serde_json::Map<String, serde_json::Value>> =
-        input.and_then(|input| serde_json::from_str(input.as_str()).ok());
-    let telling = fields.as_ref().and_then(|fields| TELLING.iter().find_map(|name| fields.get(*name)?.as_str()));
+    let value: Option<serde_json::Value> = input.and_then(|input| serde_json::from_str(input.as_str()).ok());
+    let telling = value.as_ref().and_then(|value| match value.as_str() {
+        // Codex names the command alone.
+        Some(text) => Some(text),
+        None => TELLING.iter().find_map(|name| value.get(*name)?.as_str()),
+    });
     let Some(telling) = telling else { return name.to_owned() };
     let line = telling.split_whitespace().collect::<Vec<_>>().join(" ");
     let end = line.floor_char_boundary(SHOWN_MAX);

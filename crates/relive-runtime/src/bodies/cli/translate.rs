@@ -210,6 +210,12 @@ impl Translator {
         }
     }
 
+    /// Records that the last turn was begun with this message.
+    pub(super) fn heard(&mut self, input: u64) {
+        let state = if self.is_turn_open() { CliTurnState::Open } else { CliTurnState::Completed };
+        self.push_turn(state, Some(input), None);
+    }
+
     fn push_turn(&mut self, state: CliTurnState, input: Option<u64>, message: Option<String>) {
         let turn = Some(CliTurn { state, input, message, reported: Some(self.reported) });
         self.said.push(Said::Record(Record::Cli(CliRecord { turn, ..CliRecord::default() })));
@@ -372,8 +378,7 @@ impl Translator {
 
     fn settle_all(&mut self, result: &str) {
         if let Stage::Calling(calls) = &self.stage {
-            let open: Vec<String> =
-                calls.iter().filter(|call| !call.is_settled).map(|call| call.id.clone()).collect();
+            let open: Vec<String> = calls.iter().filter(|call| !call.is_settled).map(|call| call.id.clone()).collect();
             for id in open {
                 self.settle(&id, false, result);
             }

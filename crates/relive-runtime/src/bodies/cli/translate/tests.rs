@@ -1,1 +1,143 @@
+use relive_cli_agent::Parser;
 
+use super::*;
+
+/// Records in a few words, from the lines of a claude.
+fn records(translator: &mut Translator, lines: &[&str]) -> Vec<String> {
+    let mut parser = Parser::new(Some(relive_cli_agent::Dialect::Claude));
+    for line in lines {
+        for event in parser.read(relive_cli_agent::Line::Whole(line.as_bytes())) {
+            translator.take_in(&event, Some(3));
+        }
+    }
+    shown(translator)
+}
+
+fn shown(translator: &mut Translator) -> Vec<String> {
+    let text = |text: &relive_journal::payload::Text| text.head(99).to_owned();
+    let show = |record: Record| match record {
+        Record::ModelStarted(started) => format!("ask {}", started.model),
+        Record::ModelEnded(ended) => {
+            let calls: Vec<&str> = ended.calls.iter().map(|call| call.name.as_str()).collect();
+            let said = ended.text.as_ref().map(text).unwrap_or_default();
+            format!("said {said:?} calls {calls:?} tokens {}", ended.usage.tokens_in)
+        }
+        Record::Partial(partial) => format!("partial {:?}", partial.cause),
+        Record::CallEnded(ended) => format!("result {} {}", ended.call, ended.ok),
+        Record::Cli(cli) => match (cli.turn, cli.session) {
+            (Some(turn), _) => format!("turn {:?} {:?}", turn.state, turn.input),
+            (None, Some(session)) => format!("session {}", session.id),
+            (None, None) => "cli".to_owned(),
+        },
+        other => other.kind().to_owned(),
+    };
+    let said = translator.take().into_iter();
+    said.filter_map(|said| if let Said::Record(record) = said { Some(show(record)) } else { None }).collect()
+}
+
+fn translator() -> Translator {
+    Translator::new(Before { provider: "anthropic", model: Some("m".to_owned()), ..Before::default() })
+}
+
+const INIT: &str = r#"{"type":"system","subtype":"init","session_id":"s","model":"m","uuid":"u"}"#;
+const RESULT: &str = r#"{"type":"result","subtype":"success","is_error":false,"session_id":"s","usage":{"input_tokens":7,"output_tokens":1}}"#;
+
+fn says(text: &str) -> String {
+    format!(
+        r#"{{"type":"assistant","message":{{"id":"a","content":[{{"type":"text","text":"{text}"}}]}},"session_id":"s","uuid":"u"}}"#
+    )
+}
+
+fn uses(id: &str) -> String {
+    format!(
+        r#"{{"type":"assistant","message":{{"id":"a","content":[{{"type":"tool_use","id":"{id}","name":"Bash","input":{{"command":"ls"}}}}]}},"session_id":"s","uuid":"u"}}"#
+    )
+}
+
+fn returns(id: &str) -> String {
+    format!(
+        r#"{{"type":"user","message":{{"content":[{{"type":"tool_result","tool_use_id":"{id}","content":"x"}}]}},"session_id":"s","uuid":"u"}}"#
+    )
+}
+
+#[test]
+fn a_turn_with_a_tool_is_two_steps_and_its_tokens_are_those_of_the_last() {
+    let lines = [INIT, &says("I look."), &uses("t1"), &returns("t1"), &says("Done."), RESULT];
+    assert_eq!(
+        records(&mut translator(), &lines),
+        [
+            "session s",
+            "turn Open Some(3)",
+            "ask anthropic/m",
+            r#"said "I look." calls ["Bash"] tokens 0"#,
+            "result 0 true",
+            "ask anthropic/m",
+            r#"said "Done." calls [] tokens 7"#,
+            "turn Completed None",
+        ]
+    );
+}
+
+#[test]
+fn parallel_calls_are_one_step_and_a_call_without_a_result_fails_with_the_turn() {
+    let lines = [INIT, &uses("t1"), &uses("t2"), &returns("t2"), RESULT];
+    let expect = [
+        r#"said "" calls ["Bash", "Bash"] tokens 0"#,
+        "result 1 true",
+        "result 0 false",
+        "ask anthropic/m",
+        r#"said "" calls [] tokens 7"#,
+        "turn Completed None",
+    ];
+    assert_eq!(records(&mut translator(), &lines)[3..], expect);
+}
+
+#[test]
+fn a_call_that_comes_while_another_is_open_waits_for_it() {
+    let mut translator = translator();
+    records(&mut translator, &[INIT, &uses("t1")]);
+    translator.flush();
+    assert_eq!(shown(&mut translator), [r#"said "" calls ["Bash"] tokens 0"#]);
+    // The second was reported too late for the first record, and ends first.
+    assert_eq!(records(&mut translator, &[&uses("t2"), &returns("t2")]), Vec::<String>::new());
+    let expect = ["result 0 true", "ask anthropic/m", r#"said "" calls ["Bash"] tokens 0"#, "result 0 true"];
+    assert_eq!(records(&mut translator, &[&returns("t1")]), expect);
+}
+
+#[test]
+fn pieces_of_a_text_and_the_whole_text_are_one_text() {
+    let mut text = Collected::default();
+    assert_eq!(text.add("Hel", true), "Hel");
+    assert_eq!(text.add("lo", true), "lo");
+    assert_eq!(text.add("Hello", false), "");
+    assert_eq!(text.add("Again", false), "\n\nAgain");
+    assert_eq!(text.take().as_deref(), Some("Hello\n\nAgain"));
+    assert_eq!(text.take(), None);
+}
+
+#[test]
+fn a_program_that_ends_in_a_turn_leaves_nothing_open() {
+    let mut translator = translator();
+    records(&mut translator, &[INIT, &says("I begin")]);
+    translator.program_ended();
+    let cause = "the agent ended in the middle of its turn";
+    assert_eq!(shown(&mut translator), [format!("partial Some({cause:?})"), "turn Interrupted None".to_owned()]);
+    assert!(!translator.is_turn_open() && translator.is_empty());
+}
+
+#[test]
+fn usage_of_the_whole_conversation_is_counted_once() {
+    let mut translator = Translator::new(Before { reported: (100, 10), ..Before::default() });
+    let report = |input, output| ReportedUsage {
+        scope: UsageScope::Session,
+        input_tokens: Some(input),
+        output_tokens: Some(output),
+        cache_read_tokens: Some(50),
+        cache_write_tokens: None,
+        cost_usd: None,
+    };
+    translator.count(&report(160, 12));
+    translator.count(&report(200, 15));
+    let usage = translator.usage.unwrap();
+    assert_eq!((usage.tokens_in, usage.tokens_out, translator.reported), (100, 5, (200, 15)));
+}

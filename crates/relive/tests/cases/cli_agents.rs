@@ -1,0 +1,367 @@
+//! The CLI agents of other vendors as processes: the real programs, against a server that plays their model.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use relive_fake_model::{Failure, FakeModel, Turn};
+use serde_json::{Value, json};
+
+use crate::world::{Begun, World, begun, wait_for, wait_until};
+
+/// A user who has the agents, and whose model is the server.
+struct Agents {
+    world: World,
+    server: FakeModel,
+}
+
+/// Returns the directory of the installed agents, or says that the test is skipped.
+fn installed(test: &str, agent: &str) -> Option<PathBuf> {
+    let target = Path::new(env!("CARGO_BIN_EXE_relive")).parent()?.parent()?;
+    let bin = target.join("agents/bin");
+    if bin.join(agent).exists() {
+        return Some(bin);
+    }
+    eprintln!("skipped: {test}: {agent} is not installed: scripts/install-agents");
+    None
+}
+
+impl Agents {
+    fn new(test: &str, agent: &str, turns: impl IntoIterator<Item = Turn>) -> Option<Self> {
+        Self::with_config(test, agent, "", turns)
+    }
+
+    fn with_config(test: &str, agent: &str, yaml: &str, turns: impl IntoIterator<Item = Turn>) -> Option<Self> {
+        let bin = installed(test, agent)?;
+        let server = FakeModel::start_for_agents(turns);
+        let path = format!("{}:{}", bin.display(), std::env::var("PATH").unwrap_or_default());
+        let world = World::with_config(yaml)
+            .with_env("PATH", path)
+            .with_env("ANTHROPIC_BASE_URL", server.base_url())
+            .with_env("ANTHROPIC_API_KEY", "planted")
+            .with_env("CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC", "1")
+            .with_env("DISABLE_AUTOUPDATER", "1")
+            .with_env("OPENAI_API_KEY", "planted");
+        let codex = world.root().join("home/.codex");
+        fs::create_dir_all(&codex).unwrap();
+        let config = format!(
+            "model = \"gpt-5.1-codex\"\nmodel_provider = \"fake\"\ncheck_for_update_on_startup = false\n\
+             [model_providers.fake]\nname = \"fake\"\nbase_url = \"{}\"\nenv_key = \"OPENAI_API_KEY\"\n\
+             wire_api = \"responses\"\nsupports_websockets = false\n[analytics]\nenabled = false\n",
+            server.openai_base_url()
+        );
+        fs::write(codex.join("config.toml"), config).unwrap();
+        Some(Self { world, server })
+    }
+
+    #[track_caller]
+    fn run(&self, agent: &str, flags: &[&str]) -> Begun {
+        let mut args = vec!["run", "-d", "--json", "--agent", agent];
+        args.extend(flags);
+        args.push("the task");
+        begun(&self.world.relive(&args).ok().json())
+    }
+
+    /// Waits until the agent has done its turns and waits for the next one.
+    #[track_caller]
+    fn await_idle(&self, process: &Begun, turns: usize) -> Value {
+        wait_for(&format!("{turns} turns of {} are over", process.uuid), || {
+            let info = self.world.info(&process.uuid);
+            (self.turns(process) == turns && info["agent"]["lifecycle"] == "idle").then_some(info)
+        })
+    }
+
+    /// Counts the turns that have ended.
+    fn turns(&self, process: &Begun) -> usize {
+        let is_over = |record: &&Value| matches!(record["turn"]["state"].as_str(), Some("completed" | "failed"));
+        self.world.records(&process.uuid, "cli").iter().filter(is_over).count()
+    }
+
+    /// What the agent said, in order.
+    fn said(&self, process: &Begun) -> Vec<String> {
+        let ended = self.world.records(&process.uuid, "model_ended");
+        ended.iter().filter_map(|record| record["text"].as_str().map(str::to_owned)).collect()
+    }
+
+    /// The last question that the model was asked, with tools.
+    fn last_question(&self) -> String {
+        let requests = self.server.requests();
+        let asked = requests.iter().rev().find(|request| request.body["tools"].is_array());
+        asked.map(|request| request.body.to_string()).unwrap_or_default()
+    }
+
+    #[track_caller]
+    fn assert_nothing_left(&self, host_pid: &Value) {
+        let path = format!("/proc/{host_pid}");
+        wait_until("the agent's program is gone", || !Path::new(&path).exists());
+    }
+}
+
+fn bash(command: &str) -> Turn {
+    Turn::calls("Bash", json!({"command": command, "description": "a command"}))
+}
+
+/// A command that codex has to ask for.
+fn escalated(command: &str) -> Turn {
+    let args = json!({"cmd": command, "sandbox_permissions": "require_escalated", "justification": "needed"});
+    Turn::calls("exec_command", args)
+}
+
+#[test]
+fn a_claude_asks_for_permission_works_and_its_tokens_are_those_of_the_provider() {
+    let test = "a_claude_asks_for_permission";
+    let turns = [bash("echo made > made").then("I will."), Turn::text("It is done.").usage(300, 7, 0)];
+    let Some(agents) = Agents::new(test, "claude", turns) else { return };
+    let process = agents.run("claude", &[]);
+    let info = agents.world.await_display(&process.uuid, "approval");
+    assert_eq!((&info["suspend_reason"], &info["approval"]["tool"]), (&json!("approval"), &json!("Bash")));
+    assert_eq!(info["approval"]["args"]["command"], "echo made > made");
+    assert_eq!((&info["body"], &info["agent"]["dialect"]), (&json!("cli"), &json!("claude")));
+    assert!(!agents.world.work().join("made").exists());
+    agents.world.relive(&["resolve", &process.uuid, "--allow"]).ok();
+    let info = agents.await_idle(&process, 1);
+    assert_eq!(fs::read_to_string(agents.world.work().join("made")).unwrap(), "made\n");
+    assert_eq!(agents.said(&process), ["I will.", "It is done."]);
+    let (input, output) = agents.server.handed_out();
+    assert_eq!((&info["tokens_in"], &info["tokens_out"]), (&json!(input), &json!(output)));
+    assert!(info["agent"]["idle_kill_at"].is_string() && info["doing"].as_str().unwrap().starts_with("idle, ends in"));
+    // A second answer is told of the first.
+    agents.world.relive(&["resolve", &process.uuid, "--deny"]).fails(3, &["was allowed"]);
+    let (host_pid, session) = (info["session"]["host_pid"].clone(), info["agent"]["session_id"].clone());
+    assert_eq!(session, json!(process.uuid), "its conversation has the UUID of the process");
+    agents.world.relive(&["kill", &process.uuid]).ok();
+    let ended = agents.world.await_field(&process.uuid, "state", "dead");
+    assert_eq!((&ended["status"]["kind"], &ended["why"]), (&json!("killed"), &json!("user")));
+    agents.assert_nothing_left(&host_pid);
+    let logs = agents.world.relive(&["logs", &process.uuid]).ok().stdout;
+    assert!(logs.starts_with("> the task\nI will.\n  Bash {\"command\":"), "{logs}");
+}
+
+#[test]
+fn a_denied_request_is_told_to_the_model_with_the_reason_and_survives_a_killed_daemon() {
+    let test = "a_denied_request";
+    let turns = [bash("echo made > made"), Turn::text("I understand.")];
+    let Some(agents) = Agents::new(test, "claude", turns) else { return };
+    let process = agents.run("claude", &[]);
+    let before = agents.world.await_display(&process.uuid, "approval");
+    agents.world.kill_daemon();
+    let info = agents.world.await_display(&process.uuid, "approval");
+    assert_eq!(info["approval"], before["approval"]);
+    assert_eq!(info["session"]["host_pid"], before["session"]["host_pid"], "the program was not disturbed");
+    agents.world.relive(&["resolve", &process.uuid, "--deny", "--reason", "not on a Tuesday"]).ok();
+    agents.await_idle(&process, 1);
+    assert!(!agents.world.work().join("made").exists());
+    assert!(agents.last_question().contains("not on a Tuesday"), "{}", agents.last_question());
+    // Nothing is recorded twice by the second daemon.
+    assert_eq!(agents.said(&process), ["I understand."]);
+    assert_eq!(agents.world.records(&process.uuid, "model_ended").len(), 2);
+}
+
+#[test]
+fn a_codex_asks_for_permission_and_takes_messages_one_after_the_other() {
+    let test = "a_codex_asks_for_permission";
+    let turns = [escalated("echo made > made"), Turn::text("Done."), Turn::text("Again."), Turn::text("And again.")];
+    let Some(agents) = Agents::new(test, "codex", turns) else { return };
+    let process = agents.run("codex", &[]);
+    let info = agents.world.await_display(&process.uuid, "approval");
+    assert_eq!(info["agent"]["dialect"], "codex-app-server");
+    // While it waits, messages wait too.
+    agents.world.relive(&["send", &process.uuid, "the second task"]).ok();
+    agents.world.relive(&["send", &process.uuid, "the third task"]).ok();
+    agents.world.relive(&["resolve", &process.uuid, "--allow"]).ok();
+    let info = agents.await_idle(&process, 3);
+    assert_eq!(fs::read_to_string(agents.world.work().join("made")).unwrap(), "made\n");
+    assert_eq!(agents.said(&process), ["Done.", "Again.", "And again."]);
+    let (input, output) = agents.server.handed_out();
+    assert_eq!((&info["tokens_in"], &info["tokens_out"]), (&json!(input), &json!(output)));
+    assert!(agents.last_question().contains("the third task"));
+}
+
+/// The daemon is killed while a tool of the agent runs.
+fn not_disturbed(agent: &str, tool: fn(&str) -> Turn) {
+    let test = format!("not_disturbed({agent})");
+    let command = "echo begun >> log; while [ ! -e go ]; do sleep 0.05; done; echo over >> log";
+    let Some(agents) = Agents::new(&test, agent, [tool(command), Turn::text("It is over.")]) else { return };
+    let process = agents.run(agent, &["-y"]);
+    let log = agents.world.work().join("log");
+    wait_until("the tool runs", || log.exists());
+    agents.world.await_records(&process, "model_ended", 1);
+    agents.world.kill_daemon();
+    let info = wait_for("it is adopted", || {
+        Some(agents.world.info(&process.uuid)).filter(|info| info["agent"]["activity"] == "running_tool")
+    });
+    assert!(info["doing"].as_str().unwrap().contains("echo begun"), "{info}");
+    fs::write(agents.world.work().join("go"), "").unwrap();
+    agents.await_idle(&process, 1);
+    assert_eq!(fs::read_to_string(log).unwrap(), "begun\nover\n");
+    assert_eq!(agents.said(&process), ["It is over."]);
+    assert_eq!(agents.world.records(&process.uuid, "call_ended").len(), 1);
+}
+
+#[test]
+fn a_killed_daemon_does_not_disturb_a_claude() {
+    not_disturbed("claude", bash);
+}
+
+#[test]
+fn a_killed_daemon_does_not_disturb_a_codex() {
+    not_disturbed("codex", escalated);
+}
+
+/// A program that is killed, the conversation that continues, and its fork.
+fn continues(agent: &str) {
+    let test = format!("continues({agent})");
+    let turns = ["one", "two", "three", "four"].map(Turn::text);
+    let Some(agents) = Agents::new(&test, agent, turns) else { return };
+    let process = agents.run(agent, &[]);
+    let info = agents.await_idle(&process, 1);
+    let host_pid = info["session"]["host_pid"].as_i64().unwrap();
+    rustix::process::kill_process(
+        rustix::process::Pid::from_raw(i32::try_from(host_pid).unwrap()).unwrap(),
+        rustix::process::Signal::KILL,
+    )
+    .unwrap();
+    let ended = agents.world.await_field(&process.uuid, "state", "dead");
+    assert_eq!(ended["status"]["kind"], "killed");
+    agents.world.relive(&["resume", &process.uuid, "--input", "the second task"]).ok();
+    let info = agents.await_idle(&process, 2);
+    assert!(agents.last_question().contains("the task") && agents.last_question().contains("the second task"));
+    assert_eq!(agents.said(&process), ["one", "two"]);
+    agents.world.relive(&["resume", "--fork", "--from-step", "1", &process.uuid]).fails(2, &["whole conversation"]);
+    let forked = agents.world.relive(&["resume", "--json", "--fork", &process.uuid, "--input", "the fork's task"]);
+    let fork = begun(&forked.ok().json());
+    let fork_info = agents.await_idle(&fork, 3);
+    assert_ne!(fork_info["agent"]["session_id"], info["agent"]["session_id"]);
+    let asked = agents.last_question();
+    assert!(asked.contains("the second task") && asked.contains("the fork's task"), "{asked}");
+    // The original knows nothing of it.
+    agents.world.relive(&["send", &process.uuid, "the last task"]).ok();
+    agents.await_idle(&process, 3);
+    assert!(!agents.last_question().contains("the fork's task"));
+}
+
+#[test]
+fn a_claude_that_was_killed_continues_its_conversation_and_is_forked() {
+    continues("claude");
+}
+
+#[test]
+fn a_codex_that_was_killed_continues_its_conversation_and_is_forked() {
+    continues("codex");
+}
+
+#[test]
+fn case_44_an_idle_agent_ends_and_the_next_message_resumes_the_same_conversation() {
+    let test = "case_44";
+    let command = "while [ ! -e go ]; do sleep 0.05; done";
+    let turns = [bash(command), Turn::text("one"), Turn::text("two")];
+    let config = "pool: {idle_timeout: 1s}\n";
+    let Some(agents) = Agents::with_config(test, "claude", config, turns) else { return };
+    let process = agents.run("claude", &["-y"]);
+    wait_until("the tool runs", || {
+        let info = agents.world.info(&process.uuid);
+        // However silent, it is not idle, so there is no countdown.
+        assert!(info["agent"]["idle_kill_at"].is_null() || info["agent"]["lifecycle"] == "idle", "{info}");
+        info["agent"]["activity"] == "running_tool"
+    });
+    let host_pid = agents.world.info(&process.uuid)["session"]["host_pid"].clone();
+    fs::write(agents.world.work().join("go"), "").unwrap();
+    let ended = agents.world.await_field(&process.uuid, "state", "dead");
+    assert_eq!((&ended["why"], &ended["exit"]["reason"]), (&json!("idle"), &json!("idle")));
+    assert_eq!(ended["agent"]["lifecycle"], "killed");
+    agents.assert_nothing_left(&host_pid);
+    let sent = agents.world.relive(&["send", "--json", &process.uuid, "the second task"]).ok().json();
+    assert!(sent["note"].as_str().unwrap().contains("continues as PID"), "{sent}");
+    wait_until("it has answered", || agents.said(&process) == ["one", "two"]);
+    assert!(agents.last_question().contains("the task") && agents.last_question().contains("the second task"));
+}
+
+#[test]
+fn a_run_in_the_foreground_ends_with_its_turn_and_a_failed_turn_is_a_failure() {
+    let test = "a_run_in_the_foreground";
+    // It asks again, a few times.
+    let failing = (0..20).fold(Turn::text("never"), |turn, _| turn.after(Failure::Status(400, None)));
+    let Some(agents) = Agents::new(test, "claude", [Turn::text("Hello."), failing]) else { return };
+    let ran = agents.world.relive(&["run", "-n", "--agent", "claude", "the task"]).ok();
+    assert_eq!(ran.stdout, "Hello.\n");
+    let listed = agents.world.relive(&["ps", "-a", "--json"]).ok().json();
+    let uuid = listed["processes"][0]["uuid"].as_str().unwrap().to_owned();
+    assert_eq!(listed["processes"][0]["exit"]["reason"], "completed");
+    agents.world.relive(&["resume", &uuid, "--input", "the second task"]).ok();
+    let ended = agents.world.await_field(&uuid, "state", "dead");
+    assert_eq!((&ended["status"]["kind"], &ended["exit_code"]), (&json!("faulted"), &json!(1)), "{ended}");
+}
+
+#[test]
+fn a_paused_claude_stands_still_and_takes_its_messages_when_it_is_resumed() {
+    let test = "a_paused_claude";
+    let command = "while [ ! -e go ]; do sleep 0.05; done";
+    let turns = [bash(command), Turn::text("one"), Turn::text("two")];
+    let Some(agents) = Agents::new(test, "claude", turns) else { return };
+    let process = agents.run("claude", &["-y"]);
+    wait_until("the tool runs", || agents.world.info(&process.uuid)["agent"]["activity"] == "running_tool");
+    agents.world.relive(&["pause", &process.uuid]).ok();
+    let info = agents.world.await_display(&process.uuid, "suspended");
+    assert_eq!(info["session"]["frozen"], true);
+    agents.world.relive(&["send", &process.uuid, "the second task"]).ok();
+    fs::write(agents.world.work().join("go"), "").unwrap();
+    agents.world.kill_daemon();
+    wait_until("it is frozen", || agents.world.info(&process.uuid)["session"]["frozen"] == true);
+    assert_eq!(agents.server.requests().len(), 1);
+    agents.world.relive(&["resume", &process.uuid]).ok();
+    wait_until("both tasks are done", || agents.last_question().contains("the second task"));
+    agents.await_idle(&process, agents.turns(&process).max(1));
+}
+
+#[test]
+fn what_a_cli_agent_cannot_do_is_said_by_name() {
+    let world = World::new();
+    let run = |flags: &[&str]| {
+        let mut args = vec!["run", "-d", "--agent", "claude"];
+        args.extend(flags);
+        args.push("the task");
+        world.relive(&args)
+    };
+    run(&["--system", "x"]).fails(2, &["--system cannot be used with the CLI agent `claude`"]);
+    run(&["--ask", "shell"]).fails(2, &["--allow, --ask and --deny cannot be used", "relive resolve"]);
+    run(&["--max-tokens", "5"]).fails(2, &["can only be limited in time", "--timeout"]);
+    let unknown = world.relive(&["run", "-d", "--agent", "claud", "x"]);
+    unknown.fails(2, &["no agent `claud`", "did you mean `claude`?"]);
+    // A repository must not decide which program runs.
+    fs::create_dir_all(world.work().join("agents")).unwrap();
+    fs::write(world.work().join("agents/mine.yaml"), "command: [touch, owned]\ndialect: claude\n").unwrap();
+    let refused = world.relive(&["run", "-d", "--agent", "mine", "x"]);
+    refused.fails(2, &["`command` and `env` are not accepted from a file of the working directory"]);
+    assert!(!world.work().join("owned").exists());
+}
+
+#[test]
+fn an_agent_file_names_another_program_and_its_environment() {
+    let world = World::new();
+    let agents = world.root().join("config/relive/agents");
+    fs::create_dir_all(&agents).unwrap();
+    // It speaks the language of claude, as far as it needs to.
+    let program = r#"read line; echo "$line" > heard; env > env
+printf '{"type":"system","subtype":"init","session_id":"s1","model":"m","tools":[]}\n'
+printf '{"type":"assistant","message":{"id":"1","role":"assistant","content":[{"type":"text","text":"%s"}]}}\n' "$1 $2"
+printf '{"type":"result","subtype":"success","is_error":false,"session_id":"s1","usage":{"input_tokens":3,"output_tokens":1}}\n'
+cat > /dev/null"#;
+    fs::write(world.root().join("program"), program).unwrap();
+    let file = format!(
+        "command: [sh, {}]\ndialect: claude\nstart: [begin, '{{session}}']\nenv: {{PLANTED: from-the-file}}\n",
+        world.root().join("program").display()
+    );
+    fs::write(agents.join("mine.yaml"), file).unwrap();
+    let ran = world.relive(&["run", "-n", "--json", "--agent", "mine", "the task"]).ok();
+    let uuid = ran.json_lines()[0]["uuid"].as_str().map(str::to_owned);
+    let listed = world.relive(&["ps", "-a", "--json"]).ok().json();
+    let process = &listed["processes"][0];
+    assert!(uuid.is_none_or(|uuid| process["uuid"] == uuid.as_str()));
+    let uuid = process["uuid"].as_str().unwrap();
+    let ended = world.records(uuid, "model_ended");
+    assert_eq!(ended[0]["text"], format!("begin {uuid}"));
+    assert!(fs::read_to_string(world.work().join("heard")).unwrap().contains("\"text\":\"the task\""));
+    assert!(fs::read_to_string(world.work().join("env")).unwrap().contains("PLANTED=from-the-file"));
+    // It has no way to continue a conversation.
+    let refused = world.relive(&["resume", "--fork", uuid]);
+    refused.fails(2, &["a conversation of `mine` cannot be forked: agents/mine.yaml has no `fork`"]);
+}
