@@ -104,10 +104,7 @@ impl Runtime {
             // Before its files are read again: they may have gone.
             return Ok(created);
         }
-        let (cwd, config, name) = (PathBuf::from(&request.cwd), self.config.clone(), request.agent.clone());
-        let found =
-            self.pools.files.run_within(FILE_WITHIN, move || instructions::find(&cwd, &config, name.as_deref()));
-        let (file, files) = match found.await?? {
+        let (file, files) = match self.find_agent(&request).await? {
             Named::Native(native) => *native,
             Named::Cli(cli) => return self.create_cli(above, parent, request, *cli, hash).await,
         };
@@ -162,6 +159,12 @@ impl Runtime {
             },
         )
         .await
+    }
+
+    async fn find_agent(&self, request: &RunRequest) -> Result<Named> {
+        let (cwd, config, name) = (PathBuf::from(&request.cwd), self.config.clone(), request.agent.clone());
+        let find = move || instructions::find(&cwd, &config, name.as_deref());
+        self.pools.files.run_within(FILE_WITHIN, find).await?
     }
 
     /// Creates an agent, or removes the copy that was made for it.

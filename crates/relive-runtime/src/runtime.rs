@@ -16,7 +16,7 @@ use relive_session::spec::DaemonStart;
 use tokio::sync::Notify;
 
 use crate::alarm::Alarm;
-use crate::bodies::{AgentBody, Bodies, Body, CliBody, ExecBody, FlowBody, LiveAgents};
+use crate::bodies::{AgentBody, Bodies, Body, CliBody, ExecBody, FlowBody};
 use crate::budgets::Budgets;
 use crate::catalog::Catalog;
 use crate::clock::Clock;
@@ -155,12 +155,8 @@ impl Runtime {
         let warnings = Warnings::default();
         let environments = Arc::new(Environments::new(Arc::clone(&data), settings.keeper.clone(), warnings.clone()));
         let live = Arc::new(LiveSettings::new(settings.clone(), &paths.config));
-        let credentials = Arc::new(Credentials::new(
-            Arc::clone(&live),
-            pools.files.clone(),
-            Arc::clone(&environments),
-            warnings.clone(),
-        ));
+        let shared = (Arc::clone(&live), Arc::clone(&environments));
+        let credentials = Arc::new(Credentials::new(shared.0, pools.files.clone(), shared.1, warnings.clone()));
         let workspaces = Workspaces::new(WorkspaceOptions::of(data.root(), &settings, &pools, clock.clone()));
         let isolations = Isolations::new(paths, self_sockets.directory().to_owned(), Arc::clone(&live));
         let exec = ExecBody {
@@ -173,12 +169,7 @@ impl Runtime {
             warnings: warnings.clone(),
         };
         let bodies = Bodies {
-            cli: CliBody {
-                exec: exec.clone(),
-                agents: LiveAgents::default(),
-                clock: clock.clone(),
-                live: Arc::clone(&live),
-            },
+            cli: CliBody::new(exec.clone(), clock.clone(), Arc::clone(&live)),
             flow: FlowBody::default(),
             agent: AgentBody {
                 isolations: isolations.clone(),

@@ -171,7 +171,13 @@ const ADDITIONS: &[Addition] = &[
         check: crate::attention::check_unseen,
         unknown: Some((9, "acked")),
     },
-    Addition { name: "v1-cli", sums: "", make: make_cli, check: check_cli, unknown: Some((4, "cli")) },
+    Addition {
+        name: "v1-cli",
+        sums: "75ca010a3a019a981cbe8fab715898317d9f5ba396ccc7b529ea8ccd9703a2ae",
+        make: make_cli,
+        check: check_cli,
+        unknown: Some((4, "cli")),
+    },
 ];
 
 fn golden(name: &str) -> PathBuf {

@@ -35,7 +35,8 @@ use crate::runtime::ProcessRef;
 use conversation::{Conversation, Finished};
 
 pub(crate) use agents::{BUILT_IN, built_in};
-pub(crate) use live::{LiveAgent, LiveAgents};
+pub(crate) use live::LiveAgent;
+use live::LiveAgents;
 
 /// What an agent is told that was interrupted in a turn, when nobody says anything.
 const CONTINUE: &str = "Continue.";
@@ -134,6 +135,10 @@ impl Body for CliBody {
 }
 
 impl CliBody {
+    pub(crate) fn new(exec: ExecBody, clock: Clock, live: Arc<LiveSettings>) -> Self {
+        Self { exec, agents: LiveAgents::default(), clock, live }
+    }
+
     /// Returns how long an agent may be idle; zero for ever.
     fn idle_timeout(&self) -> Duration {
         self.live.now().pool.idle_timeout

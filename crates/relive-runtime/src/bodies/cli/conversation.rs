@@ -223,7 +223,7 @@ impl Conversation {
         for (place, said) in said.into_iter().enumerate() {
             match said {
                 Said::Record(record) => {
-                    records.push(record);
+                    records.push(*record);
                     if let Some(offset) = mark.take_if(|_| Some(place) == last) {
                         let read = Some(CliRead { session: known.session.0, offset });
                         records.push(Record::Cli(CliRecord { read, ..CliRecord::default() }));

@@ -21,7 +21,7 @@ const NO_RESULT: &str = "the CLI reported no result";
 /// Something to be written.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Said {
-    Record(Record),
+    Record(Box<Record>),
     Event(&'static str, Value),
 }
 
@@ -190,6 +190,10 @@ impl Translator {
         }
     }
 
+    fn record(&mut self, record: Record) {
+        self.said.push(Said::Record(Box::new(record)));
+    }
+
     fn enter_session(&mut self, id: &str, model: Option<&str>) {
         let model = model.map(str::to_owned).or_else(|| self.model.clone());
         if self.session_id.as_deref() == Some(id) && self.model == model {
@@ -197,7 +201,7 @@ impl Translator {
         }
         (self.session_id, self.model) = (Some(id.to_owned()), model.clone());
         let session = Some(CliSession { id: id.to_owned(), model });
-        self.said.push(Said::Record(Record::Cli(CliRecord { session, ..CliRecord::default() })));
+        self.record(Record::Cli(CliRecord { session, ..CliRecord::default() }));
     }
 
     fn start_turn(&mut self, input: Option<u64>) {
@@ -218,18 +222,18 @@ impl Translator {
 
     fn push_turn(&mut self, state: CliTurnState, input: Option<u64>, message: Option<String>) {
         let turn = Some(CliTurn { state, input, message, reported: Some(self.reported) });
-        self.said.push(Said::Record(Record::Cli(CliRecord { turn, ..CliRecord::default() })));
+        self.record(Record::Cli(CliRecord { turn, ..CliRecord::default() }));
     }
 
     fn begin_step(&mut self) {
         let model = self.model.as_deref().unwrap_or("default");
         let model = format!("{}/{model}", self.provider);
-        self.said.push(Said::Record(Record::ModelStarted(ModelStarted {
+        self.record(Record::ModelStarted(ModelStarted {
             model,
             reserved_tokens: 0,
             reserved_cost_usd: None,
             purpose: None,
-        })));
+        }));
         self.stage = Stage::Asking;
     }
 
@@ -285,14 +289,9 @@ impl Translator {
         };
         call.is_settled = true;
         let call = u32::try_from(place).unwrap_or(u32::MAX);
-        self.said.push(Said::Record(Record::CallEnded(CallEnded {
-            call,
-            ok,
-            result: result.into(),
-            done: false,
-            settled: None,
-        })));
-        if calls.iter().all(|call| call.is_settled) {
+        let is_over = calls.iter().all(|call| call.is_settled);
+        self.record(Record::CallEnded(CallEnded { call, ok, result: result.into(), done: false, settled: None }));
+        if is_over {
             self.stage = Stage::Boundary;
         }
         true
@@ -318,14 +317,8 @@ impl Translator {
             .zip(0_u32..)
             .map(|(call, place)| json!({"call": place, "name": call.name, "args": args_of(call)}))
             .collect();
-        self.said.push(Said::Record(Record::ModelEnded(ModelEnded {
-            thinking: self.thinking.take().map(Into::into),
-            text: self.text.take().map(Into::into),
-            calls,
-            usage,
-            carry: None,
-            git: None,
-        })));
+        let (thinking, text) = (self.thinking.take().map(Into::into), self.text.take().map(Into::into));
+        self.record(Record::ModelEnded(ModelEnded { thinking, text, calls, usage, carry: None, git: None }));
         self.said.extend(shown.into_iter().map(|call| Said::Event("call", call)));
         self.stage = if open.is_empty() { Stage::Boundary } else { Stage::Calling(open) };
         for (id, ok) in std::mem::take(&mut self.early) {
@@ -361,12 +354,8 @@ impl Translator {
         let usage = usage.unwrap_or_default();
         match cause {
             Some(cause) if self.calls.is_empty() => {
-                self.said.push(Said::Record(Record::Partial(Partial {
-                    thinking: self.thinking.take().map(Into::into),
-                    text: self.text.take().map(Into::into),
-                    usage,
-                    cause: Some(cause.to_owned()),
-                })));
+                let (thinking, text) = (self.thinking.take().map(Into::into), self.text.take().map(Into::into));
+                self.record(Record::Partial(Partial { thinking, text, usage, cause: Some(cause.to_owned()) }));
                 self.stage = Stage::Boundary;
             }
             Some(_) | None => {
@@ -444,7 +433,7 @@ impl Translator {
 fn call(id: &str, name: &str, args: Option<&RawJson>) -> Call {
     let text = args.map_or("{}", RawJson::as_str);
     let parsed = Json::parse(text).or_else(|_| Json::parse("{}"));
-    let args = parsed.unwrap_or_else(|_| Json::Inline(serde_json::value::RawValue::NULL.to_owned().into()));
+    let args = parsed.unwrap_or_else(|_| Json::Inline(serde_json::value::RawValue::NULL.to_owned()));
     Call { id: id.to_owned(), name: name.to_owned(), args }
 }
 

@@ -98,11 +98,7 @@ pub(super) async fn attend(cx: &mut Context, session: &Attended<'_>, messages: i
     let (mut told, mut timed_out) = (None, false);
     let (mut told_deadline, mut freezer) = session.beginning.known();
     loop {
-        let mut orders = *cx.orders.borrow_and_update();
-        if cx.owner.waits_for_answer() {
-            // What it waits for is an answer: nothing else of it stops.
-            orders.stop = None;
-        }
+        let orders = latest_orders(cx);
         let Seen { ended, gone, .. } = seen.borrow_and_update().clone();
         cx.owner.ring();
         if let Some(record) = ended {
@@ -154,6 +150,13 @@ pub(super) async fn attend(cx: &mut Context, session: &Attended<'_>, messages: i
             }
         }
     }
+}
+
+/// Returns the orders for a program. One that waits for an answer is not stopped for that: what else it does goes on.
+fn latest_orders(cx: &mut Context) -> Orders {
+    let orders = *cx.orders.borrow_and_update();
+    let stop = orders.stop.filter(|_| !cx.owner.waits_for_answer());
+    Orders { stop, ..orders }
 }
 
 /// Returns the deadline for a shim: a little later, so that a present owner acts first.

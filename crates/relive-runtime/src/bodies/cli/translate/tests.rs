@@ -15,24 +15,27 @@ fn records(translator: &mut Translator, lines: &[&str]) -> Vec<String> {
 
 fn shown(translator: &mut Translator) -> Vec<String> {
     let text = |text: &relive_journal::payload::Text| text.head(99).to_owned();
-    let show = |record: Record| match record {
-        Record::ModelStarted(started) => format!("ask {}", started.model),
-        Record::ModelEnded(ended) => {
+    let show = |record: Record| {
+        if let Record::ModelStarted(started) = record {
+            format!("ask {}", started.model)
+        } else if let Record::ModelEnded(ended) = record {
             let calls: Vec<&str> = ended.calls.iter().map(|call| call.name.as_str()).collect();
             let said = ended.text.as_ref().map(text).unwrap_or_default();
             format!("said {said:?} calls {calls:?} tokens {}", ended.usage.tokens_in)
+        } else if let Record::Partial(partial) = record {
+            format!("partial {:?}", partial.cause)
+        } else if let Record::CallEnded(ended) = record {
+            format!("result {} {}", ended.call, ended.ok)
+        } else if let Record::Cli(CliRecord { turn: Some(turn), .. }) = record {
+            format!("turn {:?} {:?}", turn.state, turn.input)
+        } else if let Record::Cli(CliRecord { session: Some(session), .. }) = record {
+            format!("session {}", session.id)
+        } else {
+            record.kind().to_owned()
         }
-        Record::Partial(partial) => format!("partial {:?}", partial.cause),
-        Record::CallEnded(ended) => format!("result {} {}", ended.call, ended.ok),
-        Record::Cli(cli) => match (cli.turn, cli.session) {
-            (Some(turn), _) => format!("turn {:?} {:?}", turn.state, turn.input),
-            (None, Some(session)) => format!("session {}", session.id),
-            (None, None) => "cli".to_owned(),
-        },
-        other => other.kind().to_owned(),
     };
     let said = translator.take().into_iter();
-    said.filter_map(|said| if let Said::Record(record) = said { Some(show(record)) } else { None }).collect()
+    said.filter_map(|said| if let Said::Record(record) = said { Some(show(*record)) } else { None }).collect()
 }
 
 fn translator() -> Translator {
