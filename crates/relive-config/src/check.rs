@@ -106,13 +106,13 @@ pub(crate) const KEYS: &[Key] = &[
     ("workspace", "max_total_mb", Expected::Number(1, MB_MAX)),
     ("workspace", "include", Expected::Patterns),
     ("workspace", "exclude", Expected::Patterns),
-    ("pool", "idle_timeout", Expected::Duration),
     ("isolation", "agents", ISOLATION),
     ("isolation", "network", Expected::Network),
     ("isolation", "writable", Expected::Paths),
     ("isolation", "hidden", Expected::Paths),
     ("isolation", "git_config", Expected::Word(&["read_only", "writable"])),
     ("", "notify", Expected::Text),
+    ("pool", "idle_timeout", Expected::Duration),
 ];
 
 /// Returns all mistakes in the text of a file with these keys. `names` are the allowed names in lists of names.
