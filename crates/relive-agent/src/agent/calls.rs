@@ -100,6 +100,7 @@ impl Loop {
             host: Some(host),
             reason: None,
             req: None,
+            key: None,
         };
         self.record(Body::Approval(question), Durability::Synced).await?;
         self.event("approval", shown);

@@ -291,6 +291,7 @@ impl Conversation {
                 decision,
                 always: false,
                 rule: None,
+                host: None,
                 reason: None,
                 req: None,
                 key: Some(key.clone()),
