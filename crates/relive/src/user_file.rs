@@ -13,9 +13,20 @@ use rustix::fs::{FileType, OFlags};
 use crate::error::{CommandError, Outcome, plain};
 
 const MIB_MAX: u64 = 1;
+/// Instructions can bring a whole specification along.
+const INSTRUCTIONS_MIB_MAX: u64 = 16;
 
 /// Reads a whole file as text.
 pub(crate) fn read(path: &Path) -> Outcome<String> {
+    read_up_to(path, MIB_MAX)
+}
+
+/// Reads a whole file of instructions.
+pub(crate) fn read_instructions(path: &Path) -> Outcome<String> {
+    read_up_to(path, INSTRUCTIONS_MIB_MAX)
+}
+
+fn read_up_to(path: &Path, mib_max: u64) -> Outcome<String> {
     let failed = |error| unreadable(&path.display().to_string(), &error);
     let file = open(path).map_err(failed)?;
     let kind = FileType::from_raw_mode(rustix::fs::fstat(&file).map_err(io::Error::from).map_err(failed)?.st_mode);
@@ -27,16 +38,20 @@ pub(crate) fn read(path: &Path) -> Outcome<String> {
         // Without this a writer that is still thinking would look like the end.
         rustix::fs::fcntl_setfl(&file, OFlags::empty()).map_err(io::Error::from).map_err(failed)?;
     }
-    read_text(file, &path.display().to_string())
+    text_up_to(file, &path.display().to_string(), mib_max)
 }
 
 /// Reads text to its end; `name` is what errors call it.
 pub(crate) fn read_text(from: impl io::Read, name: &str) -> Outcome<String> {
-    let (mut bytes, bytes_max) = (Vec::new(), MIB_MAX << 20);
+    text_up_to(from, name, MIB_MAX)
+}
+
+fn text_up_to(from: impl io::Read, name: &str, mib_max: u64) -> Outcome<String> {
+    let (mut bytes, bytes_max) = (Vec::new(), mib_max << 20);
     let read = from.take(bytes_max + 1).read_to_end(&mut bytes);
     read.map_err(|error| unreadable(name, &error))?;
     if bytes.len() as u64 > bytes_max {
-        return Err(CommandError::invalid(format!("{name} is larger than {MIB_MAX} MiB")));
+        return Err(CommandError::invalid(format!("{name} is larger than {mib_max} MiB")));
     }
     String::from_utf8(bytes).map_err(|_| CommandError::invalid(format!("{name} is not UTF-8 text")))
 }

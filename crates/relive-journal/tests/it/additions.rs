@@ -578,6 +578,7 @@ fn make_network(fixture: &Fixture) {
             host: Some(host.to_owned()),
             reason: None,
             req: None,
+            key: None,
         };
         append(&mut writer, vec![Body::Approval(asked.clone()), paused(SuspendReason::Approval)]);
         append(&mut writer, vec![Body::Approval(Approval { decision, ..asked }), resumed()]);
@@ -702,8 +703,17 @@ fn make_cli(fixture: &Fixture) {
     let open = CliRecord { session, turn: turn(CliTurnState::Open, Some(3)), read: read(20), ..CliRecord::default() };
     append(&mut writer, vec![Body::Cli(open), model_started(), model_ended("one", 1)]);
     let (name, key) = (Some("Bash".to_owned()), Some("\"f624\"".to_owned()));
-    let asked =
-        Approval { call: 0, name, decision: Decision::Asked, always: false, rule: None, reason: None, req: None, key };
+    let asked = Approval {
+        call: 0,
+        name,
+        decision: Decision::Asked,
+        always: false,
+        rule: None,
+        host: None,
+        reason: None,
+        req: None,
+        key,
+    };
     append(&mut writer, vec![Body::Approval(asked.clone()), paused(SuspendReason::Approval)]);
     append(&mut writer, vec![Body::Approval(Approval { decision: Decision::Denied, ..asked }), resumed()]);
     writer.checkpoint().unwrap();

@@ -216,7 +216,7 @@ pub(crate) fn parse_dollars(text: &str) -> Result<Usd, String> {
 
 fn system_prompt(given: &str) -> Outcome<String> {
     let Some(path) = given.strip_prefix('@') else { return Ok(given.to_owned()) };
-    crate::user_file::read(path.as_ref())
+    crate::user_file::read_instructions(path.as_ref())
 }
 
 /// Nothing configured yet is the first thing a new user meets.

@@ -210,7 +210,7 @@ fn a_data_folder_that_cannot_be_written_is_said_by_name() {
     for args in
         [&["ps"][..], &["run", "-d", "--model", "script/demo", "x"], &["info", &process.uuid], &["daemon", "start"]]
     {
-        world.relive(args).fails(6, &[data.to_str().unwrap(), "Read-only file system"]);
+        world.relive(args).fails(6, &[data.to_str().unwrap(), "read-only file system"]);
     }
     disk.remount("rw");
     assert_eq!(world.info(&process.uuid)["display"], "running");

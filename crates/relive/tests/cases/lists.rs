@@ -127,7 +127,7 @@ fn ps_says_what_is_done_why_it_waits_and_how_it_ended() {
     assert!(line("asks").contains("running  asking the model "), "{table}");
     assert!(line("gated").contains("ready    held at its gate"), "{table}");
     assert!(line("gated").ends_with(&short(&gated.uuid)), "{table}");
-    assert!(line("broken").contains("dead     1 out of order"), "{table}");
+    assert!(line("broken").contains("dead     exit 1, out of order"), "{table}");
     let ready = world.relive(&["ps", "--state", "ready", "--json"]).ok().json();
     assert_eq!(ready["processes"][0]["name"], "gated");
     let failed = world.relive(&["ps", "--failed", "-q"]).ok().stdout;

@@ -214,7 +214,7 @@ fn what_a_program_has_not_is_not_claimed_of_it() {
         .relive(&["send", "gated", "hello"])
         .fails(3, &["has ended and receives no messages", "hint: relive resume gated\n"]);
     let absent = world.relive(&["exec", "--", "/nowhere/at/all"]);
-    absent.fails(127, &["the program cannot be run: no such file, or its interpreter does not exist"]);
+    absent.fails(127, &["/nowhere/at/all: no such file, or its interpreter does not exist"]);
 }
 
 /// An agent that works in small steps of 10 tokens and half a dollar, and never ends by itself.
