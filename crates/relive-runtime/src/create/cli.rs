@@ -7,7 +7,7 @@ use relive_core::program::{Namespace, Stdio};
 use relive_core::{ErrorCode, Limits, Pid, Program};
 use relive_journal::policy::Policy;
 use relive_journal::record::{Body, CliRecord, OnBudget, Spawned};
-use relive_types::CliAgent;
+use relive_types::{CliAgent, Isolation};
 
 use super::{Above, Draft};
 use crate::error::{Error, Result};
@@ -29,10 +29,12 @@ impl Runtime {
         check(&request, &agent.agent)?;
         let limits = raised(limits, request.limits);
         check_limits(limits, &agent.agent)?;
+        let isolation = request.isolation.or(isolation).unwrap_or_default();
+        check_isolation(isolation, &agent.agent)?;
         let model = request.model.as_deref().map(model_of_cli).or(agent.model);
         let agent = CliAgent { model, yes: request.yes, until_idle: request.foreground, ..agent };
         let wanted = Isolated {
-            isolation: request.isolation.or(isolation).unwrap_or_default(),
+            isolation,
             network: request.network,
             allow_degraded: request.allow_degraded,
             ..Isolated::default()
@@ -127,6 +129,16 @@ fn check(request: &RunRequest, name: &str) -> Result<()> {
         }
         None => Ok(()),
     }
+}
+
+/// Refuses an isolation in which a CLI could not keep its conversation: it is in a directory of its own below the home.
+fn check_isolation(isolation: Isolation, name: &str) -> Result<()> {
+    if isolation == Isolation::None {
+        return Ok(());
+    }
+    let message =
+        format!("the CLI agent `{name}` cannot be isolated: it could not write its conversation to its own directory");
+    Err(Error::new(ErrorCode::Invalid, message).with_hint("use the permissions of the CLI itself, or --isolation none"))
 }
 
 /// Refuses limits that nobody could enforce.

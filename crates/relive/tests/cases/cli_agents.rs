@@ -324,6 +324,7 @@ fn what_a_cli_agent_cannot_do_is_said_by_name() {
     run(&["--system", "x"]).fails(2, &["--system cannot be used with the CLI agent `claude`"]);
     run(&["--ask", "shell"]).fails(2, &["--allow, --ask and --deny cannot be used", "relive resolve"]);
     run(&["--max-tokens", "5"]).fails(2, &["can only be limited in time", "--timeout"]);
+    run(&["--isolation", "confined"]).fails(2, &["cannot be isolated", "--isolation none"]);
     let unknown = world.relive(&["run", "-d", "--agent", "claud", "x"]);
     unknown.fails(2, &["no agent `claud`", "did you mean `claude`?"]);
     // A repository must not decide which program runs.
