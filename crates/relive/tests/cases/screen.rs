@@ -73,6 +73,7 @@ impl<'a> Screen<'a> {
     }
 
     /// The process of the shell.
+    #[cfg(feature = "faults")]
     pub(crate) fn pane_pid(&self) -> u32 {
         self.run(&["display-message", "-p", "#{pane_pid}"]).trim().parse().unwrap()
     }
