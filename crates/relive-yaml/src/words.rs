@@ -51,6 +51,8 @@ pub(crate) fn plain(error: &Error) -> String {
         Error::UnknownAnchor { .. } => "there is no `&` of this name before the `*`",
         Error::RecursiveReferencesRequireWeakTypes { .. } => "a `*` cannot stand inside of the value that it names",
         Error::NullIntoString { .. } => "a key cannot be empty: put it in quotes if it is a name",
+        Error::Unexpected { expected, .. } if expected.contains("mapping") => "a section with keys is needed here",
+        Error::Unexpected { expected, .. } if expected.contains("sequence") => "a list is needed here",
         Error::Unexpected { .. } => "a key must be a text",
         Error::MergeValueNotMapOrSeqOfMaps { .. } | Error::MergeKeyNotAllowed { .. } => {
             "`<<` takes the keys of a section, and this is none"
@@ -58,8 +60,9 @@ pub(crate) fn plain(error: &Error) -> String {
         Error::InvalidBinaryBase64 { .. }
         | Error::BinaryNotUtf8 { .. }
         | Error::TaggedScalarCannotDeserializeIntoString { .. }
-        | Error::InvalidScalar { .. }
         | Error::UnsupportedTag { .. } => "the value is not what the tag with `!` before it says",
+        Error::InvalidScalar { ty, .. } if ty.starts_with("bool") => "this is neither `true` nor `false`",
+        Error::InvalidScalar { .. } => "this is not a number that can be used here",
         Error::NonFiniteFloat { value, .. } => return format!("`{value}` is not a number that can be used here"),
         Error::InvalidUtf8Input => "the file is not UTF-8",
         // Of a file that is read with types: these are the words of the types.
@@ -108,7 +111,7 @@ mod tests {
         check("{null: 1}\n", "a key cannot be empty: put it in quotes if it is a name");
         check("<<: 3\n", "`<<` takes the keys of a section, and this is none");
         check("a: !!binary '%'\n", "the value is not what the tag with `!` before it says");
-        check("a: !!int x\n", "the value is not what the tag with `!` before it says");
+        check("a: !!int x\n", "this is not a number that can be used here");
         check("@a: 1\n", "no value begins with this character: put a text in quotes");
         check("a: .nan\n", "`.nan` is not a number that can be used here");
         check("%YAML 9.9\n---\na: 1\n", "a line that begins with `%` is not understood here");

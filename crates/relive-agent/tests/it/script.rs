@@ -62,12 +62,12 @@ fn errors_show_line_and_caret() {
     check_bad("turns:\n  - text: 5\n", "2:5", "a text, or a list of texts");
     check_bad("turns:\n  - delay: soon\n", "2:5", "a duration like");
     check_bad("turns:\n  - delay: 50\n", "2:5", "a duration like");
-    check_bad("turns:\n  - hang: maybe\n", "2:11", "bool");
+    check_bad("turns:\n  - hang: maybe\n", "2:11", "neither `true` nor `false`");
     check_bad("turns:\n  - repeat: 0\n", "2:5", "must be a whole number of at least 1");
-    check_bad("turns:\n  - calls:\n      - {name: read, args: [1]}\n", "3:28", "map");
+    check_bad("turns:\n  - calls:\n      - {name: read, args: [1]}\n", "3:28", "a section with keys is needed");
     check_bad("turns:\n  - calls:\n      - {args: {}}\n", "3:", "name");
     check_bad("turns:\n  - usage: {in: 3}\n", "2:13", "no such key: `in` (expected one of input, output, cost_usd)");
-    check_bad("turns:\n  - text: a\n    text: b\n", "3:5", "duplicate");
+    check_bad("turns:\n  - text: a\n    text: b\n", "3:5", "is given twice");
     check_bad("turns:\n  - text: a\n   - text: b\n", "3:", "");
     check_bad("turns:\n  - text: a\n  - fail_after_chunks: 1\n", "3:", "`fail_after_chunks` without `fail`");
     check_bad("turns:\n  - fail: x\n    hang: true\n", "", "`fail` and `hang` together");

@@ -36,6 +36,8 @@ const NODE_EVENT: &str = "node";
 const LOOK_AGAIN: Duration = Duration::from_millis(100);
 /// How long all processes of a tree without a body are waited for together when the tree ends.
 const END_WITHIN: Duration = Duration::from_secs(20);
+/// How often an end is tried if somebody else writes the journal of the child; each attempt waits for two seconds.
+const END_ATTEMPTS: u32 = 5;
 
 /// Runs compose files and supervisors.
 #[derive(Debug, Default)]
@@ -466,9 +468,17 @@ impl Runtime {
     pub(crate) async fn end_child(self: &Arc<Self>, tree: ProcessRef, uuid: Uuid, signal: Signal) {
         let Some(process) = self.living(uuid) else { return };
         let cause = Cause::process(Why::Supervisor, tree.of.pid);
-        let sent = SignalOrder { cause, ..SignalOrder::new(signal, None) };
-        if let Err(error) = self.signal_tree(uuid, process.of.pid, sent).await {
-            self.warn(format!("{uuid} could not be ended with its tree: {error}"));
+        for attempt in 1.. {
+            let sent = SignalOrder { cause, ..SignalOrder::new(signal, None) };
+            match self.signal_tree(uuid, process.of.pid, sent).await {
+                Ok(_) => return,
+                // Somebody else writes its journal, and will not for long.
+                Err(error) if error.code() == ErrorCode::Conflict && attempt < END_ATTEMPTS => {}
+                Err(error) => {
+                    self.warn(format!("{uuid} could not be ended with its tree: {error}"));
+                    return;
+                }
+            }
         }
     }
 
