@@ -100,7 +100,10 @@ fn files_that_are_given_are_regular_and_small() {
         ("large", "error: large is larger than 1 MiB\n"),
     ] {
         place.relive(&["exec", "--env-file", path, "--", "true"]).exits(2).says(said);
-        place.relive(&["run", "--system", &format!("@{path}"), "x"]).exits(2).says(said);
+        // Instructions may be longer.
+        if path != "large" {
+            place.relive(&["run", "--system", &format!("@{path}"), "x"]).exits(2).says(said);
+        }
         place.relive(&["compose", "up", path]).exits(2).says(said);
     }
     assert!(!place.data().exists(), "no daemon was started for it");
