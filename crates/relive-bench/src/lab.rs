@@ -18,7 +18,7 @@ use relive_session::stage::{SessionResult, Stage};
 use relive_session::tree::Plan;
 use tokio::runtime::Runtime;
 
-use crate::place::Place;
+use crate::place::{Place, remove};
 use crate::{Result, daemon};
 
 const NAME: &str = "sessions";
@@ -126,6 +126,10 @@ impl Drop for Lab {
     fn drop(&mut self) {
         // Sessions of a failed row must not keep running either.
         end_all(&self.runtime, &self.root);
+        // The next row has sessions of its own there.
+        if let Err(error) = remove(&self.root) {
+            eprintln!("{}: not removed: {error}", self.root.display());
+        }
     }
 }
 

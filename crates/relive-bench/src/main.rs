@@ -20,7 +20,7 @@ mod table;
 use std::process::ExitCode;
 use std::time::Instant;
 
-use options::{Options, USAGE};
+use options::{Options, usage};
 use place::Place;
 
 pub(crate) type Error = Box<dyn std::error::Error + Send + Sync>;
@@ -30,11 +30,11 @@ fn main() -> ExitCode {
     let options = match Options::parse(std::env::args().skip(1)) {
         Ok(Some(options)) => options,
         Ok(None) => {
-            println!("{USAGE}");
+            println!("{}", usage());
             return ExitCode::SUCCESS;
         }
         Err(error) => {
-            eprintln!("relive-bench: {error}\n\n{USAGE}");
+            eprintln!("relive-bench: {error}\n\n{}", usage());
             return ExitCode::from(2);
         }
     };

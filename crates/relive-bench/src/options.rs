@@ -4,18 +4,26 @@ use std::time::Duration;
 
 use crate::{Result, rows};
 
-pub(crate) const USAGE: &str = "\
+/// Returns the help, with the names of all rows.
+pub(crate) fn usage() -> String {
+    let names: Vec<&str> = rows::ALL.iter().map(|(name, _)| *name).chain([rows::COUNTS]).collect();
+    let lines: Vec<String> = names.chunks(9).map(|names| names.join(" ")).collect();
+    let names = lines.join("\n                  ");
+    format!(
+        "\
 usage: relive-bench [--quick] [--only NAME] [--histories N]
 
   --quick         small sizes, for a smoke run
-  --only NAME     one of these; huge-workspace is measured only if it is asked for:
-                  step writers path length conversation recover pressure resume fork start lookup histories disk
-                  agents crowd call sessions launchers adopt snapshots workspaces huge-workspace counts
+  --only NAME     one of these; {} is measured only if it is asked for:
+                  {names}
   --histories N   how many histories a start or a look-up has to pass over (100000)
 
 The program that is measured is `relive` beside this one, or $RELIVE_BIN.
 Restate is measured where scripts/install-restate put it: target/restate, or $RELIVE_RESTATE_DIR.
-The files are made under target/, or under $RELIVE_BENCH_DIR, and removed at the end.";
+The files are made under target/, or under $RELIVE_BENCH_DIR, and removed at the end.",
+        rows::HUGE
+    )
+}
 
 /// How much is measured.
 #[derive(Debug, Clone)]

@@ -58,8 +58,8 @@ pub(super) fn measure(options: &Options, place: &Place) -> Result<Vec<Row>> {
     let row = |ours: &str, peer: &str, mark| ratio(&launchers, ours, peer, format!("/bin/true {ours}"), mark);
     let mut rows = Vec::new();
     for ours in ["confined", "sealed"] {
-        rows.push(row(ours, "bwrap", Mark::AtMost(BESIDE_BWRAP_MAX)));
-        rows.extend(["unshare", "crun", "runc"].map(|peer| row(ours, peer, Mark::None)));
+        rows.extend(row(ours, "bwrap", Mark::AtMost(BESIDE_BWRAP_MAX)));
+        rows.extend(["unshare", "crun", "runc"].into_iter().filter_map(|peer| row(ours, peer, Mark::None)));
     }
     Ok(rows)
 }

@@ -122,7 +122,7 @@ fn rows(launchers: &[Launcher<'_>]) -> Vec<Row> {
             if ours == "library" { "/bin/true by the library".to_owned() } else { format!("/bin/true by {ours}") };
         ratio(launchers, ours, peer, label, mark)
     };
-    vec![
+    [
         row("library", "posix_spawn", Mark::None),
         row("exec", "posix_spawn", Mark::None),
         row("exec on tmpfs", "bwrap", Mark::AtMost(IN_MEMORY_MAX)),
@@ -130,22 +130,23 @@ fn rows(launchers: &[Launcher<'_>]) -> Vec<Row> {
         row("exec", "dtach", Mark::None),
         row("exec", "tmux", Mark::None),
     ]
+    .into_iter()
+    .flatten()
+    .collect()
 }
 
-/// Returns the row of one launcher beside another.
-pub(super) fn ratio(launchers: &[Launcher<'_>], ours: &str, peer: &str, name: String, mark: Mark) -> Row {
+/// Returns the row of one launcher beside another; nothing if one of them was not measured.
+pub(super) fn ratio(launchers: &[Launcher<'_>], ours: &str, peer: &str, name: String, mark: Mark) -> Option<Row> {
     let find = |name: &str| launchers.iter().find(|launcher| launcher.name == name);
     let mut rounds = Rounds::default();
-    if let (Some(ours), Some(peer)) = (find(ours), find(peer)) {
-        for (ours, peer) in ours.rounds.iter().zip(&peer.rounds) {
-            rounds.add(*ours, *peer);
-        }
+    for (ours, peer) in find(ours)?.rounds.iter().zip(&find(peer)?.rounds) {
+        rounds.add(*ours, *peer);
     }
-    Row {
+    Some(Row {
         name,
         ours: milliseconds(rounds.ours()),
         peer: format!("{}  {peer}", milliseconds(rounds.peer())),
         ratio: rounds.ratio(),
         mark,
-    }
+    })
 }
