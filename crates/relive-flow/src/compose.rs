@@ -2,7 +2,8 @@
 
 use crate::event::{Decision, Origin, Outcome, Start, Verdict};
 use crate::file::{ComposeFile, Condition, Dependency};
-use crate::flow::{Definition, Flow, Rejected, SlotState};
+use crate::flow::{Definition, Flow, Rejected};
+use crate::slot::{Slot, SlotState};
 
 /// A condition of a dependency, against the state of the node it names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -12,42 +13,38 @@ enum Met {
     Never,
 }
 
-fn met(condition: Condition, state: &SlotState, starts: u32) -> Met {
-    let ended = |holds: bool| if holds { Met::Yes } else { Met::Never };
-    match state {
+fn met(condition: Condition, on: &Slot) -> Met {
+    let has_started = condition == Condition::Started && on.has_started;
+    match on.state {
         SlotState::Waiting | SlotState::Due { .. } | SlotState::Running { .. } | SlotState::ToStop { .. } => {
-            if condition == Condition::Started && starts > 0 {
+            if has_started {
                 Met::Yes
             } else {
                 Met::NotYet
             }
         }
         SlotState::Succeeded => Met::Yes,
-        SlotState::Failed { .. } | SlotState::Stopped | SlotState::Halted => ended(condition != Condition::Succeeded),
+        SlotState::Failed { .. } | SlotState::Stopped | SlotState::Halted => {
+            if has_started || condition == Condition::Completed { Met::Yes } else { Met::Never }
+        }
         SlotState::Skipped => Met::Never,
     }
 }
 
 pub(crate) fn is_never_met(flow: &Flow, dependency: Dependency) -> bool {
-    let on = &flow.slots[dependency.node];
-    met(dependency.condition, &on.state, on.starts) == Met::Never
-}
-
-/// Tells whether a node is kept running for the others: it has no end of its own.
-fn is_service(file: &ComposeFile, place: usize) -> bool {
-    file.nodes[place].is_service()
+    met(dependency.condition, &flow.slots[dependency.node]) == Met::Never
 }
 
 /// Tells whether only services are left, which end with the last of the other nodes.
 fn is_winding_down(flow: &Flow, file: &ComposeFile) -> bool {
-    let mut others = (0..flow.slots.len()).filter(|place| !is_service(file, *place)).peekable();
+    let mut others = (0..flow.slots.len()).filter(|place| !file.nodes[*place].is_service()).peekable();
     others.peek().is_some() && others.all(|place| flow.slots[place].state.is_over())
 }
 
 pub(crate) fn ended(flow: &mut Flow, place: usize, outcome: Outcome, at_ms: u64) {
     let Definition::Compose(file) = &flow.blueprint.definition else { return };
     let (retries, restart) = (file.nodes[place].retries, file.nodes[place].restart);
-    let winding_down = is_winding_down(flow, file) && is_service(file, place);
+    let winding_down = is_winding_down(flow, file) && file.nodes[place].is_service();
     let slot = &mut flow.slots[place];
     let succeeded = match outcome {
         Outcome::NeverRan => return flow.never_ran(place, at_ms),
@@ -57,7 +54,7 @@ pub(crate) fn ended(flow: &mut Flow, place: usize, outcome: Outcome, at_ms: u64)
             return;
         }
         Outcome::Stopped | Outcome::Halted => {
-            slot.state = Flow::over(outcome);
+            slot.state = Flow::final_state(outcome);
             return;
         }
         Outcome::Succeeded => true,
@@ -70,7 +67,7 @@ pub(crate) fn ended(flow: &mut Flow, place: usize, outcome: Outcome, at_ms: u64)
                     let times = u32::try_from(window.len()).unwrap_or(u32::MAX);
                     slot.restarts = window;
                     let at_ms = at_ms.saturating_add(restart.backoff.delay_ms(times));
-                    SlotState::Due { start: Flow::again(restart.fresh), at_ms }
+                    SlotState::Due { start: Flow::restart(restart.fresh), at_ms }
                 }
                 // Not even one that keeps exiting with 0 did what it is for.
                 None => SlotState::Failed { code: failure(outcome) },
@@ -80,7 +77,7 @@ pub(crate) fn ended(flow: &mut Flow, place: usize, outcome: Outcome, at_ms: u64)
             let at_ms = at_ms.saturating_add(retries.backoff.delay_ms(slot.starts));
             SlotState::Due { start: Start::New, at_ms }
         }
-        Some(_) | None => Flow::over(outcome),
+        Some(_) | None => Flow::final_state(outcome),
     };
 }
 
@@ -109,27 +106,34 @@ pub(crate) fn redo(flow: &mut Flow, name: &str, origin: &Origin) -> Result<(), R
         Origin::End { input } => Start::Resume { input: input.clone() },
         Origin::Fork { from_step, input } => Start::Fork { from: last, from_step: *from_step, input: input.clone() },
     };
-    let slot = &mut flow.slots[place];
-    (slot.state, slot.starts, slot.result) = (SlotState::Due { start, at_ms: 0 }, 0, None);
-    slot.note = None;
-    slot.restarts.clear();
+    let services = ended_services(flow);
+    flow.slots[place].begin_anew(SlotState::Due { start, at_ms: 0 });
     for other in dependents {
-        let slot = &mut flow.slots[other];
-        (slot.state, slot.starts, slot.result) = (SlotState::Waiting, 0, None);
-        slot.note = None;
-        slot.restarts.clear();
+        flow.slots[other].begin_anew(SlotState::Waiting);
+    }
+    for (service, start) in services.into_iter().filter(|(service, _)| *service != place) {
+        flow.slots[service].begin_anew(SlotState::Due { start, at_ms: 0 });
     }
     Ok(())
 }
 
-/// Has a run continue that had ended: what did not succeed continues, and what was skipped waits again.
+/// Returns the services that ended with the run, and how they are started again when it continues.
+fn ended_services(flow: &Flow) -> Vec<(usize, Start)> {
+    let Definition::Compose(file) = &flow.blueprint.definition else { return Vec::new() };
+    let slots = file.nodes.iter().zip(&flow.slots).enumerate();
+    let ended = slots.filter(|(_, (node, slot))| node.is_service() && slot.state == SlotState::Succeeded);
+    ended.map(|(place, (node, _))| (place, Flow::restart(node.restart.is_some_and(|restart| restart.fresh)))).collect()
+}
+
+/// Has a run continue that had ended: what did not succeed and the services continue, and what was skipped waits again.
 pub(crate) fn reopened(flow: &mut Flow) {
+    for (service, start) in ended_services(flow) {
+        flow.slots[service].begin_anew(SlotState::Due { start, at_ms: 0 });
+    }
     for slot in &mut flow.slots {
         match slot.state {
             SlotState::Failed { .. } | SlotState::Stopped | SlotState::Halted => {
-                slot.state = SlotState::Due { start: Start::Resume { input: None }, at_ms: 0 };
-                slot.starts = 0;
-                slot.restarts.clear();
+                slot.begin_anew(SlotState::Due { start: Start::Resume { input: None }, at_ms: 0 });
             }
             SlotState::Skipped => slot.state = SlotState::Waiting,
             SlotState::Waiting
@@ -159,7 +163,7 @@ pub(crate) fn decide(flow: &Flow, file: &ComposeFile, now_ms: u64, room: usize) 
     let (mut decisions, mut next, mut room) = (Vec::new(), None, room);
     for place in 0..flow.slots.len() {
         let slot = &flow.slots[place];
-        if winding_down && is_service(file, place) {
+        if winding_down && file.nodes[place].is_service() {
             if let Some(uuid) = slot.state.living() {
                 decisions.push(Decision::Stop { slot: slot.name.to_string(), uuid });
             }
@@ -180,7 +184,7 @@ pub(crate) fn decide(flow: &Flow, file: &ComposeFile, now_ms: u64, room: usize) 
     }
     let over = |place: usize| {
         let state = &flow.slots[place].state;
-        state.is_over() || (winding_down && is_service(file, place) && state.living().is_none())
+        state.is_over() || (winding_down && file.nodes[place].is_service() && state.living().is_none())
     };
     if (0..flow.slots.len()).all(over) {
         return vec![Decision::Finish(verdict(flow))];
@@ -190,10 +194,7 @@ pub(crate) fn decide(flow: &Flow, file: &ComposeFile, now_ms: u64, room: usize) 
 }
 
 fn is_ready(flow: &Flow, file: &ComposeFile, place: usize) -> bool {
-    let is_met = |dependency: &crate::file::Dependency| {
-        let on = &flow.slots[dependency.node];
-        met(dependency.condition, &on.state, on.starts) == Met::Yes
-    };
+    let is_met = |dependency: &Dependency| met(dependency.condition, &flow.slots[dependency.node]) == Met::Yes;
     flow.slots[place].state == SlotState::Waiting && file.nodes[place].depends_on.iter().all(is_met)
 }
 

@@ -9,6 +9,8 @@ use serde::{Deserialize, Serialize};
 pub enum Event {
     /// A process is about to be started. Recorded before it is, so that it is started once.
     Starting { slot: String, uuid: Uuid, start: Start },
+    /// The process of a slot is there. Recorded only where another node waits for its start.
+    Created { slot: String, uuid: Uuid },
     /// The process of a slot has ended.
     Ended {
         slot: String,

@@ -173,6 +173,13 @@ pub enum Work {
     Exec {
         command: Vec<String>,
     },
+    /// The program of another vendor that does the intent, such as `claude`.
+    Cli {
+        cli: String,
+        intent: String,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        model: Option<String>,
+    },
 }
 
 /// The children of a supervisor.
@@ -238,7 +245,7 @@ impl Task {
 
     pub(crate) fn texts(&self) -> impl Iterator<Item = &str> {
         let (intent, command) = match &self.work {
-            Work::Agent { intent, .. } => (Some(intent.as_str()), [].as_slice()),
+            Work::Agent { intent, .. } | Work::Cli { intent, .. } => (Some(intent.as_str()), [].as_slice()),
             Work::Exec { command } => (None, command.as_slice()),
         };
         intent.into_iter().chain(command.iter().map(String::as_str))
@@ -250,7 +257,7 @@ impl Task {
     pub fn filled(&self, result: impl Fn(&str) -> String) -> Self {
         let mut filled = self.clone();
         match &mut filled.work {
-            Work::Agent { intent, .. } => *intent = template::fill(intent, result),
+            Work::Agent { intent, .. } | Work::Cli { intent, .. } => *intent = template::fill(intent, result),
             Work::Exec { command } => {
                 let scripts: Vec<bool> = (0..command.len()).map(|place| script::is_script(command, place)).collect();
                 let mut variables = Vec::new();

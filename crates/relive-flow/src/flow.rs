@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::event::{Decision, Event, Outcome, Start};
 use crate::file::{ComposeFile, Condition, Run, SupervisorFile};
+use crate::slot::{Slot, SlotState, SlotStatus};
 use crate::{compose, supervise, template};
 
 /// What a tree consists of.
@@ -30,114 +31,6 @@ impl Definition {
     }
 }
 
-/// The state of one slot: a node of a compose file, or the child of a supervisor.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum SlotState {
-    /// Not started yet.
-    Waiting,
-    /// Is to be started at this time.
-    Due {
-        start: Start,
-        at_ms: u64,
-    },
-    Running {
-        uuid: Uuid,
-        start: Start,
-        /// Counts the starts of the tree. A start that is carried out again after a crash has the same number.
-        number: u64,
-    },
-    /// Runs, and is to be ended.
-    ToStop {
-        uuid: Uuid,
-        then: Then,
-    },
-    Succeeded,
-    Failed {
-        code: i32,
-    },
-    /// A person ended it.
-    Stopped,
-    /// It ended with the tree.
-    Halted,
-    /// It can never start: a node that it depends on did not do what it waits for.
-    Skipped,
-}
-
-/// What follows when a slot that is to be ended has ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Then {
-    Restart,
-    Nothing,
-}
-
-impl SlotState {
-    /// Tells whether nothing more happens to it by itself.
-    #[must_use]
-    pub fn is_over(&self) -> bool {
-        match self {
-            Self::Waiting | Self::Due { .. } | Self::Running { .. } | Self::ToStop { .. } => false,
-            Self::Succeeded | Self::Failed { .. } | Self::Stopped | Self::Halted | Self::Skipped => true,
-        }
-    }
-
-    /// Returns the process that runs.
-    #[must_use]
-    pub fn living(&self) -> Option<Uuid> {
-        match self {
-            Self::Running { uuid, .. } | Self::ToStop { uuid, .. } => Some(*uuid),
-            Self::Waiting
-            | Self::Due { .. }
-            | Self::Succeeded
-            | Self::Failed { .. }
-            | Self::Stopped
-            | Self::Halted
-            | Self::Skipped => None,
-        }
-    }
-
-    /// The word for it, in tables and JSON.
-    #[must_use]
-    pub fn word(&self) -> &'static str {
-        match self {
-            Self::Waiting => "waiting",
-            Self::Due { .. } => "due",
-            Self::Running { .. } => "running",
-            Self::ToStop { .. } => "stopping",
-            Self::Succeeded => "succeeded",
-            Self::Failed { .. } => "failed",
-            Self::Stopped => "stopped",
-            Self::Halted => "halted",
-            Self::Skipped => "skipped",
-        }
-    }
-}
-
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Slot {
-    pub(crate) name: Arc<str>,
-    pub(crate) state: SlotState,
-    /// How often it was started since it last began anew.
-    pub(crate) starts: u32,
-    /// The process that it ran last.
-    pub(crate) last: Option<Uuid>,
-    pub(crate) result: Option<Arc<str>>,
-    /// Why it failed, or could not be started.
-    pub(crate) note: Option<Arc<str>>,
-    /// When it was restarted, within the window.
-    pub(crate) restarts: Vec<u64>,
-}
-
-/// A slot as it is shown.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct SlotStatus<'a> {
-    pub name: &'a str,
-    pub state: &'a SlotState,
-    pub uuid: Option<Uuid>,
-    pub starts: u32,
-    /// Why it failed, or could not be started.
-    pub note: Option<&'a str>,
-}
-
 /// A node that worked on a copy.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OwnNode {
@@ -147,7 +40,7 @@ pub struct OwnNode {
     pub cwd: Option<String>,
 }
 
-/// Why an event cannot be.
+/// Why an event does not fit the state.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Rejected {
     #[error("there is no node `{name}`{}", meant(suggestion.as_deref()))]
@@ -185,19 +78,23 @@ pub(crate) struct Blueprint {
     places: HashMap<Arc<str>, usize>,
     /// The nodes whose results others ask for.
     asked_for: HashSet<String>,
+    /// The nodes whose start others wait for.
+    awaited: HashSet<usize>,
 }
 
 impl Blueprint {
     fn new(definition: Definition) -> Self {
-        let (order, asked_for) = match &definition {
+        let (order, asked_for, awaited) = match &definition {
             Definition::Compose(file) => {
                 let texts = file.nodes.iter().flat_map(|node| node.task.texts());
-                (file.order(), texts.flat_map(template::nodes).collect())
+                let on = file.nodes.iter().flat_map(|node| &node.depends_on);
+                let awaited = on.filter(|on| on.condition == Condition::Started).map(|on| on.node).collect();
+                (file.order(), texts.flat_map(template::nodes).collect(), awaited)
             }
-            Definition::Supervisor(_) => (Vec::new(), HashSet::new()),
+            Definition::Supervisor(_) => (Vec::new(), HashSet::new(), HashSet::new()),
         };
         let places = definition.names().map(Arc::from).enumerate().map(|(place, name)| (name, place)).collect();
-        Self { definition, order, places, asked_for }
+        Self { definition, order, places, asked_for, awaited }
     }
 }
 
@@ -207,7 +104,7 @@ pub struct Flow {
     pub(crate) blueprint: Arc<Blueprint>,
     pub(crate) slots: Vec<Slot>,
     started: u64,
-    run: u32,
+    reopened_after: u32,
     /// When a supervisor restarted a child, within the window.
     pub(crate) restarts: Vec<u64>,
     /// The child that was to be restarted once too often.
@@ -217,18 +114,9 @@ pub struct Flow {
 impl Flow {
     #[must_use]
     pub fn new(definition: Definition) -> Self {
-        let slot = |name: &str| Slot {
-            name: name.into(),
-            state: SlotState::Waiting,
-            starts: 0,
-            last: None,
-            result: None,
-            note: None,
-            restarts: Vec::new(),
-        };
-        let slots = definition.names().map(slot).collect();
+        let slots = definition.names().map(Slot::new).collect();
         let blueprint = Arc::new(Blueprint::new(definition));
-        Self { blueprint, slots, started: 0, run: 0, restarts: Vec::new(), escalated: None }
+        Self { blueprint, slots, started: 0, reopened_after: 0, restarts: Vec::new(), escalated: None }
     }
 
     #[must_use]
@@ -238,8 +126,8 @@ impl Flow {
 
     /// Returns the last generation of the tree that had ended when the tree was continued; 0 in its first run.
     #[must_use]
-    pub fn run(&self) -> u32 {
-        self.run
+    pub fn reopened_after(&self) -> u32 {
+        self.reopened_after
     }
 
     /// Returns the slot with this name.
@@ -255,6 +143,7 @@ impl Flow {
             state: &slot.state,
             uuid: slot.last,
             starts: slot.starts,
+            has_started: slot.has_started,
             note: slot.note.as_deref(),
         }
     }
@@ -266,7 +155,7 @@ impl Flow {
 
     /// Returns what a slot runs, with the results of other nodes put in by [`Flow::result`].
     #[must_use]
-    pub fn runs(&self, slot: &str) -> Option<Run> {
+    pub fn work_of(&self, slot: &str) -> Option<Run> {
         match &self.blueprint.definition {
             Definition::Compose(file) => {
                 let node = file.nodes.get(self.place(slot).ok()?)?;
@@ -311,6 +200,12 @@ impl Flow {
         Some(self.status(on.node))
     }
 
+    /// Tells whether another node waits for the start of this one.
+    #[must_use]
+    pub fn is_start_awaited(&self, slot: &str) -> bool {
+        self.place(slot).is_ok_and(|place| self.blueprint.awaited.contains(&place))
+    }
+
     /// Tells whether another node asks for the result of this one.
     #[must_use]
     pub fn wants_result(&self, slot: &str) -> bool {
@@ -321,12 +216,12 @@ impl Flow {
     pub fn apply(&mut self, event: &Event) -> Result<(), Rejected> {
         match event {
             Event::Starting { slot, uuid, start } => self.starting(slot, *uuid, start)?,
+            Event::Created { slot, uuid } => {
+                let place = self.running(slot, *uuid)?;
+                self.slots[place].has_started = true;
+            }
             Event::Ended { slot, uuid, outcome, at_ms, result, note } => {
-                let place = self.place(slot)?;
-                let state = &self.slots[place].state;
-                if state.living() != Some(*uuid) {
-                    return Err(Rejected::NotRunning { slot: slot.clone(), state: state.word(), uuid: *uuid });
-                }
+                let place = self.running(slot, *uuid)?;
                 self.slots[place].result = result.as_deref().map(Arc::from);
                 self.slots[place].note = note.as_deref().map(Arc::from);
                 match &self.blueprint.definition {
@@ -337,10 +232,10 @@ impl Flow {
             Event::Stopped { slot, uuid, note } => self.stopped(slot, *uuid, note.as_deref())?,
             Event::Redo { slot, origin, run } => {
                 compose::redo(self, slot, origin)?;
-                self.run = self.run.max(*run);
+                self.reopened_after = self.reopened_after.max(*run);
             }
             Event::Reopened { run } => {
-                self.run = self.run.max(*run);
+                self.reopened_after = self.reopened_after.max(*run);
                 match &self.blueprint.definition {
                     Definition::Compose(_) => compose::reopened(self),
                     Definition::Supervisor(_) => supervise::reopened(self),
@@ -367,6 +262,16 @@ impl Flow {
             name: slot.to_owned(),
             suggestion: closest(slot, self.blueprint.definition.names()).map(str::to_owned),
         })
+    }
+
+    /// Returns the place of a slot that runs this process.
+    fn running(&self, slot: &str, uuid: Uuid) -> Result<usize, Rejected> {
+        let place = self.place(slot)?;
+        let state = &self.slots[place].state;
+        if state.living() != Some(uuid) {
+            return Err(Rejected::NotRunning { slot: slot.to_owned(), state: state.word(), uuid });
+        }
+        Ok(place)
     }
 
     fn starting(&mut self, slot: &str, uuid: Uuid, start: &Start) -> Result<(), Rejected> {
@@ -412,16 +317,33 @@ impl Flow {
         }
     }
 
-    /// Marks a process that was never created as one that is still to be started.
+    /// Marks a process that was never created as one that is still to be started: a fork as a fork, others as new ones.
     pub(crate) fn never_ran(&mut self, place: usize, at_ms: u64) {
         let slot = &mut self.slots[place];
         slot.starts = slot.starts.saturating_sub(1);
-        slot.last = None;
-        slot.state = SlotState::Due { start: Start::New, at_ms };
+        let start = match &slot.state {
+            SlotState::Running { start: Start::Fork { from, from_step, input }, .. } => {
+                Start::Fork { from: *from, from_step: *from_step, input: input.clone() }
+            }
+            SlotState::Running { .. }
+            | SlotState::ToStop { .. }
+            | SlotState::Waiting
+            | SlotState::Due { .. }
+            | SlotState::Succeeded
+            | SlotState::Failed { .. }
+            | SlotState::Stopped
+            | SlotState::Halted
+            | SlotState::Skipped => Start::New,
+        };
+        slot.last = match &start {
+            Start::Fork { from, .. } => Some(*from),
+            Start::New | Start::Resume { .. } => None,
+        };
+        slot.state = SlotState::Due { start, at_ms };
     }
 
     /// The state of a slot that ended and is not started again.
-    pub(crate) fn over(outcome: Outcome) -> SlotState {
+    pub(crate) fn final_state(outcome: Outcome) -> SlotState {
         match outcome {
             Outcome::Succeeded => SlotState::Succeeded,
             Outcome::Failed { code } => SlotState::Failed { code },
@@ -431,7 +353,7 @@ impl Flow {
     }
 
     /// How a slot that ended is started again.
-    pub(crate) fn again(fresh: bool) -> Start {
+    pub(crate) fn restart(fresh: bool) -> Start {
         if fresh { Start::New } else { Start::Resume { input: None } }
     }
 }

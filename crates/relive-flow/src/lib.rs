@@ -14,6 +14,7 @@ mod graph;
 mod plan;
 mod restart;
 mod room;
+mod slot;
 pub mod supervise;
 pub mod template;
 mod yaml;
@@ -23,10 +24,11 @@ pub use file::{
     ComposeFile, Condition, Dependency, FileError, Node, RESULT_MAX, Retries, Run, SupervisedChild, SupervisorFile,
     Task,
 };
-pub use flow::{Definition, Flow, OwnNode, Rejected, SlotState, SlotStatus};
+pub use flow::{Definition, Flow, OwnNode, Rejected};
 pub use graph::Graph;
 pub use restart::{Backoff, Intensity, Policy, Restart, Strategy};
-pub use room::Crowded;
+pub use room::TooManyServices;
+pub use slot::{SlotState, SlotStatus};
 pub use yaml::Problem;
 
 /// The JSON schema of a compose file.

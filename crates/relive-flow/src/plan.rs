@@ -54,6 +54,7 @@ impl ComposeFile {
 fn what(node: &Node) -> String {
     let (kind, text) = match &node.task.work {
         Work::Agent { intent, .. } => ("agent", intent.clone()),
+        Work::Cli { cli, intent, .. } => (cli.as_str(), intent.clone()),
         Work::Exec { command } => ("exec", command.iter().map(|word| quote(word)).collect::<Vec<_>>().join(" ")),
     };
     let text = text.split_whitespace().collect::<Vec<_>>().join(" ");

@@ -1,8 +1,9 @@
 //! Decisions of a supervisor: what is restarted, what is restarted with it, and when it gives up.
 
 use crate::event::{Decision, Outcome, Start, Verdict};
-use crate::flow::{Definition, Flow, SlotState, Then};
+use crate::flow::{Definition, Flow};
 use crate::restart::Policy;
+use crate::slot::{SlotState, Then};
 
 pub(crate) fn ended(flow: &mut Flow, place: usize, outcome: Outcome, at_ms: u64) {
     let Definition::Supervisor(file) = &flow.blueprint.definition else { return };
@@ -23,22 +24,24 @@ pub(crate) fn ended(flow: &mut Flow, place: usize, outcome: Outcome, at_ms: u64)
         }
         (Outcome::Stopped, SlotState::ToStop { .. } | SlotState::Running { .. })
         | (Outcome::Halted, SlotState::Running { .. }) => {
-            flow.slots[place].state = Flow::over(outcome);
+            flow.slots[place].state = Flow::final_state(outcome);
             return;
         }
         (_, SlotState::ToStop { then: Then::Restart, .. }) if policy != Policy::Temporary => {
-            flow.slots[place].state = SlotState::Due { start: Flow::again(fresh), at_ms };
+            // Not before the one that failed, which may be what it needs.
+            let at_ms = flow.slots.iter().filter_map(|slot| slot.state.due_at()).fold(at_ms, u64::max);
+            flow.slots[place].state = SlotState::Due { start: Flow::restart(fresh), at_ms };
             return;
         }
         (Outcome::Succeeded, _) => true,
         (Outcome::Failed { .. } | Outcome::Stopped | Outcome::Halted, _) => false,
     };
     if !policy.restarts(succeeded) {
-        flow.slots[place].state = Flow::over(outcome);
+        flow.slots[place].state = Flow::final_state(outcome);
         return;
     }
     let Some(window) = intensity.admit(&flow.restarts, at_ms) else {
-        flow.slots[place].state = Flow::over(outcome);
+        flow.slots[place].state = Flow::final_state(outcome);
         flow.escalated = Some(flow.slots[place].name.to_string());
         stop_where(flow, Then::Nothing, |_| true);
         return;
@@ -46,11 +49,11 @@ pub(crate) fn ended(flow: &mut Flow, place: usize, outcome: Outcome, at_ms: u64)
     let times = u32::try_from(window.len()).unwrap_or(u32::MAX);
     flow.restarts = window;
     let at_ms = at_ms.saturating_add(backoff.delay_ms(times));
-    flow.slots[place].state = SlotState::Due { start: Flow::again(fresh), at_ms };
+    flow.slots[place].state = SlotState::Due { start: Flow::restart(fresh), at_ms };
     stop_where(flow, Then::Restart, |other| strategy.takes_along(place, other));
 }
 
-/// Has the running children end that a test picks.
+/// Marks the running children that `picked` selects as to be stopped.
 fn stop_where(flow: &mut Flow, then: Then, picked: impl Fn(usize) -> bool) {
     for (place, slot) in flow.slots.iter_mut().enumerate() {
         if let Some(uuid) = slot.state.living().filter(|_| picked(place)) {
@@ -68,10 +71,10 @@ pub(crate) fn reopened(flow: &mut Flow) {
         match slot.state {
             SlotState::Halted => slot.state = SlotState::Due { start: Start::Resume { input: None }, at_ms: 0 },
             SlotState::Failed { .. } | SlotState::Succeeded if child.restart == Policy::Permanent => {
-                slot.state = SlotState::Due { start: Flow::again(child.fresh), at_ms: 0 };
+                slot.state = SlotState::Due { start: Flow::restart(child.fresh), at_ms: 0 };
             }
             SlotState::Failed { .. } if child.restart == Policy::Transient => {
-                slot.state = SlotState::Due { start: Flow::again(child.fresh), at_ms: 0 };
+                slot.state = SlotState::Due { start: Flow::restart(child.fresh), at_ms: 0 };
             }
             SlotState::Waiting
             | SlotState::Due { .. }

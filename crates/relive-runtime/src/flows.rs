@@ -64,7 +64,7 @@ impl Flows {
 pub(crate) struct RecordedFlow {
     pub(crate) flow: Flow,
     /// The last generation that has ended.
-    pub(crate) over: u32,
+    pub(crate) last_ended: u32,
 }
 
 /// Returns the record of an event.
@@ -74,12 +74,17 @@ pub(crate) fn record(event: &Event, req: Option<String>) -> serde_json::Result<B
 }
 
 /// Returns the last generation of a journal that has ended; 0 if none has.
-pub(crate) fn over(history: &History) -> u32 {
+pub(crate) fn last_ended(history: &History) -> u32 {
     let ended = history.incarnations.iter().rev().find(|incarnation| incarnation.ended.is_some());
     ended.map_or(0, |incarnation| incarnation.generation.0)
 }
 
 impl Runtime {
+    /// Tells the time of day in milliseconds.
+    pub(crate) fn wall_ms(&self) -> u64 {
+        u64::try_from(self.now().as_millisecond()).unwrap_or(0)
+    }
+
     /// Reads a tree from its journal.
     pub(crate) async fn recorded_flow(&self, uuid: Uuid) -> Result<RecordedFlow> {
         Ok(self.on_journal(move |data| read(data, uuid)).await??)
@@ -108,5 +113,5 @@ fn read(data: &DataDirectory, uuid: Uuid) -> io::Result<RecordedFlow> {
         }
     }
     let flow = flow.ok_or_else(|| io::Error::other("the journal does not describe a tree"))?;
-    Ok(RecordedFlow { flow, over: over(&history) })
+    Ok(RecordedFlow { flow, last_ended: last_ended(&history) })
 }

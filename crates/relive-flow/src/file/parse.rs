@@ -293,7 +293,12 @@ pub(super) fn intensity(
             let max = checker.number("max_restarts", value, 0, MAX).and_then(|max| u32::try_from(max).ok());
             intensity.max_restarts = max.unwrap_or_default();
         }
-        "within" => intensity.within_ms = checker.duration_ms("within", value).unwrap_or_default(),
+        "within" => {
+            intensity.within_ms = checker.duration_ms("within", value).unwrap_or_default();
+            if intensity.within_ms == 0 {
+                checker.wrong(&value.referenced, "`within` must be longer than 0s");
+            }
+        }
         "backoff" => *backoff = Backoff::from_first(checker.duration_ms("backoff", value).unwrap_or_default()),
         _ => return false,
     }

@@ -23,16 +23,20 @@ pub(super) const TASK_KEYS: [&str; 13] = [
     "max_cost_usd",
 ];
 
+/// The CLI agents that can be named. Another one has a file in `agents/`, and is named by `agent`.
+const CLIS: [&str; 2] = ["claude", "codex"];
+
 /// Reads the keys of a task. The caller reports other keys.
 pub(super) fn task(checker: &mut Checker<'_>, name: &Spanned<String>, entries: &[Entry]) -> Option<Task> {
     let (mut intent, mut command, mut model, mut agent, mut cwd) = (None, None, None, None, None);
-    let (mut allow, mut limits, mut agents_only) = (Vec::new(), Limits::default(), None);
-    let (mut workspace, mut isolation) = (None, None);
+    let (mut allow, mut limits) = (Vec::new(), Limits::default());
+    let (mut agents_only, mut natives_only) = (None, None);
+    let (mut workspace, mut isolation, mut cli) = (None, None, None);
     for (key, value) in entries {
         match key.value.as_str() {
             "intent" => intent = Some(filled_text(checker, "intent", value)?),
             "command" => command = Some(arguments(checker, value)?),
-            "cli" => refuse_cli(checker, key, value),
+            "cli" => cli = checker.word("cli", value, &CLIS.map(|name| (name, name))),
             "model" => model = checker.text_of("model", value),
             "agent" => agent = checker.text_of("agent", value),
             "allow" => allow = rules(checker, value),
@@ -52,14 +56,23 @@ pub(super) fn task(checker: &mut Checker<'_>, name: &Spanned<String>, entries: &
             "max_cost_usd" => limits.max_cost_usd = dollars(checker, value),
             _ => {}
         }
-        if ["model", "agent", "allow", "max_steps", "max_tokens", "max_cost_usd"].contains(&key.value.as_str()) {
-            agents_only = agents_only.or(Some(key));
+        match key.value.as_str() {
+            "cli" | "model" | "max_steps" | "max_tokens" | "max_cost_usd" => agents_only = agents_only.or(Some(key)),
+            "agent" | "allow" => natives_only = natives_only.or(Some(key)),
+            _ => {}
         }
     }
-    let work = match (intent, command) {
-        (Some(intent), None) => Work::Agent { intent, model, agent, allow },
-        (None, Some(command)) => {
-            if let Some(key) = agents_only {
+    let work = match (intent, command, cli) {
+        (Some(intent), None, None) => Work::Agent { intent, model, agent, allow },
+        (Some(intent), None, Some(cli)) => {
+            if let Some(key) = natives_only {
+                let message = format!("`{}` cannot be used together with `cli`: {cli} has its own", key.value);
+                checker.wrong(&key.referenced, message);
+            }
+            Work::Cli { cli: cli.to_owned(), intent, model }
+        }
+        (None, Some(command), _) => {
+            if let Some(key) = agents_only.or(natives_only) {
                 checker.wrong(
                     &key.referenced,
                     format!("`{}` is for an agent, and `{}` runs a command", key.value, name.value),
@@ -67,34 +80,17 @@ pub(super) fn task(checker: &mut Checker<'_>, name: &Spanned<String>, entries: &
             }
             Work::Exec { command }
         }
-        (Some(_), Some(_)) => {
+        (Some(_), Some(_), _) => {
             checker.wrong(&name.referenced, format!("`{}` has an intent and a command: one of them", name.value));
             return None;
         }
-        (None, None) => {
+        (None, None, _) => {
             let message = format!("`{}` needs an `intent` for an agent, or a `command` for a program", name.value);
             checker.wrong(&name.referenced, message);
             return None;
         }
     };
     Some(Task { work, cwd, limits, workspace, isolation, variables: Vec::new() })
-}
-
-/// Refuses a CLI agent: the format has a word for it, and nothing can start one yet.
-fn refuse_cli(checker: &mut Checker<'_>, key: &Spanned<String>, found: &Spanned<Value>) {
-    const CLIS: [(&str, &str); 5] = [
-        ("claude", "[claude, -p, TEXT]"),
-        ("codex", "[codex, exec, TEXT]"),
-        ("gemini", "[gemini, -p, TEXT]"),
-        ("opencode", "[opencode, run, TEXT]"),
-        ("qwen", "[qwen, -p, TEXT]"),
-    ];
-    if let Some(command) = checker.word("cli", found, &CLIS) {
-        let message = format!(
-            "a CLI agent cannot be a node of its own kind yet: write `command: {command}` in place of `cli` and `intent`"
-        );
-        checker.wrong(&key.referenced, message);
-    }
 }
 
 fn filled_text(checker: &mut Checker<'_>, key: &str, found: &Spanned<Value>) -> Option<String> {

@@ -39,6 +39,13 @@ fn every_condition_against_every_end_of_the_node_it_names() {
         run.start();
         assert_eq!(run.state("b").word(), expect, "{condition} {outcome:?}");
     };
+    let mut never_there =
+        Driven::new(compose("nodes: {a: {command: [a]}, b: {command: [b], depends_on: {a: started}}}"));
+    let uuid = Uuid::from_u128(7);
+    never_there.apply(Event::Starting { slot: "a".to_owned(), uuid, start: Start::New });
+    assert!(never_there.decide().is_empty(), "a start that is recorded has not happened yet");
+    never_there.end("a", FAILED);
+    assert_eq!(never_there.state("b").word(), "skipped");
     for (condition, running, succeeded, failed) in [
         ("succeeded", "waiting", "running", "skipped"),
         ("completed", "waiting", "running", "running"),
@@ -248,6 +255,44 @@ fn the_reason_of_a_failure_is_kept_until_the_next_start() {
 }
 
 #[test]
+fn services_run_again_when_the_run_continues() {
+    let text = "
+nodes:
+  db: {command: [db], restart: permanent}
+  cache: {command: [c], restart: permanent}
+  test: {command: [t], depends_on: {db: started}}
+";
+    for event in [redo("test"), Event::Reopened { run: 1 }] {
+        let mut run = Driven::new(compose(text));
+        run.start();
+        run.end("cache", Outcome::Stopped);
+        run.end("test", FAILED);
+        run.end("db", Outcome::Halted);
+        assert_eq!(run.words(), "db=succeeded cache=stopped test=failed");
+        let reopened = event == Event::Reopened { run: 1 };
+        run.apply(event);
+        let started = run.start();
+        assert!(started.contains(&"db".to_owned()) && started.contains(&"test".to_owned()), "{started:?}");
+        assert_eq!(run.state("cache").word(), if reopened { "running" } else { "stopped" });
+    }
+}
+
+#[test]
+fn a_fork_that_was_never_created_is_still_a_fork() {
+    let mut run = Driven::new(compose("nodes: {a: {intent: a}}"));
+    run.start();
+    let first = run.uuid("a").unwrap();
+    run.end("a", FAILED);
+    let origin = Origin::Fork { from_step: Some(3), input: None };
+    run.apply(Event::Redo { slot: "a".to_owned(), origin, run: 1 });
+    run.start();
+    run.end("a", Outcome::NeverRan);
+    let start = Start::Fork { from: first, from_step: Some(3), input: None };
+    assert_eq!(run.decide(), [Decision::Start { slot: "a".to_owned(), start }]);
+    assert_eq!(run.uuid("a"), Some(first));
+}
+
+#[test]
 fn a_process_that_was_never_created_is_started_as_a_new_one() {
     let mut run = Driven::new(compose("nodes: {a: {command: [a], retries: 1}}"));
     run.start();
@@ -265,7 +310,7 @@ fn results_are_put_into_what_depends_on_them() {
     let uuid = run.uuid("a").unwrap();
     let (slot, result, at_ms) = ("a".to_owned(), Some("42".to_owned()), 0);
     run.apply(Event::Ended { slot, uuid, outcome: Outcome::Succeeded, at_ms, result, note: None });
-    let runs = serde_json::to_value(run.flow.runs("b").unwrap()).unwrap();
+    let runs = serde_json::to_value(run.flow.work_of("b").unwrap()).unwrap();
     assert_eq!(runs["work"]["agent"]["intent"], "use 42");
 }
 
@@ -295,9 +340,11 @@ fn every_event_in_every_state_of_a_node() {
         ("failed", vec![other.clone(), start(), ended(FAILED), start(), ended(FAILED)]),
         ("stopped", vec![other.clone(), start(), ended(Outcome::Stopped)]),
         ("halted", vec![other.clone(), start(), ended(Outcome::Halted)]),
+        ("skipped", vec![other.clone(), zed(FAILED)]),
     ];
     let events = [
         ("starting", start()),
+        ("created", Event::Created { slot: "a".to_owned(), uuid }),
         ("succeeded", ended(Outcome::Succeeded)),
         ("failed", ended(FAILED)),
         ("stopped", ended(Outcome::Stopped)),

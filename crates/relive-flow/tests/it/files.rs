@@ -57,7 +57,8 @@ fn what_is_no_compose_file_is_refused() {
         ("nodes: [a]", "`nodes` must be a list of `key: value`, not a list"),
         ("nodes: {a: }", "`a` must be a list of `key: value`, not nothing"),
         ("nodes: {a: {command: []}}", "`command` is empty"),
-        ("nodes: {a: {command: [x]}, a: {command: [y]}}", "a"),
+        ("nodes: {a: {command: [x]}, a: {command: [y]}}", "`a` is given twice"),
+        ("nodes: {a: {command: [x], restart: {within: 0s}}}", "`within` must be longer than 0s"),
         ("nodes: {a: {command: [x]", "1:"),
     ] {
         assert!(mistakes(text).contains(expect), "{text}: {}", mistakes(text));
@@ -81,22 +82,18 @@ fn a_result_in_a_script_of_fish_is_refused() {
 }
 
 #[test]
-fn a_cli_agent_is_refused_with_what_to_write_instead() {
-    let refused = "a CLI agent cannot be a node of its own kind yet: write `command: [claude, -p, TEXT]`";
-    let said = mistakes("nodes: {a: {cli: claude, intent: x}}");
-    assert!(
-        said.contains(&format!("1:13: {refused}")) && said.lines().filter(|line| line.contains("1:")).count() == 1,
-        "{said}"
-    );
-    let said = mistakes("nodes: {a: {cli: claud, intent: x}}");
-    assert!(
-        said.contains(
-            "`cli` must be one of claude, codex, gemini, opencode, qwen, not `claud` (did you mean `claude`?)"
-        ),
-        "{said}"
-    );
-    let said = SupervisorFile::parse("f", "children: {a: {cli: claude, intent: x}}").unwrap_err().to_string();
-    assert!(said.contains(refused), "{said}");
+fn a_cli_agent_is_named_by_a_word_that_is_known() {
+    ComposeFile::parse("f", "nodes: {a: {cli: claude, intent: x, model: opus, max_tokens: 9}}").unwrap();
+    SupervisorFile::parse("f", "children: {a: {cli: codex, intent: x}}").unwrap();
+    for (node, expect) in [
+        ("cli: claud, intent: x", "`cli` must be one of claude, codex, not `claud` (did you mean `claude`?)"),
+        ("cli: claude", "`a` needs an `intent` for an agent"),
+        ("cli: claude, command: [x]", "`cli` is for an agent, and `a` runs a command"),
+        ("cli: claude, intent: x, allow: [read]", "`allow` cannot be used together with `cli`: claude has its own"),
+    ] {
+        let said = mistakes(&format!("nodes: {{a: {{{node}}}}}"));
+        assert!(said.contains(expect), "{node}: {said}");
+    }
 }
 
 #[test]
@@ -126,7 +123,7 @@ fn services_leave_a_place_for_the_others() {
     assert_eq!(file(&two).fits(3), Ok(()));
     assert_eq!(
         file(&two).fits(2).unwrap_err().to_string(),
-        "2 processes are kept running (`restart: permanent`), and 2 can run at once: the others would never start"
+        "2 services (`restart: permanent`) need 3 places, but limits.max_children is 2"
     );
     assert_eq!(file(&format!("nodes: {{{}, {}}}", service("a"), service("b"))).fits(2), Ok(()));
     assert_eq!(file("nodes: {a: {command: [a]}, b: {command: [b]}}").fits(1), Ok(()));
@@ -135,7 +132,7 @@ fn services_leave_a_place_for_the_others() {
     assert_eq!(keep.fits(2), Ok(()));
     assert_eq!(
         keep.fits(1).unwrap_err().to_string(),
-        "2 processes are kept running (`restart: permanent`) below `web`, and 1 can run at once"
+        "2 services (`restart: permanent`) below `web` need 2 places, but limits.max_children is 1"
     );
 }
 

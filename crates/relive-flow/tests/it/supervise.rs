@@ -42,6 +42,20 @@ fn each_strategy_restarts_its_own() {
 }
 
 #[test]
+fn what_is_restarted_with_a_child_does_not_start_before_it() {
+    for strategy in ["one_for_all", "rest_for_one"] {
+        let text = format!("strategy: {strategy}\nbackoff: 1s\nchildren: {{a: {{command: [a]}}, b: {{command: [b]}}}}");
+        let mut tree = Driven::new(supervisor(&text));
+        tree.start();
+        tree.end("a", FAILED);
+        tree.end("b", Outcome::Halted);
+        assert_eq!(tree.decide(), [Decision::Wait { until_ms: tree.now_ms + 1000 }], "{strategy}");
+        tree.now_ms += 1000;
+        assert_eq!(tree.start(), ["a", "b"], "{strategy}");
+    }
+}
+
+#[test]
 fn every_end_of_a_child_under_every_policy() {
     let mut table = String::new();
     for policy in ["permanent", "transient", "temporary"] {

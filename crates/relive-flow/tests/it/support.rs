@@ -50,6 +50,9 @@ impl Driven {
                     Uuid::from_u128(self.next)
                 });
                 self.apply(Event::Starting { slot: slot.clone(), uuid, start });
+                if self.flow.is_start_awaited(&slot) {
+                    self.apply(Event::Created { slot: slot.clone(), uuid });
+                }
                 started.push(slot);
             }
         }

@@ -5,8 +5,9 @@
 //! needs no such care: it is read from the journal of the process that ended.
 
 mod child;
-mod ends;
+mod end;
 mod join;
+mod outcome;
 
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -21,23 +22,21 @@ use relive_flow::{Decision, Event, Flow, SlotState, Start, Verdict};
 use relive_journal::record::{Body as Record, Granted};
 use relive_journal::{Durability, History, JournalError, Seen};
 use serde_json::json;
+use tokio::sync::mpsc;
+use tokio::task::JoinHandle;
 
 use super::{Body, Context, DeliveryTime, Exit, LiveSession, Rest, Verb};
 use crate::error::{Error, Result};
 use crate::flows::{LiveFlow, RecordedFlow, exit_of, record};
 use crate::lookup::Presence;
 use crate::runtime::{ProcessRef, Runtime};
-use crate::signal::SignalOrder;
-use child::{ChildEnd, ChildStart, Created};
+use child::{ChildCreated, ChildEnd, ChildStart, Created};
+use end::Delivered;
 
 /// The event of a node that changed.
 const NODE_EVENT: &str = "node";
 /// How often processes that are to end are looked for while a tree ends: one may just be being created.
 const LOOK_AGAIN: Duration = Duration::from_millis(100);
-/// How long all processes of a tree without a body are waited for together when the tree ends.
-const END_WITHIN: Duration = Duration::from_secs(20);
-/// How often an end is tried if somebody else writes the journal of the child; each attempt waits for two seconds.
-const END_ATTEMPTS: u32 = 5;
 
 /// Runs compose files and supervisors.
 #[derive(Debug, Default)]
@@ -124,14 +123,16 @@ impl Body for FlowBody {
     }
 }
 
-/// What the driver waits for came to pass.
+/// Why the driver woke up.
 enum Woken {
     Ended(Vec<ChildEnd>),
+    /// A process that others wait for is there.
+    Created(ChildCreated),
     /// Orders, time, or a node that is to continue.
     Look,
     TimedOut,
     /// Nobody gives orders any more.
-    Left,
+    OrdersClosed,
 }
 
 /// Runs one tree.
@@ -141,8 +142,12 @@ struct Driver {
     live: Arc<LiveFlow>,
     cwd: String,
     children: FuturesUnordered<BoxFuture<'static, ChildEnd>>,
-    /// Processes that were told to end.
+    /// Tells of processes that are there.
+    created: (mpsc::UnboundedSender<ChildCreated>, mpsc::UnboundedReceiver<ChildCreated>),
+    /// Processes that are being told to end, or were.
     told: HashSet<Uuid>,
+    /// Those that are being told, until that has succeeded or may be tried again.
+    telling: FuturesUnordered<JoinHandle<(Uuid, Delivered)>>,
     /// Whether nothing is started any more.
     ending: Arc<AtomicBool>,
 }
@@ -151,14 +156,14 @@ impl Driver {
     async fn open(runtime: Arc<Runtime>, cx: Context) -> Result<Self, Exit> {
         let uuid = cx.process.uuid;
         let faulted = |error: Error| Exit::Ended(End::of(ProcessStatus::Faulted { fault: error.to_string() }));
-        let RecordedFlow { mut flow, over } = runtime.recorded_flow(uuid).await.map_err(faulted)?;
+        let RecordedFlow { mut flow, last_ended } = runtime.recorded_flow(uuid).await.map_err(faulted)?;
         let cwd = cx.owner.look(|history| history.identity.as_ref().map(|identity| identity.spawned.cwd.clone())).await;
         let cwd = cwd.map_err(Exit::Unrecorded)?.unwrap_or_default();
         cx.owner.started().await;
-        if flow.run() < over {
+        if flow.reopened_after() < last_ended {
             // It had ended, and continues now.
             let mut events = runtime.lost_ends(&flow).await.map_err(faulted)?;
-            events.push(Event::Reopened { run: over });
+            events.push(Event::Reopened { run: last_ended });
             append(&cx, &mut flow, events, Durability::Synced).await.map_err(held)?;
         }
         let live = runtime.flows.open(uuid, flow);
@@ -168,7 +173,9 @@ impl Driver {
             live,
             cwd,
             children: FuturesUnordered::new(),
+            created: mpsc::unbounded_channel(),
             told: HashSet::new(),
+            telling: FuturesUnordered::new(),
             ending: Arc::default(),
         };
         driver.adopt().await;
@@ -196,7 +203,7 @@ impl Driver {
     }
 
     fn watch(&self, flow: &Flow, slot: &str, uuid: Uuid, start: &Start, number: u64) {
-        let Some(run) = flow.runs(slot) else { return };
+        let Some(run) = flow.work_of(slot) else { return };
         let start = ChildStart {
             parent: self.cx.process,
             slot: slot.to_owned(),
@@ -207,6 +214,7 @@ impl Driver {
             cwd: self.cwd.clone(),
             wants_result: flow.wants_result(slot),
             merges: flow.merged_before(slot),
+            created: flow.is_start_awaited(slot).then(|| self.created.0.clone()),
             ending: Arc::clone(&self.ending),
             journal: Arc::clone(&self.cx.journal),
         };
@@ -229,7 +237,18 @@ impl Driver {
             };
             match next {
                 Ok(Woken::Look) => {}
-                Ok(Woken::Left) => return Exit::Stopped,
+                Ok(Woken::OrdersClosed) => return Exit::Stopped,
+                Ok(Woken::Created(created)) => {
+                    match self.record_created(&created).await {
+                        Ok(()) => {}
+                        Err(JournalError::Held) => {
+                            // It was told to stop or to end: the order is here, or about to be.
+                            let _ = self.created.0.send(created);
+                            let _ = tokio::time::timeout(LOOK_AGAIN, self.cx.orders.changed()).await;
+                        }
+                        Err(error) => return Exit::Unrecorded(error),
+                    }
+                }
                 Ok(Woken::Ended(ended)) => {
                     if let Err(exit) = self.record_ends(ended).await {
                         // Told to stop or to end. The next body reads the ends from the journals of those that ended.
@@ -320,8 +339,9 @@ impl Driver {
                     Decision::Wait { until_ms } => due = Some(Duration::from_millis(until_ms.saturating_sub(now))),
                     // Its time has come since, or somebody else has changed the tree.
                     Decision::Start { .. } | Decision::Finish(_) => return Ok(Woken::Look),
-                    // It was told to.
-                    Decision::Stop { .. } => {}
+                    // It is being told to, or was.
+                    Decision::Stop { uuid, .. } if self.told.contains(&uuid) => {}
+                    Decision::Stop { .. } => return Ok(Woken::Look),
                 }
             }
         }
@@ -339,8 +359,17 @@ impl Driver {
             }
         };
         tokio::select! {
-            changed = self.cx.orders.changed() => Ok(if changed.is_ok() { Woken::Look } else { Woken::Left }),
+            biased;
+            changed = self.cx.orders.changed() => Ok(if changed.is_ok() { Woken::Look } else { Woken::OrdersClosed }),
             () = self.live.changed.notified() => Ok(Woken::Look),
+            Some(told) = self.telling.next() => {
+                if let Ok((uuid, Delivered::No)) = told {
+                    self.told.remove(&uuid);
+                }
+                Ok(Woken::Look)
+            }
+            // Before its end, which may be there as well.
+            Some(created) = self.created.1.recv() => Ok(Woken::Created(created)),
             Some(first) = self.children.next() => {
                 let mut ended = vec![first];
                 // Those that ended meanwhile are one write with it.
@@ -352,6 +381,18 @@ impl Driver {
             () = at_due => Ok(Woken::Look),
             () = at_deadline => Ok(Woken::TimedOut),
         }
+    }
+
+    /// Records that a process is there. It is not synced: the next body finds out again.
+    async fn record_created(&mut self, created: &ChildCreated) -> Result<(), JournalError> {
+        let (slot, uuid) = (created.slot.clone(), created.uuid);
+        let live = Arc::clone(&self.live);
+        let mut flow = live.flow.lock().await;
+        let is_news = flow.slot(&slot).is_some_and(|found| found.state.living() == Some(uuid) && !found.has_started);
+        if !is_news {
+            return Ok(());
+        }
+        append(&self.cx, &mut flow, vec![Event::Created { slot, uuid }], Durability::Deferred).await
     }
 
     /// Records ends. They are not synced: the journals of the processes that ended have them.
@@ -372,7 +413,14 @@ impl Driver {
     fn stop(&mut self, uuid: Uuid) {
         if self.told.insert(uuid) {
             let (runtime, process) = (Arc::clone(&self.runtime), self.cx.process);
-            tokio::spawn(async move { runtime.end_child(process, uuid, Signal::Term).await });
+            self.telling.push(tokio::spawn(async move {
+                let delivered = runtime.end_child(process, uuid, Signal::Term).await;
+                if delivered == Delivered::No {
+                    // It may just be being created.
+                    tokio::time::sleep(LOOK_AGAIN).await;
+                }
+                (uuid, delivered)
+            }));
         }
     }
 
@@ -384,8 +432,11 @@ impl Driver {
         let mut sent: HashSet<Uuid> = HashSet::new();
         while !self.children.is_empty() {
             for (_, uuid) in crate::flows::living(&*self.live.flow.lock().await) {
-                if self.runtime.living(uuid).is_some() && sent.insert(uuid) {
-                    self.runtime.end_child(self.cx.process, uuid, signal).await;
+                if self.runtime.living(uuid).is_some()
+                    && !sent.contains(&uuid)
+                    && self.runtime.end_child(self.cx.process, uuid, signal).await == Delivered::Yes
+                {
+                    sent.insert(uuid);
                 }
             }
             tokio::select! {
@@ -456,51 +507,4 @@ fn held(error: JournalError) -> Exit {
 fn end_of(verdict: &Verdict) -> End {
     let reason = verdict.reason().map(String::into_boxed_str);
     End { reason, ..End::of(ProcessStatus::Exited { code: verdict.code() }) }
-}
-
-impl Runtime {
-    /// Tells the time of day in milliseconds.
-    pub(crate) fn wall_ms(&self) -> u64 {
-        u64::try_from(self.now().as_millisecond()).unwrap_or(0)
-    }
-
-    /// Ends a process of a tree, and all below it.
-    pub(crate) async fn end_child(self: &Arc<Self>, tree: ProcessRef, uuid: Uuid, signal: Signal) {
-        let Some(process) = self.living(uuid) else { return };
-        let cause = Cause::process(Why::Supervisor, tree.of.pid);
-        for attempt in 1.. {
-            let sent = SignalOrder { cause, ..SignalOrder::new(signal, None) };
-            match self.signal_tree(uuid, process.of.pid, sent).await {
-                Ok(_) => return,
-                // Somebody else writes its journal, and will not for long.
-                Err(error) if error.code() == ErrorCode::Conflict && attempt < END_ATTEMPTS => {}
-                Err(error) => {
-                    self.warn(format!("{uuid} could not be ended with its tree: {error}"));
-                    return;
-                }
-            }
-        }
-    }
-
-    /// Ends what is left below a tree that ends without a body.
-    async fn end_below(self: &Arc<Self>, tree: ProcessRef) {
-        let below = {
-            let state = self.lock();
-            let pids = state.table.subtree(tree.of.pid);
-            pids.into_iter()
-                .skip(1)
-                .filter_map(|pid| state.table.view(pid, self.moment()).map(|view| view.uuid))
-                .collect::<Vec<_>>()
-        };
-        let living: Vec<Uuid> = below.into_iter().filter(|uuid| self.living(*uuid).is_some()).collect();
-        for uuid in &living {
-            self.end_child(tree, *uuid, Signal::Kill).await;
-        }
-        let all = async {
-            for uuid in living {
-                let _ = self.wait(&uuid.to_string(), None).await;
-            }
-        };
-        let _ = tokio::time::timeout(END_WITHIN, all).await;
-    }
 }

@@ -87,7 +87,7 @@ impl Runtime {
         draft.creation = Some(self.begin_creation(parent, uuid)?);
         draft.parent = parent.of.pid;
         if let Some(place) = TreePlace::of(&draft.spawned) {
-            self.lock().trees.take(place, self.settings.trees)?;
+            self.lock().trees.take(place, self.live.now().trees)?;
         }
         let created = match self.own_child(parent, uuid).await {
             Ok(()) => self.create(draft).await,

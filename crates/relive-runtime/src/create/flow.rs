@@ -70,13 +70,13 @@ impl Runtime {
             Definition::Compose(_) => "compose",
             Definition::Supervisor(_) => "supervisor",
         };
+        let above = self.above(parent).await?;
         if matches!(self.presence(uuid).await?, Presence::Never) {
-            self.has_room_for(&definition)?;
+            self.has_room_for(&definition, above.depth)?;
         }
         let internal = |error: serde_json::Error| Error::new(ErrorCode::Internal, error.to_string());
         let definition = serde_json::to_string(&definition).and_then(|text| Json::parse(&text)).map_err(internal)?;
         let record = FlowRecord { definition: Some(definition), event: None, req: None };
-        let above = self.above(parent).await?;
         let draft = Draft {
             spawned: Spawned {
                 uuid,
@@ -110,11 +110,18 @@ impl Runtime {
     }
 
     /// Refuses a tree that could never run as a whole.
-    fn has_room_for(&self, definition: &Definition) -> Result<()> {
-        definition.fits(self.live.now().trees.children_max).map_err(|crowded| {
-            let message = format!("{crowded}; `limits.max_children` in config.yaml says how many");
-            Error::new(ErrorCode::Invalid, message).with_hint("relive config edit")
-        })
+    fn has_room_for(&self, definition: &Definition, depth: u32) -> Result<()> {
+        let limits = self.live.now().trees;
+        let invalid = |message| Error::new(ErrorCode::Invalid, message).with_hint("relive config edit");
+        definition.fits(limits.children_max).map_err(|crowded| invalid(crowded.to_string()))?;
+        let deepest = depth.saturating_add(definition.levels());
+        if deepest > limits.depth_max {
+            let max = limits.depth_max;
+            return Err(invalid(format!(
+                "its processes would be {deepest} levels deep, but limits.max_depth is {max}"
+            )));
+        }
+        Ok(())
     }
 }
 

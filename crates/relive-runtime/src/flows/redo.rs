@@ -1,6 +1,7 @@
 //! A node of a compose file that a person has continue.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use relive_api::{NodeRequest, NodeResumed, ResumeRequest};
 use relive_core::{Cause, ErrorCode, Pid, Uuid};
@@ -13,8 +14,12 @@ use crate::bodies::{DeliveryTime, Verb};
 use crate::error::{Error, Result};
 use crate::lookup::Presence;
 use crate::owner::Lane;
-use crate::runtime::Runtime;
+use crate::runtime::{ProcessRef, Runtime};
 use crate::spec::body_of;
+
+/// How often, and how many times, is looked whether a run that was resumed schedules.
+const LOOK_EVERY: Duration = Duration::from_millis(50);
+const OPENED_LOOKS: u32 = 40;
 
 impl Runtime {
     /// Has a node continue from its journal, or in a fork. What depends on it runs again, and nothing else.
@@ -45,48 +50,74 @@ impl Runtime {
         request_id: Option<String>,
     ) -> Result<Pid> {
         self.flow_process(&uuid.to_string()).await?;
-        let RecordedFlow { flow, over } = self.recorded_flow(uuid).await?;
+        let RecordedFlow { flow, .. } = self.recorded_flow(uuid).await?;
         if let Some(last) = flow.slot(node).and_then(|slot| slot.uuid) {
             self.check_redo(node, last, &origin).await?;
         }
         if let Some(process) = self.living(uuid) {
-            let pid = process.of.pid;
-            let not_now = || {
-                let message = format!("run {pid} does not schedule now: it is suspended, or about to end");
-                Error::new(ErrorCode::Conflict, message).with_hint(format!("relive resume {pid}"))
-            };
-            let live = self.flows.find(uuid).ok_or_else(not_now)?;
-            let mut flow = live.flow.lock().await;
-            if !self.flows.find(uuid).is_some_and(|open| Arc::ptr_eq(&open, &live)) {
-                return Err(not_now());
-            }
-            let mut turn = self.turn(uuid, Lane::Verb).await?;
-            if turn.was_answered(request_id.as_deref()).await? {
-                return Ok(pid);
-            }
-            let event = Event::Redo { slot: node.to_owned(), origin, run: flow.run() };
-            let mut next = flow.clone();
-            next.apply(&event).map_err(|rejected| refused(pid, rejected))?;
-            turn.write(process.of, self.moment(), vec![recorded(&event, request_id)?]).await?;
-            *flow = next;
-            live.changed.notify_one();
-            return Ok(pid);
+            return self.redo_living(process, (node, origin), request_id).await;
         }
         let request = ResumeRequest::default();
         if let Some(refusal) = self.stops_at_once(&uuid.to_string(), uuid, &request).await {
             return Err(refusal);
         }
         let mut turn = self.turn(uuid, Lane::Verb).await?;
+        if let Some(process) = self.living(uuid) {
+            // Somebody else was faster, and has resumed it.
+            drop(turn);
+            return self.redo_living(process, (node, origin), request_id).await;
+        }
+        // Read again: only now does nobody else change it.
+        let RecordedFlow { flow, last_ended } = self.recorded_flow(uuid).await?;
         let pid = turn.last_pid().await?.unwrap_or(Pid::RUNTIME);
-        let (mut next, mut records) = (flow.clone(), Vec::new());
         let ends = self.lost_ends(&flow).await?;
-        let redo = Event::Redo { slot: node.to_owned(), origin, run: over };
+        let (mut next, mut records) = (flow, Vec::new());
+        let redo = Event::Redo { slot: node.to_owned(), origin, run: last_ended };
         for event in ends.into_iter().chain([redo]) {
             next.apply(&event).map_err(|rejected| refused(pid, rejected))?;
             records.push(recorded(&event, None)?);
         }
-        let resumed = turn.resume_dead(cause, ResumeRequest::default(), request_id, records).await?;
+        let resumed = turn.resume_dead(cause, request, request_id, records).await?;
         Ok(resumed.pid)
+    }
+
+    /// Has a node of a run continue that has not ended.
+    async fn redo_living(
+        self: &Arc<Self>,
+        process: ProcessRef,
+        (node, origin): (&str, Origin),
+        request_id: Option<String>,
+    ) -> Result<Pid> {
+        let (uuid, pid) = (process.uuid, process.of.pid);
+        let not_now = || {
+            let message = format!("run {pid} does not schedule now: it is suspended, or about to end");
+            Error::new(ErrorCode::Conflict, message).with_hint(format!("relive resume {pid}"))
+        };
+        let mut live = self.flows.find(uuid);
+        for _ in 0..OPENED_LOOKS {
+            if live.is_some() || self.living(uuid).is_none() {
+                break;
+            }
+            // It may just have been resumed.
+            tokio::time::sleep(LOOK_EVERY).await;
+            live = self.flows.find(uuid);
+        }
+        let live = live.ok_or_else(not_now)?;
+        let mut flow = live.flow.lock().await;
+        if !self.flows.find(uuid).is_some_and(|open| Arc::ptr_eq(&open, &live)) {
+            return Err(not_now());
+        }
+        let mut turn = self.turn(uuid, Lane::Verb).await?;
+        if turn.was_answered(request_id.as_deref()).await? {
+            return Ok(pid);
+        }
+        let event = Event::Redo { slot: node.to_owned(), origin, run: flow.reopened_after() };
+        let mut next = flow.clone();
+        next.apply(&event).map_err(|rejected| refused(pid, rejected))?;
+        turn.write(process.of, self.moment(), vec![recorded(&event, request_id)?]).await?;
+        *flow = next;
+        live.changed.notify_one();
+        Ok(pid)
     }
 
     /// Refuses what the process of a node cannot do, before what depends on it begins anew.

@@ -282,7 +282,11 @@ async fn down(context: &Context, run: &str) -> Outcome<u8> {
     let request = SignalRequest { signal: "SIGTERM".to_owned(), subtree: true };
     let affected = client.signal(&id, &request).await?;
     let waited = client.wait(run, &id, Some(follow::DOWN_WITHIN)).await?;
-    if matches!(waited, relive_client::Waited::Answer(answer) if answer.timed_out) {
+    let has_ended = match waited {
+        relive_client::Waited::Answer(answer) => !answer.timed_out,
+        relive_client::Waited::TimedOut => false,
+    };
+    if !has_ended {
         let message = format!("run {} has not ended yet", flow.pid);
         return Err(
             CommandError::new(ErrorCode::Timeout, message).with_hint(format!("relive kill -9 --subtree -y {id}"))

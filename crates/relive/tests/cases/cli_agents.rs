@@ -366,3 +366,17 @@ cat > /dev/null"#;
     let refused = world.relive(&["resume", "--fork", uuid]);
     refused.fails(2, &["a conversation of `mine` cannot be forked: agents/mine.yaml has no `fork`"]);
 }
+
+#[test]
+fn a_node_of_a_compose_file_is_a_claude_and_its_last_text_is_the_result() {
+    let test = "a_node_of_a_compose_file_is_a_claude";
+    let Some(agents) = Agents::new(test, "claude", [Turn::text("forty-two")]) else { return };
+    let file = "nodes:\n  ask: {cli: claude, intent: the task}\n  \
+                tell: {command: [sh, -c, 'echo \"got {{ nodes.ask.result }}\" > told'], depends_on: [ask]}\n";
+    fs::write(agents.world.work().join("tree.yaml"), file).unwrap();
+    agents.world.relive(&["compose", "up", "tree.yaml"]).ok();
+    assert_eq!(fs::read_to_string(agents.world.work().join("told")).unwrap(), "got forty-two\n");
+    let listed = agents.world.relive(&["ps", "-a", "--json"]).ok().json();
+    let node = listed["processes"].as_array().unwrap().iter().find(|process| process["body"] == "cli").unwrap();
+    agents.assert_nothing_left(&agents.world.info(node["uuid"].as_str().unwrap())["session"]["host_pid"]);
+}

@@ -79,6 +79,7 @@ mod surface;
 mod time;
 mod tracing;
 mod trees;
+mod trees_again;
 mod trees_files;
 mod trees_hostile;
 mod trees_stopped;

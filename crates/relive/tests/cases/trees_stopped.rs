@@ -104,7 +104,10 @@ fn a_tree_whose_services_leave_no_place_is_refused_and_nothing_is_started() {
     };
     world.file("tree.yaml", &file(2));
     let refused = world.relive(&["compose", "up", "-d", "tree.yaml"]);
-    refused.fails(2, &["2 processes are kept running", "and 2 can run at once", "limits.max_children"]);
+    refused.fails(
+        2,
+        &["2 services (`restart: permanent`) need 3 places, but limits.max_children is 2", "relive config edit"],
+    );
     assert_eq!(world.relive(&["ps", "-aq"]).ok().stdout, "");
     let run = world.up(&file(1));
     world.relive(&["wait", &run.uuid]).ok();

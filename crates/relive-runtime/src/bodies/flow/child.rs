@@ -1,5 +1,6 @@
 //! One process of a tree: started once, and waited for.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,6 +13,7 @@ use relive_flow::{Definition, Event, Outcome, OwnNode, Run, Start, SupervisorFil
 use relive_journal::Journal;
 use relive_types::short_id;
 use serde_json::json;
+use tokio::sync::mpsc;
 
 use super::NODE_EVENT;
 use crate::create::NewFlow;
@@ -19,8 +21,12 @@ use crate::error::Result;
 use crate::lookup::Presence;
 use crate::runtime::{ProcessRef, Runtime};
 
-/// How long a start that was refused for lack of room waits until it is tried again.
-const ROOM_AGAIN: Duration = Duration::from_millis(250);
+/// How long to wait until something that was refused is tried again.
+const RETRY_EVERY: Duration = Duration::from_millis(250);
+/// How often an end that cannot be read is tried again.
+const UNREAD_MAX: u32 = 120;
+/// The exit code of a node whose end cannot be read.
+const UNKNOWN_END: i32 = 1;
 /// The exit code of a node whose process cannot be created.
 const CANNOT_START: i32 = 126;
 
@@ -38,10 +44,19 @@ pub(super) struct ChildStart {
     pub(super) wants_result: bool,
     /// The nodes whose changes are merged before it starts.
     pub(super) merges: Vec<OwnNode>,
+    /// Told when the process is there, if another node waits for that.
+    pub(super) created: Option<mpsc::UnboundedSender<ChildCreated>>,
     /// Whether nothing is started any more.
     pub(super) ending: Arc<AtomicBool>,
     /// The journal of the tree, for events.
     pub(super) journal: Arc<dyn Journal>,
+}
+
+/// A process that is there.
+#[derive(Debug)]
+pub(super) struct ChildCreated {
+    pub(super) slot: String,
+    pub(super) uuid: Uuid,
 }
 
 /// How it ended.
@@ -74,29 +89,51 @@ impl ChildStart {
     /// Starts the process unless it was started, and waits for its end.
     pub(super) async fn run_to_end(self, runtime: Arc<Runtime>) -> ChildEnd {
         let (slot, uuid) = (self.slot.clone(), self.uuid);
+        if let Err((outcome, created, note)) = self.start_in_time(&runtime).await {
+            return ChildEnd { slot, uuid, outcome, result: None, note, created };
+        }
+        if let Some(created) = &self.created {
+            // Nobody waits for it any more if the tree has ended.
+            let _ = created.send(ChildCreated { slot: slot.clone(), uuid });
+        }
+        let (outcome, note) = self.end_of_process(&runtime).await;
+        let result = if self.wants_result { runtime.result_of(uuid).await } else { None };
+        ChildEnd { slot, uuid, outcome, result, note, created: Created::Yes }
+    }
+
+    /// Starts the process as soon as there is room for it. Fails with its end if it never starts.
+    async fn start_in_time(&self, runtime: &Arc<Runtime>) -> Result<(), (Outcome, Created, Option<String>)> {
+        let (slot, uuid) = (&self.slot, self.uuid);
+        let mut has_told = false;
         loop {
             if self.ending.load(Ordering::Relaxed) {
                 let there = !matches!(runtime.presence(uuid).await, Ok(Presence::Never));
                 if !there || matches!(self.start, Start::Resume { .. }) && runtime.living(uuid).is_none() {
-                    let outcome = if there { Outcome::Halted } else { Outcome::NeverRan };
-                    return ChildEnd { slot, uuid, outcome, result: None, note: None, created: Created::Yes };
+                    return Err((if there { Outcome::Halted } else { Outcome::NeverRan }, Created::Yes, None));
                 }
             }
             let was_there = runtime.living(uuid).is_some();
-            let error = match self.start(&runtime).await {
+            let error = match self.start(runtime).await {
                 Ok(()) => {
                     if !was_there {
                         let pid = runtime.living(uuid).map(|process| process.of.pid);
                         let body = json!({"node": slot, "state": "running", "uuid": uuid, "child": pid});
                         self.journal.event(NODE_EVENT, body);
                     }
-                    break;
+                    return Ok(());
                 }
                 Err(error) => error,
             };
             match error.code() {
-                // Others end, the person answers, or the daemon is about to stop, and this with it.
-                ErrorCode::Exhausted | ErrorCode::Unavailable => tokio::time::sleep(ROOM_AGAIN).await,
+                // Temporary: a place becomes free, or the daemon stops and the next one continues.
+                ErrorCode::Exhausted | ErrorCode::Unavailable => {
+                    if !has_told {
+                        let body = json!({"node": slot, "state": "waiting", "uuid": uuid, "reason": error.to_string()});
+                        self.journal.event(NODE_EVENT, body);
+                        has_told = true;
+                    }
+                    tokio::time::sleep(RETRY_EVERY).await;
+                }
                 ErrorCode::Invalid
                 | ErrorCode::Conflict
                 | ErrorCode::NotFound
@@ -104,22 +141,32 @@ impl ChildStart {
                 | ErrorCode::Timeout
                 | ErrorCode::Internal => {
                     let hint = error.hint().map(|hint| format!(" (hint: {hint})")).unwrap_or_default();
-                    let (outcome, note) = (Outcome::Failed { code: CANNOT_START }, Some(format!("{error}{hint}")));
-                    return ChildEnd { slot, uuid, outcome, result: None, note, created: Created::No };
+                    let outcome = Outcome::Failed { code: CANNOT_START };
+                    return Err((outcome, Created::No, Some(format!("{error}{hint}"))));
                 }
             }
         }
-        let (outcome, note) = loop {
+    }
+
+    /// Waits for the end of the process, and returns how it ended and why.
+    async fn end_of_process(&self, runtime: &Arc<Runtime>) -> (Outcome, Option<String>) {
+        let uuid = self.uuid;
+        let mut unread = 0;
+        loop {
             let waited = runtime.wait(&uuid.to_string(), None).await;
             match runtime.outcome_of(uuid).await {
-                Ok(Some(ended)) if waited.is_ok() && runtime.living(uuid).is_none() => break ended,
-                Err(error) if error.code() == ErrorCode::NotFound => break (Outcome::Halted, None),
-                // It cannot be read just now, or was resumed since.
-                Ok(_) | Err(_) => tokio::time::sleep(ROOM_AGAIN).await,
+                Ok(Some(ended)) if waited.is_ok() && runtime.living(uuid).is_none() => return ended,
+                Err(error) if error.code() == ErrorCode::NotFound => return (Outcome::Halted, None),
+                // It was resumed since.
+                Ok(_) => unread = 0,
+                Err(error) if runtime.living(uuid).is_none() && unread >= UNREAD_MAX => {
+                    let note = format!("it has ended, and how cannot be read: {error}");
+                    return (Outcome::Failed { code: UNKNOWN_END }, Some(note));
+                }
+                Err(_) => unread += 1,
             }
-        };
-        let result = if self.wants_result { runtime.result_of(uuid).await } else { None };
-        ChildEnd { slot, uuid, outcome, result, note, created: Created::Yes }
+            tokio::time::sleep(RETRY_EVERY).await;
+        }
     }
 
     async fn start(&self, runtime: &Arc<Runtime>) -> Result<()> {
@@ -182,30 +229,14 @@ impl ChildStart {
     }
 
     async fn create(&self, runtime: &Arc<Runtime>, task: &Task) -> Result<()> {
-        let (cwd, name) = (directory_of(&self.cwd, task.cwd.as_deref()), Some(self.name()));
         match &task.work {
             Work::Agent { intent, model, agent, allow } => {
-                let request = RunRequest {
-                    uuid: self.uuid,
-                    name,
-                    intent: intent.clone(),
-                    context: None,
-                    model: model.clone(),
-                    agent: agent.clone(),
-                    system_prompt: None,
-                    cwd,
-                    env: Environment::default(),
-                    limits: task.limits,
-                    on_in_doubt: None,
-                    on_budget: None,
-                    policy: allow.iter().map(|rule| (rule.clone(), "allow".to_owned())).collect(),
-                    yes: false,
-                    workspace: task.workspace,
-                    isolation: task.isolation,
-                    network: None,
-                    allow_degraded: false,
-                    foreground: true,
-                };
+                let policy = allow.iter().map(|rule| (rule.clone(), "allow".to_owned())).collect();
+                let request = RunRequest { policy, ..self.agent(task, intent, (agent.clone(), model.clone())) };
+                runtime.run_below(Some(self.parent), request).await.map(|_| ())
+            }
+            Work::Cli { cli, intent, model } => {
+                let request = self.agent(task, intent, (Some(cli.clone()), model.clone()));
                 runtime.run_below(Some(self.parent), request).await.map(|_| ())
             }
             Work::Exec { command } => {
@@ -215,10 +246,10 @@ impl ChildStart {
                 }
                 let request = ExecRequest {
                     uuid: self.uuid,
-                    name,
+                    name: Some(self.name()),
                     argv: command.clone(),
                     env,
-                    cwd,
+                    cwd: directory_of(&self.cwd, task.cwd.as_deref()),
                     stdio: Stdio::Null,
                     gate: false,
                     namespace: relive_api::Namespace::default(),
@@ -238,6 +269,31 @@ impl ChildStart {
                 let workspace = task.workspace.unwrap_or(WorkspaceKind::Here);
                 runtime.exec_below(Some(self.parent), request, workspace).await.map(|_| ())
             }
+        }
+    }
+
+    /// The request for an agent of that name and model.
+    fn agent(&self, task: &Task, intent: &str, (agent, model): (Option<String>, Option<String>)) -> RunRequest {
+        RunRequest {
+            uuid: self.uuid,
+            name: Some(self.name()),
+            intent: intent.to_owned(),
+            context: None,
+            model,
+            agent,
+            system_prompt: None,
+            cwd: directory_of(&self.cwd, task.cwd.as_deref()),
+            env: Environment::default(),
+            limits: task.limits,
+            on_in_doubt: None,
+            on_budget: None,
+            policy: BTreeMap::new(),
+            yes: false,
+            workspace: task.workspace,
+            isolation: task.isolation,
+            network: None,
+            allow_degraded: false,
+            foreground: true,
         }
     }
 

@@ -64,7 +64,7 @@ impl Runtime {
     async fn runs_program(&self, uuid: Uuid) -> bool {
         let read = self.on_journal(move |data| data.history(uuid)).await;
         let spawned = read.ok().and_then(Result::ok).and_then(|(history, _)| history.identity);
-        spawned.is_some_and(|identity| identity.spawned.program.is_some())
+        spawned.is_some_and(|identity| identity.spawned.body == "exec")
     }
 }
 

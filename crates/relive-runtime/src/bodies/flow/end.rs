@@ -1,0 +1,66 @@
+//! The end of the processes of a tree.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use relive_core::{Cause, ErrorCode, Signal, Uuid, Why};
+
+use crate::runtime::{ProcessRef, Runtime};
+use crate::signal::SignalOrder;
+
+/// How long all processes of a tree without a body are waited for together when the tree ends.
+const END_WITHIN: Duration = Duration::from_secs(20);
+/// How often an end is tried if somebody else writes the journal of the child; each attempt waits for two seconds.
+const END_ATTEMPTS: u32 = 5;
+
+/// Whether a process was told to end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Delivered {
+    Yes,
+    /// It is not there, or somebody else writes its journal.
+    No,
+}
+
+impl Runtime {
+    /// Ends a process of a tree, and all below it.
+    pub(crate) async fn end_child(self: &Arc<Self>, tree: ProcessRef, uuid: Uuid, signal: Signal) -> Delivered {
+        let Some(process) = self.living(uuid) else { return Delivered::No };
+        let cause = Cause::process(Why::Supervisor, tree.of.pid);
+        for _ in 0..END_ATTEMPTS {
+            let sent = SignalOrder { cause, ..SignalOrder::new(signal, None) };
+            match self.signal_tree(uuid, process.of.pid, sent).await {
+                Ok(_) => return Delivered::Yes,
+                // Somebody else writes its journal, and will not for long.
+                Err(error) if error.code() == ErrorCode::Conflict => {}
+                Err(error) => {
+                    self.warn_once(format!("{uuid} cannot be ended with its tree: {error}"));
+                    return Delivered::No;
+                }
+            }
+        }
+        self.warn_once(format!("{uuid} cannot be ended with its tree: its journal is being written"));
+        Delivered::No
+    }
+
+    /// Ends what is left below a tree that ends without a body.
+    pub(super) async fn end_below(self: &Arc<Self>, tree: ProcessRef) {
+        let below = {
+            let state = self.lock();
+            let pids = state.table.subtree(tree.of.pid);
+            pids.into_iter()
+                .skip(1)
+                .filter_map(|pid| state.table.view(pid, self.moment()).map(|view| view.uuid))
+                .collect::<Vec<_>>()
+        };
+        let living: Vec<Uuid> = below.into_iter().filter(|uuid| self.living(*uuid).is_some()).collect();
+        for uuid in &living {
+            self.end_child(tree, *uuid, Signal::Kill).await;
+        }
+        let all = async {
+            for uuid in living {
+                let _ = self.wait(&uuid.to_string(), None).await;
+            }
+        };
+        let _ = tokio::time::timeout(END_WITHIN, all).await;
+    }
+}

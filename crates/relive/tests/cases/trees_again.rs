@@ -1,0 +1,105 @@
+//! Trees whose processes start late, start again, or never start.
+
+use std::fs;
+
+use crate::world::{World, finish, wait_until};
+
+#[test]
+fn services_run_again_when_a_node_of_an_ended_run_is_resumed() {
+    let world = World::new();
+    let run = world.up("nodes:
+  db: {command: [sh, -c, 'echo db >> ran; exec sleep 1000'], restart: permanent}
+  test: {command: [sh, -c, 'echo test >> ran; test -e go'], depends_on: {db: started}}
+");
+    world.relive(&["wait", &run.uuid]).exits(1);
+    fs::write(world.work().join("go"), "").unwrap();
+    world.relive(&["compose", "resume", &run.uuid, "--node", "test"]).ok();
+    world.relive(&["wait", &run.uuid]).ok();
+    assert_eq!(world.ran(), ["db", "db", "test", "test"]);
+}
+
+#[test]
+fn a_node_that_cannot_be_started_has_not_started() {
+    let world = World::new();
+    let run = world.up("nodes:
+  db: {intent: serve, agent: nobody-of-that-name}
+  web: {command: [sh, -c, 'echo web >> ran'], depends_on: {db: started}}
+");
+    world.relive(&["wait", &run.uuid]).exits(1);
+    assert_eq!(world.states(&run), "db=failed web=skipped");
+    assert!(world.ran().is_empty());
+}
+
+#[test]
+fn a_child_that_is_still_being_created_is_restarted_with_the_one_that_failed() {
+    let world = World::new();
+    // A copy of so many files takes longer than the failure of the first child.
+    let many = world.work().join("many");
+    fs::create_dir(&many).unwrap();
+    for number in 0..3000 {
+        fs::write(many.join(format!("file-{number}")), "text").unwrap();
+    }
+    let run = world.supervise(
+        "strategy: one_for_all
+backoff: 10ms
+children:
+  first: {command: [sh, -c, 'test -e again || { touch again; exit 1; }; exec sleep 1000']}
+  second: {command: [sleep, '1000'], cwd: many, workspace: own}
+",
+    );
+    wait_until("the first one has failed", || world.work().join("again").exists());
+    wait_until("both run again", || {
+        let generations = |node: &str| {
+            let uuid = world.node(&run, node)["uuid"].as_str().map(str::to_owned);
+            uuid.map_or(0, |uuid| world.generations(&uuid))
+        };
+        generations("first") == 2 && world.states(&run) == "first=running second=running"
+    });
+}
+
+#[test]
+fn two_nodes_of_an_ended_run_that_are_resumed_at_once_leave_it_readable() {
+    let world = World::new();
+    let run = world.up("nodes:
+  one: {command: [sh, -c, 'test -e go || exec sleep 1000']}
+  two: {command: [sh, -c, 'test -e go || exec sleep 1000']}
+");
+    for _ in 0..4 {
+        world.await_node(&run, "one", "running");
+        world.await_node(&run, "two", "running");
+        world.relive(&["compose", "down", &run.uuid]).ok();
+        let resumed = ["one", "two"].map(|node| world.start(&["compose", "resume", &run.uuid, "--node", node]));
+        for resumed in resumed {
+            finish(resumed).ok();
+        }
+    }
+    fs::write(world.work().join("go"), "").unwrap();
+    world.relive(&["compose", "down", &run.uuid]).ok();
+    world.relive(&["resume", &run.uuid]).ok();
+    world.relive(&["wait", &run.uuid]).ok();
+    assert_eq!(world.states(&run), "one=succeeded two=succeeded");
+}
+
+#[test]
+fn a_tree_that_is_too_deep_is_refused_before_anything_starts() {
+    let world = World::with_config("limits: {max_depth: 1}");
+    world.file("keep.yaml", "children: {outer: {supervisor: {children: {inner: {command: [sleep, '1000']}}}}}");
+    let refused = world.relive(&["supervise", "-d", "keep.yaml"]);
+    refused.fails(2, &["its processes would be 2 levels deep, but limits.max_depth is 1", "relive config edit"]);
+    assert_eq!(world.relive(&["ps", "-aq"]).ok().stdout, "");
+}
+
+#[test]
+fn a_limit_on_children_that_was_raised_counts_at_once() {
+    let world = World::with_config("limits: {max_children: 1}");
+    let relive = env!("CARGO_BIN_EXE_relive");
+    let script = format!(
+        "begin() {{ {relive} exec -d -- sleep 1000; }}; begin || exit 9; begin && exit 8; touch full; \
+         until test -e go; do sleep 0.05; done; begin && touch done; exec sleep 1000"
+    );
+    world.relive(&["exec", "-d", "--", "sh", "-c", &script]).ok();
+    wait_until("its only place is taken", || world.work().join("full").exists());
+    fs::write(world.root().join("config/relive/config.yaml"), "limits: {max_children: 2}").unwrap();
+    fs::write(world.work().join("go"), "").unwrap();
+    wait_until("there is room for another one", || world.work().join("done").exists());
+}
