@@ -11,21 +11,21 @@
 //! **Invariant:** every file is reached through the directory's own descriptor, so later changes to its path have no
 //! effect. [`SessionDirectory::look`] never says that nothing ran if something may have run.
 
+mod ctl;
+
 use std::fs::File;
 use std::io::{self, Read as _, Write as _};
-use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
-use rustix::fs::{AtFlags, CWD, FallocateFlags, FileType, FlockOperation, Mode, OFlags};
-use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
+use rustix::fs::{CWD, FallocateFlags, FlockOperation, Mode, OFlags};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use crate::exit::ExitRecord;
 use crate::kernel_file;
-use crate::protocol::CONNECTIONS_MAX;
 use crate::stage::Snapshot;
 use crate::tree::{Made, Rungs};
 
@@ -33,9 +33,6 @@ use crate::tree::{Made, Rungs};
 pub const STATE_VERSION: u32 = 1;
 
 const LOCK: &str = "lock";
-const CTL: &str = "ctl";
-/// The socket while it takes the place of one that was removed or replaced.
-const CTL_NEW: &str = "ctl.new";
 const STATE: &str = "state";
 const EXIT: &str = "exit";
 /// The exit record while it is being written; space for it is reserved at the launch.
@@ -250,50 +247,6 @@ impl SessionDirectory {
         serde_json::from_slice(&bytes).ok()
     }
 
-    /// Creates the socket that owners connect to, already listening.
-    pub fn ctl_bind(&self) -> io::Result<OwnedFd> {
-        self.bind_as(CTL)
-    }
-
-    /// Creates it again in the place of one that the program removed or replaced.
-    pub(crate) fn ctl_bind_again(&self) -> io::Result<OwnedFd> {
-        match rustix::fs::unlinkat(&self.dir, CTL_NEW, AtFlags::empty()) {
-            Ok(()) | Err(rustix::io::Errno::NOENT) => {}
-            Err(error) => return Err(error.into()),
-        }
-        let socket = self.bind_as(CTL_NEW)?;
-        rustix::fs::renameat(&self.dir, CTL_NEW, &self.dir, CTL)?;
-        Ok(socket)
-    }
-
-    fn bind_as(&self, name: &str) -> io::Result<OwnedFd> {
-        let socket = ctl_socket()?;
-        rustix::net::bind(&socket, &self.address(name)?)?;
-        rustix::fs::chmodat(&self.dir, name, FILE_MODE, AtFlags::empty())?;
-        rustix::net::listen(&socket, CONNECTIONS_MAX as i32)?;
-        Ok(socket)
-    }
-
-    /// Returns whether its shim has had a socket that is not there any more, or that something else has replaced.
-    pub(crate) fn has_lost_its_socket(&self) -> bool {
-        let stage = self.read_state().ok().flatten().map(|state| state.stage);
-        let found = rustix::fs::statat(&self.dir, CTL, AtFlags::SYMLINK_NOFOLLOW);
-        let is_socket = found.is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::Socket);
-        stage == Some(RecordedStage::Running) && !is_socket
-    }
-
-    /// Removes the socket: the exit record tells everything.
-    pub(crate) fn ctl_remove(&self) -> io::Result<()> {
-        Ok(rustix::fs::unlinkat(&self.dir, CTL, AtFlags::empty())?)
-    }
-
-    /// Connects to the shim; `WouldBlock` if too many clients already wait.
-    pub fn ctl_connect(&self) -> io::Result<OwnedFd> {
-        let socket = ctl_socket()?;
-        rustix::net::connect(&socket, &self.address(CTL)?)?;
-        Ok(socket)
-    }
-
     /// Returns whether there is no shim, and none is about to start, as far as the lock tells.
     pub fn lock_is_free(&self) -> io::Result<bool> {
         Ok(self.lock()? != Lock::Held)
@@ -375,11 +328,6 @@ impl SessionDirectory {
     /// Returns the boot id of the directory; `None` if its creator died too early, or the disk lost it.
     pub(crate) fn made_in_boot(&self) -> io::Result<Option<String>> {
         Ok(self.read_file(LOCK)?.and_then(|bytes| String::from_utf8(bytes).ok()).filter(|boot| !boot.is_empty()))
-    }
-
-    fn address(&self, name: &str) -> io::Result<SocketAddrUnix> {
-        // The address of a socket has space for 108 bytes; the directory's own path may be longer.
-        Ok(SocketAddrUnix::new(format!("/proc/self/fd/{}/{name}", self.dir.as_raw_fd()))?)
     }
 
     fn replace(&self, name: &str, record: &impl Serialize) -> io::Result<()> {
@@ -478,11 +426,6 @@ pub fn boot_id() -> io::Result<String> {
     let bytes = kernel_file::read_once("/proc/sys/kernel/random/boot_id")?;
     let id = String::from_utf8(bytes).map_err(|_| io::ErrorKind::InvalidData)?;
     Ok(KNOWN.get_or_init(|| id.trim().to_owned()).clone())
-}
-
-fn ctl_socket() -> io::Result<OwnedFd> {
-    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-    Ok(rustix::net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?)
 }
 
 #[cfg(test)]

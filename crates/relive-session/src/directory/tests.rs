@@ -1,5 +1,7 @@
+use super::ctl::CTL;
 use super::*;
 use crate::exit::Used;
+use crate::protocol::CONNECTIONS_MAX;
 use crate::stage::{Mode as LaunchMode, SessionResult, Stage};
 
 const OTHER_BOOT: &str = "00000000-0000-0000-0000-000000000000";

@@ -18,6 +18,13 @@ fn stop(pid: i32) {
     assert_eq!(unsafe { libc::kill(pid, libc::SIGSTOP) }, 0);
 }
 
+/// Keeps a process from opening anything, as a program can do to its shim.
+fn forbid_descriptors(pid: i32) {
+    let none = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: a structure owned here; a shim of this test that was not reaped.
+    assert_eq!(unsafe { libc::prlimit(pid, libc::RLIMIT_NOFILE, &raw const none, std::ptr::null_mut()) }, 0);
+}
+
 impl Running {
     /// Writes a file of the session's directory like its program could.
     fn forge(&self, name: &str, text: &str) {
@@ -96,8 +103,7 @@ async fn a_program_is_killed_even_if_its_shim_cannot_be_continued() {
     stop(shim);
     running.forge("exit", "{}");
     running.unlink("ctl");
-    let mode = rustix::fs::Mode::RWXU;
-    rustix::fs::mkdirat(rustix::fs::CWD, running.directory.path().join("ctl.new"), mode).unwrap();
+    forbid_descriptors(shim);
     let status = within("it to be found", sessions().find(running.directory.path())).await.unwrap();
     let SessionStatus::Ended(record) = status else { panic!("{status:?}") };
     assert!(!is_alive(host), "{record:?}");
@@ -117,6 +123,19 @@ async fn a_program_whose_socket_is_gone_is_found_alive() {
         assert_eq!(within("the end", next.ended()).await.unwrap().result, SessionResult::Exited(0));
         assert!(matches!(running.left().await, Found::Ended(_)));
     }
+}
+
+#[tokio::test]
+async fn a_program_that_blocks_every_name_of_the_socket_is_found_alive() {
+    let lab = Lab::new();
+    let script = "cd \"$0\" && rm ctl && mkdir -p ctl/full ctl.new/full && chmod 500 . && echo there && exec cat";
+    let path = lab.dir.path().join("blocked").display().to_string();
+    let running = lab.launch("blocked", &spec(&["sh", "-c", script, &path])).await;
+    running.prints("there").await;
+    let next = found_alive(&sessions(), &running).await;
+    assert_eq!(next.request(Verb::CloseInput).await, Ok(Outcome::Done), "and it is not held still");
+    assert_eq!(within("the end", next.ended()).await.unwrap().result, SessionResult::Exited(0));
+    assert!(matches!(running.left().await, Found::Ended(_)));
 }
 
 #[tokio::test]

@@ -88,9 +88,10 @@ fn a_program_that_removes_lock_and_socket_is_not_lost_with_its_host() {
 }
 
 #[test]
-fn a_program_that_removes_its_socket_is_found_running() {
+fn a_program_that_removes_its_socket_and_blocks_its_names_is_found_running() {
     for world in World::of_each_kind() {
-        let program = tampers(&world, &format!("{}; rm sessions/1/ctl", its_directory(&world)));
+        let removes = "cd sessions/1; rm ctl; mkdir -p ctl/full ctl.new/full";
+        let program = tampers(&world, &format!("{}; {removes}", its_directory(&world)));
         world.kill_daemon();
         let pid = world.await_stage(&program, "running")["host_pid"].as_u64().unwrap();
         assert!(is_alive(pid));
@@ -106,7 +107,8 @@ fn a_program_that_removes_its_socket_is_found_running() {
 #[test]
 fn a_program_whose_shim_cannot_be_reached_is_killed_when_that_is_asked_for_and_not_much_later() {
     let world = World::new();
-    let program = tampers(&world, &format!("{}/sessions/1; rm ctl; mkdir ctl.new", its_directory(&world)));
+    let blocks = "rm sessions/1/ctl; prlimit --pid \"$(cut -d ' ' -f 4 /proc/$$/stat)\" --nofile=0:0";
+    let program = tampers(&world, &format!("{}; {blocks}", its_directory(&world)));
     world.kill_daemon();
     let asked = std::time::Instant::now();
     world.relive(&["kill", "-9", &program.uuid]).ok();
