@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use relive_api::{EnterRequest, ExecRequest, Namespace, NamespaceKind};
+use relive_api::{EnterRequest, ExecRequest, Namespace, NamespaceKind, Network};
 use relive_core::program::Entered;
 use relive_core::{Body as Kind, ErrorCode, Pid};
 use relive_session::proc::Identity;
@@ -51,6 +51,12 @@ impl Runtime {
             let uuid = process.uuid;
             let (history, _) = self.on_journal(move |data| data.history(uuid)).await??;
             request.cwd = history.identity.map(|identity| identity.spawned.cwd).unwrap_or_default();
+        }
+        if namespaces.contains(&NamespaceKind::Net) && has_proxy(&stat) {
+            // As for the program of that session: nothing else of its network leads out.
+            for (name, value) in relive_proxy::environment() {
+                request.env.set(name.to_owned(), value);
+            }
         }
         let Identity { pid: host_pid, start_time } = program;
         Ok((request, Some(Entered { uuid: process.uuid, host_pid, start_time, namespaces })))
@@ -110,6 +116,11 @@ impl Runtime {
 fn ended(id: &str) -> Error {
     Error::new(ErrorCode::Conflict, format!("`{id}` has ended, so it cannot be entered"))
         .with_hint(format!("relive info {id}"))
+}
+
+/// Returns whether the programs of a session reach the network through a proxy.
+fn has_proxy(stat: &Stat) -> bool {
+    matches!(stat.rungs.network.parse(), Ok(Network::Allow(_)))
 }
 
 /// Returns the namespaces to join. Without privileges those of a session can be joined only together with its user

@@ -35,6 +35,26 @@ fn case_78_enter_sees_the_root_and_network_of_a_session_and_does_not_end_it() {
 }
 
 #[test]
+fn a_program_that_enters_a_session_with_a_list_of_hosts_finds_its_proxy() {
+    for world in worlds() {
+        let script = "touch ready; while [ ! -e go ]; do sleep 0.02; done";
+        let flags = ["--isolation", "confined", "--net", "allow:good.localhost", "--name", "held"];
+        world.relive(&[&["exec", "-d"], &flags[..], &["--", "sh", "-c", script]].concat()).ok();
+        wait_until("the program to be ready", || world.work().join("ready").exists());
+        let shows = "echo $http_proxy $HTTPS_PROXY $NO_PROXY";
+        let entered = |flags: &[&str]| {
+            let command = ["--env", "http_proxy=http://mine", "held", "--", "sh", "-c", shows];
+            world.relive(&[&["enter"], flags, &command].concat()).ok().stdout
+        };
+        assert_eq!(entered(&[]), "http://127.0.0.1:3128 http://127.0.0.1:3128 localhost,127.0.0.1,::1\n");
+        assert_eq!(entered(&["--ns", "net"]), entered(&[]));
+        assert_eq!(entered(&["--ns", "ipc"]), "http://mine\n", "the network of everybody");
+        fs::write(world.work().join("go"), "").unwrap();
+        world.relive(&["wait", "held"]).ok();
+    }
+}
+
+#[test]
 fn a_program_that_entered_is_a_process_of_its_own_and_ends_with_the_session() {
     for world in worlds() {
         target(&world, "held");
