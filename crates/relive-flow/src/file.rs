@@ -5,7 +5,7 @@ mod script;
 mod supervisor;
 mod task;
 
-use relive_types::{Isolation, Limits, WorkspaceKind};
+use relive_types::{Isolation, Limits, Network, WorkspaceKind};
 use serde::{Deserialize, Serialize};
 
 use crate::graph::Graph;
@@ -151,6 +151,9 @@ pub struct Task {
     /// What its programs may reach.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub isolation: Option<Isolation>,
+    /// What they reach of the network; as its isolation says if absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub network: Option<Network>,
     /// Variables that a shell script reads results from; never in a file.
     #[serde(skip)]
     pub variables: Vec<(String, String)>,
@@ -239,8 +242,8 @@ impl Task {
     /// Returns a task that has nothing but its work.
     #[must_use]
     pub fn new(work: Work) -> Self {
-        let (cwd, workspace, isolation) = (None, None, None);
-        Self { work, cwd, limits: Limits::default(), workspace, isolation, variables: Vec::new() }
+        let (cwd, workspace, isolation, network) = (None, None, None, None);
+        Self { work, cwd, limits: Limits::default(), workspace, isolation, network, variables: Vec::new() }
     }
 
     pub(crate) fn texts(&self) -> impl Iterator<Item = &str> {

@@ -47,6 +47,9 @@ impl ComposeFile {
         if let Some(isolation) = node.task.isolation.filter(|isolation| !isolation.is_none()) {
             line.push_str(&format!(", {isolation}"));
         }
+        if let Some(network) = &node.task.network {
+            line.push_str(&format!(", network {network}"));
+        }
         line
     }
 }

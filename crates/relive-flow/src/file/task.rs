@@ -1,13 +1,13 @@
 //! What a node or a child runs.
 
-use relive_types::{CommandRule, Isolation, Limits, Usd, WorkspaceKind};
+use relive_types::{CommandRule, Isolation, Limits, Network, Usd, WorkspaceKind};
 use serde_saphyr::Spanned;
 
 use super::{Task, Work, script};
 use crate::template;
 use crate::yaml::{Checker, Entry, Value};
 
-pub(super) const TASK_KEYS: [&str; 13] = [
+pub(super) const TASK_KEYS: [&str; 14] = [
     "intent",
     "command",
     "cli",
@@ -17,6 +17,7 @@ pub(super) const TASK_KEYS: [&str; 13] = [
     "cwd",
     "workspace",
     "isolation",
+    "network",
     "timeout",
     "max_steps",
     "max_tokens",
@@ -31,7 +32,7 @@ pub(super) fn task(checker: &mut Checker<'_>, name: &Spanned<String>, entries: &
     let (mut intent, mut command, mut model, mut agent, mut cwd) = (None, None, None, None, None);
     let (mut allow, mut limits) = (Vec::new(), Limits::default());
     let (mut agents_only, mut natives_only) = (None, None);
-    let (mut workspace, mut isolation, mut cli) = (None, None, None);
+    let (mut workspace, mut isolation, mut reach, mut cli) = (None, None, None, None);
     for (key, value) in entries {
         match key.value.as_str() {
             "intent" => intent = Some(filled_text(checker, "intent", value)?),
@@ -47,6 +48,7 @@ pub(super) fn task(checker: &mut Checker<'_>, name: &Spanned<String>, entries: &
             "isolation" => {
                 isolation = checker.word("isolation", value, &Isolation::ALL.map(|word| (word.name(), word)))
             }
+            "network" => reach = network(checker, value),
             "timeout" => limits.timeout_ms = checker.duration_ms("timeout", value),
             "max_steps" => {
                 let steps = checker.number("max_steps", value, 1, u32::MAX.into());
@@ -90,7 +92,7 @@ pub(super) fn task(checker: &mut Checker<'_>, name: &Spanned<String>, entries: &
             return None;
         }
     };
-    Some(Task { work, cwd, limits, workspace, isolation, variables: Vec::new() })
+    Some(Task { work, cwd, limits, workspace, isolation, network: reach, variables: Vec::new() })
 }
 
 fn filled_text(checker: &mut Checker<'_>, key: &str, found: &Spanned<Value>) -> Option<String> {
@@ -154,6 +156,28 @@ fn rules(checker: &mut Checker<'_>, found: &Spanned<Value>) -> Vec<String> {
         rules.push(text);
     }
     rules
+}
+
+fn network(checker: &mut Checker<'_>, found: &Spanned<Value>) -> Option<Network> {
+    let written = match &found.value {
+        Value::List(domains) if !domains.is_empty() => {
+            let texts = domains.iter().map(|domain| checker.text_of("network", domain)).collect::<Option<Vec<_>>>()?;
+            let read = Network::allow(texts.iter().map(String::as_str));
+            return read.inspect_err(|error| checker.wrong(&found.referenced, format!("`network`: {error}"))).ok();
+        }
+        Value::Text(word) => match word.parse() {
+            Ok(network) => return Some(network),
+            Err(_) => format!("`{word}`"),
+        },
+        other @ (Value::Nothing
+        | Value::List(_)
+        | Value::Truth(_)
+        | Value::Number(_)
+        | Value::Fraction(_)
+        | Value::Map(_)) => other.name().to_owned(),
+    };
+    checker.wrong(&found.referenced, format!("`network` must be full, none or a list of domains, not {written}"));
+    None
 }
 
 fn dollars(checker: &mut Checker<'_>, found: &Spanned<Value>) -> Option<Usd> {

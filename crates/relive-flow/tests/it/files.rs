@@ -145,6 +145,25 @@ fn a_workspace_and_an_isolation_are_words() {
 }
 
 #[test]
+fn a_network_is_a_word_or_a_list_of_domains() {
+    let network = |written: &str| {
+        let file = ComposeFile::parse("f", &format!("nodes: {{a: {{command: [x], network: {written}}}}}")).unwrap();
+        (file.nodes[0].task.network.clone().unwrap().to_string(), file.plan())
+    };
+    assert_eq!(network("none").0, "none");
+    assert_eq!(network("[github.com, '*.crates.io']").0, "allow:github.com,*.crates.io");
+    assert_eq!(network("allow:a.com").1, "1. a: exec x, network allow:a.com");
+    let check = |written: &str, expect: &str| {
+        let said = mistakes(&format!("nodes:\n  a: {{command: [x], network: {written}}}\n"));
+        assert!(said.contains(&format!("2:30: {expect}")), "{said}");
+    };
+    check("of", "`network` must be full, none or a list of domains, not `of`");
+    check("[]", "`network` must be full, none or a list of domains, not a list");
+    check("7", "`network` must be full, none or a list of domains, not a number");
+    check("[a/b]", "`network`: `a/b` is not a domain like github.com");
+}
+
+#[test]
 fn a_node_has_a_limited_number_of_results_in_its_texts() {
     let file = |count: usize| {
         let results = "{{ nodes.a.result }}".repeat(count);

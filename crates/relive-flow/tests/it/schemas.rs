@@ -17,6 +17,7 @@ fn example(key: &str) -> &'static str {
         "fresh" => "true",
         "workspace" => "own",
         "isolation" => "confined",
+        "network" => "[github.com]",
         "supervisor" => "{children: {y: {command: [y]}}}",
         _ => "text",
     }

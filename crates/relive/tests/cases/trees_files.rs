@@ -2,6 +2,8 @@
 
 use std::fs;
 
+use serde_json::json;
+
 use super::workspaces_support::shell;
 use crate::world::{Begun, World, wait_until};
 
@@ -155,7 +157,7 @@ fn a_node_reaches_what_its_isolation_allows() {
     for world in super::isolation::worlds() {
         // What it writes elsewhere is refused, or in a directory that only it sees.
         let run = world.up("nodes:
-  held: {command: [sh, -c, 'echo x > inside; echo x > ../outside'], isolation: confined}
+  held: {command: [sh, -c, 'echo x > inside; echo x > ../outside'], isolation: confined, network: none}
   copy: {command: [sh, -c, 'echo y > inside; echo x > ../outside'], isolation: confined, workspace: own, depends_on: {held: completed}}
   free: {command: [sh, -c, 'test ! -e ../outside && echo x > ../outside'], depends_on: {copy: completed}}
 ");
@@ -166,6 +168,8 @@ fn a_node_reaches_what_its_isolation_allows() {
             world.text_of("inside"),
             if world.node(&run, "copy")["state"] == "succeeded" { "y\n" } else { "x\n" }
         );
-        assert_eq!(world.info(world.uuid_of(&run, "copy"))["session"]["isolation"], "confined");
+        let session = |node: &str| world.info(world.uuid_of(&run, node))["session"].clone();
+        assert_eq!((&session("copy")["isolation"], &session("copy")["network"]), (&json!("confined"), &json!("full")));
+        assert_eq!(session("held")["network"], "none");
     }
 }

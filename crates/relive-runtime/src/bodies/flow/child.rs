@@ -255,7 +255,7 @@ impl ChildStart {
                     namespace: relive_api::Namespace::default(),
                     isolation: task.isolation.unwrap_or_default(),
                     namespaces: Vec::new(),
-                    network: None,
+                    network: task.network.clone(),
                     limits: task.limits,
                     memory: None,
                     pids: None,
@@ -291,7 +291,7 @@ impl ChildStart {
             yes: false,
             workspace: task.workspace,
             isolation: task.isolation,
-            network: None,
+            network: task.network.clone(),
             allow_degraded: false,
             foreground: true,
         }
