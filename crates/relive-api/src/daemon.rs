@@ -19,6 +19,14 @@ pub struct DaemonStatus {
     pub warnings: Vec<String>,
 }
 
+/// How the daemon stops.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct StopQuery {
+    /// Whether no other daemon is about to start: then, if no process is alive, nothing is kept in memory for one.
+    #[serde(default)]
+    pub for_good: bool,
+}
+
 /// The daemon will stop; so many agents are being paused first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Stopping {

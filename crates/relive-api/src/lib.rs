@@ -7,7 +7,7 @@
 //! | request | body | answer |
 //! |---|---|---|
 //! | `GET /v1/daemon` | | [`DaemonStatus`] |
-//! | `POST /v1/daemon/stop` | | [`Stopping`], then the daemon is gone |
+//! | `POST /v1/daemon/stop` | [`StopQuery`] | [`Stopping`], then the daemon is gone |
 //! | `GET /v1/processes?all=BOOL` and the rest of [`ListQuery`] | | [`ProcessList`] |
 //! | `POST /v1/processes` | [`RunRequest`] | [`Created`] |
 //! | `POST /v1/programs` | [`ExecRequest`] | [`ExecStarted`] |
@@ -71,7 +71,7 @@ mod usage;
 mod verbs;
 
 pub use authority::{EndSelfRequest, GrantRequest, Handle, HandleList, HandleRights, ReleaseRequest, SelfInfo};
-pub use daemon::{DaemonStatus, Stopping};
+pub use daemon::{DaemonStatus, StopQuery, Stopping};
 pub use directory::{UnsafeDirectory, check_directory};
 pub use environment::Environment;
 pub use error::{ErrorBody, ErrorDetail, http_status};

@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use relive_api::Stopping;
+use relive_api::{StopQuery, Stopping};
 use serde_json::json;
 
 use super::client::{Client, Patience, in_time, post};
@@ -14,8 +14,9 @@ impl Client {
     /// nothing listens.
     ///
     /// A stopping daemon closes its socket, then stops its processes, then exits.
-    pub async fn stop_daemon(&self, only: Option<u32>) -> Result<Option<Stopping>, Error> {
-        let ask = Ask { wire: Wire::Any, ..post("/v1/daemon/stop".into(), &json!({}))? };
+    pub async fn stop_daemon(&self, only: Option<u32>, query: StopQuery) -> Result<Option<Stopping>, Error> {
+        let path = format!("/v1/daemon/stop?for_good={}", query.for_good);
+        let ask = Ask { wire: Wire::Any, ..post(path, &json!({}))? };
         let (mut patience, mut asked) = (Patience::new(self.retry), only);
         loop {
             let begun = Instant::now();

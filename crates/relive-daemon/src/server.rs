@@ -30,7 +30,7 @@ use axum::{Json, Router};
 use relive_api::{
     Accepted, Affected, BODY_MAX, Created, DaemonStatus, ExecRequest, ExecStarted, GateRequest, GcAnswer, GcRequest,
     InputRequest, Lineage, ListQuery, PauseRequest, Process, REQUEST_ID_HEADER, Removed, RenameRequest, ResolveRequest,
-    ResumeRequest, Resumed, RunRequest, SignalMaskRequest, SignalRequest, SignalState, Stopping, UsageQuery,
+    ResumeRequest, Resumed, RunRequest, SignalMaskRequest, SignalRequest, SignalState, StopQuery, Stopping, UsageQuery,
     UsageReport, WaitAnswer, WaitRequest,
 };
 use relive_core::ErrorCode;
@@ -223,8 +223,8 @@ async fn status(State(server): ServerState, Asked(access): Asked) -> JsonAnswer<
     access.status(&server.about).await.map(Json).map_err(Into::into)
 }
 
-async fn stop(State(server): ServerState, asked: Asked) -> JsonAnswer<Stopping> {
-    asked.stop(&server).map(Json).map_err(Into::into)
+async fn stop(State(server): ServerState, asked: Asked, Params(query): Params<StopQuery>) -> JsonAnswer<Stopping> {
+    asked.stop(&server, query).map(Json).map_err(Into::into)
 }
 
 async fn processes(Asked(access): Asked, Params(query): Params<ListQuery>) -> Answer<Response> {

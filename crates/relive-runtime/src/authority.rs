@@ -20,7 +20,7 @@ use relive_api::{
     ExecStarted, GateRequest, GcAnswer, GcRequest, GrantRequest, Handle, HandleList, Inbox, InputRequest, Lineage,
     ListQuery, PauseRequest, Process, ProcessList, ReleaseRequest, Removed, RenameRequest, ResolveRequest,
     ResumableList, ResumeRequest, Resumed, RunRequest, SelfInfo, SignalMaskRequest, SignalRequest, SignalState,
-    Stopping, UsageQuery, UsageReport, WaitAnswer,
+    StopQuery, Stopping, UsageQuery, UsageReport, WaitAnswer,
 };
 use relive_core::{Caller as Holder, Cause, ErrorCode, Limits, Pid, Refusal, Rights, State, Uuid, Why};
 
@@ -212,8 +212,11 @@ impl Access {
     }
 
     /// Begins to stop the daemon.
-    pub fn begin_stop(&self) -> Result<Stopping> {
+    pub fn begin_stop(&self, query: StopQuery) -> Result<Stopping> {
         self.person("stopping the daemon")?;
+        if query.for_good {
+            self.runtime.environments.end_with_the_daemon();
+        }
         Ok(self.runtime.begin_stop())
     }
 

@@ -10,6 +10,7 @@ mod link;
 
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use relive_api::Environment;
@@ -35,13 +36,16 @@ pub(crate) struct Environments {
     link: Mutex<Link>,
     /// The processes whose environments came back with a keeper that was stopped.
     returned: watch::Sender<Vec<Uuid>>,
+    /// Whether they are needed only as long as a process is alive.
+    ends: AtomicBool,
     warnings: Warnings,
 }
 
 impl Environments {
     pub(crate) fn new(data: Arc<DataDirectory>, program: Option<PathBuf>, warnings: Warnings) -> Self {
         let returned = watch::Sender::default();
-        Self { data, program, store: Mutex::default(), link: Mutex::default(), returned, warnings }
+        let ends = AtomicBool::new(false);
+        Self { data, program, store: Mutex::default(), link: Mutex::default(), returned, ends, warnings }
     }
 
     /// Tells of processes whose environments come back after the start.
@@ -125,6 +129,26 @@ impl Environments {
         }
         tracing::info!("gave up the environments of {} ended processes", given_up.len());
         self.tell_removed(&given_up);
+    }
+
+    /// Says that no other daemon is about to start.
+    pub(crate) fn end_with_the_daemon(&self) {
+        self.ends.store(true, Ordering::Relaxed);
+    }
+
+    /// Forgets all of them at the end of the daemon, if that was said and no process is alive: the keeper then ends too. Only a
+    /// process that continues by itself needs its own environment. It blocks.
+    pub(crate) fn close(&self) {
+        // One that cannot be read may be alive.
+        let lives = |uuid: &Uuid| !matches!(self.data.read_live(*uuid), Ok(None));
+        if !self.ends.load(Ordering::Relaxed) || self.data.marked().map_or(true, |marked| marked.iter().any(lives)) {
+            return;
+        }
+        let keys = self.store().oldest(0);
+        for key in &keys {
+            self.store().remove(*key);
+        }
+        self.tell_removed(&keys);
     }
 
     /// Returns the environment of a process; an empty one if it is gone.

@@ -57,6 +57,8 @@ impl Runtime {
         let workspaces = self.workspaces.clone();
         let _ = self.in_bulk(move |_| workspaces.save_caches()).await;
         self.catalog.close().await;
+        let environments = Arc::clone(&self.environments);
+        let _ = self.in_bulk(move |_| environments.close()).await;
     }
 
     async fn no_bodies(&self) {

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use axum::extract::FromRequestParts;
 use axum::http::request::Parts;
-use relive_api::Stopping;
+use relive_api::{StopQuery, Stopping};
 use relive_runtime::{Access, Caller, Runtime};
 use tokio::sync::watch;
 
@@ -49,8 +49,8 @@ impl FromRequestParts<Server> for Asked {
 
 impl Asked {
     /// Stops the daemon, if whoever asks may do that.
-    pub(super) fn stop(&self, server: &Server) -> relive_runtime::Result<Stopping> {
-        let stopping = self.0.begin_stop()?;
+    pub(super) fn stop(&self, server: &Server, query: StopQuery) -> relive_runtime::Result<Stopping> {
+        let stopping = self.0.begin_stop(query)?;
         server.guarded.stop.send_replace(true);
         Ok(stopping)
     }

@@ -134,6 +134,27 @@ fn the_keeper_is_in_a_session_of_its_own_and_ends_when_it_keeps_nothing() {
 }
 
 #[test]
+fn the_keeper_ends_with_a_daemon_that_is_stopped_while_nothing_is_alive() {
+    let world = World::new();
+    let program = world.exec(&[], &["true"]);
+    world.ends(&program, 0);
+    let keeper = keeper_of(&world);
+    assert!(keeper.is_some());
+    world.relive(&["daemon", "restart"]).ok();
+    assert_eq!(keeper_of(&world), keeper, "the next daemon has all environments");
+    let lasting = world.exec(&[], &["sleep", "1000"]);
+    world.relive(&["daemon", "stop"]).ok();
+    assert_eq!(keeper_of(&world), keeper, "a program runs on");
+    world.relive(&["kill", "-9", &lasting.uuid]).ok();
+    world.relive(&["wait", &lasting.uuid]).exits(137);
+    assert_eq!(keeper_of(&world), keeper);
+    world.relive(&["daemon", "stop"]).ok();
+    wait_until("the keeper has gone", || keeper_of(&world).is_none());
+    let info = world.info(&program.uuid);
+    assert_eq!(info["state"], "dead", "and nothing else is: {info}");
+}
+
+#[test]
 fn environments_in_files_of_an_earlier_version_are_moved_and_the_files_removed() {
     let world = World::new();
     let process = run_with(&world, &[("TOKEN", "new")], &world.hanging(), &[]);

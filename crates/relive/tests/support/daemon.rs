@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
+use relive_api::StopQuery;
 use relive_client::{BlockingClient, Client, Retry};
 
 /// How long a start or a stop may take.
@@ -151,7 +152,7 @@ impl Daemon {
 
     /// Asks it to stop as a user does.
     pub(crate) fn stop(mut self, client: &BlockingClient) -> Result<(), String> {
-        let _ = client.call(|client| client.stop_daemon(Some(self.pid())));
+        let _ = client.call(|client| client.stop_daemon(Some(self.pid()), StopQuery::default()));
         match wait_within(&mut self.child) {
             Some(status) if status.success() => Ok(()),
             Some(status) => Err(format!("the daemon did not stop well: {status}")),

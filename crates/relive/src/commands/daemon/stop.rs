@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use relive_api::StopQuery;
 use relive_core::ErrorCode;
 use serde_json::json;
 
@@ -14,7 +15,7 @@ const GONE_WITHIN: Duration = Duration::from_secs(60);
 const LOOK_EVERY: Duration = Duration::from_millis(10);
 
 pub(crate) async fn run(context: &Context) -> Outcome<u8> {
-    let stopped = stopped(context).await?;
+    let stopped = stopped(context, StopQuery { for_good: true }).await?;
     if context.json {
         context.print_json(&json!({ "running": false, "stopped": stopped.is_some(), "os_pid": stopped }))?;
     } else {
@@ -30,10 +31,10 @@ pub(crate) async fn run(context: &Context) -> Outcome<u8> {
 /// Stops the daemon and returns when it is gone: its OS pid, or `None` if there was none.
 ///
 /// A daemon that is started in the meantime is not stopped.
-pub(super) async fn stopped(context: &Context) -> Outcome<Option<u32>> {
+pub(super) async fn stopped(context: &Context, query: StopQuery) -> Outcome<Option<u32>> {
     let (begun, mut only) = (Instant::now(), None);
     loop {
-        if let Some(os_pid) = told(context, only).await? {
+        if let Some(os_pid) = told(context, only, query).await? {
             while is_alive(os_pid) {
                 wait(os_pid, begun).await?;
             }
@@ -51,9 +52,9 @@ pub(super) async fn stopped(context: &Context) -> Outcome<Option<u32>> {
 }
 
 /// Tells the daemon to stop, or only the one with this OS pid. Returns its OS pid, or `None` if nothing listens.
-async fn told(context: &Context, only: Option<u32>) -> Outcome<Option<u32>> {
+async fn told(context: &Context, only: Option<u32>, query: StopQuery) -> Outcome<Option<u32>> {
     let Some(client) = Client::open(context, Start::Never).await? else { return Ok(None) };
-    let Some(stopping) = client.stop_daemon(only).await? else { return Ok(None) };
+    let Some(stopping) = client.stop_daemon(only, query).await? else { return Ok(None) };
     if stopping.pausing > 0 && context.err.is_terminal {
         context.say(&format!("pausing {} agents at their next boundary", stopping.pausing));
     }
