@@ -72,6 +72,7 @@ mod sessions_support;
 mod sessions_tampering;
 mod sessions_terminal;
 mod shell;
+mod shell_stuck;
 mod signals;
 mod slow_clients;
 mod start_and_stop;
