@@ -20,6 +20,11 @@ use crate::{PROXY, SOCKET, control};
 /// The longest settings.
 const SETTINGS_MAX: usize = 1 << 20;
 
+/// How many names are resolved at a time, each in a thread; the next ones wait.
+const RESOLVERS_MAX: usize = 4;
+/// What resolving a name needs of a stack.
+const RESOLVER_STACK_BYTES: usize = 256 << 10;
+
 /// Runs the proxy of a session until its shim is gone. Its only argument is the directory of the session; its input is the
 /// shim's socket, which sends the settings and then the listener.
 pub fn main() -> ! {
@@ -56,6 +61,12 @@ fn run() -> io::Result<()> {
     rustix::process::chdir("/")?;
     rustix::process::set_dumpable_behavior(DumpableBehavior::NotDumpable)?;
     rustix::thread::set_name(c"relive-proxy")?;
+    #[cfg(target_env = "gnu")]
+    // The threads that resolve names would get memory pools of their own, and keep them.
+    // SAFETY: numbers, before there is another thread.
+    unsafe {
+        libc::mallopt(libc::M_ARENA_MAX, 1);
+    }
     let served = match receive_listener(&shim)? {
         Some(listener) => serve(settings, log, listener.into(), socket, shim),
         // The launch has failed.
@@ -115,7 +126,9 @@ fn serve(
     listener.set_nonblocking(true)?;
     socket.set_nonblocking(true)?;
     shim.set_nonblocking(true)?;
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let mut builder = tokio::runtime::Builder::new_current_thread();
+    builder.max_blocking_threads(RESOLVERS_MAX).thread_stack_size(RESOLVER_STACK_BYTES);
+    let runtime = builder.enable_all().build()?;
     let served = runtime.block_on(async {
         let listener = tokio::net::TcpListener::from_std(listener)?;
         let socket = tokio::net::UnixListener::from_std(socket)?;

@@ -169,3 +169,51 @@ async fn each_request_is_told_once_and_the_proxy_ends_with_its_session() {
     let (record, _) = world.run("plain", Isolation::Confined, "true").await;
     assert_eq!(record.result, SessionResult::Exited(0));
 }
+
+/// Returns the anonymous memory of the proxy of a session in kB, and how many threads it has; nothing if only root may know.
+fn proxy_of(session: &Path) -> Option<(u64, usize)> {
+    let line = format!("{}\0{}\0", relive_proxy::PROXY, session.display());
+    let pids = std::fs::read_dir("/proc").unwrap().flatten().filter_map(|entry| entry.file_name().into_string().ok());
+    let is_it =
+        |pid: &String| std::fs::read(format!("/proc/{pid}/cmdline")).is_ok_and(|found| found == line.as_bytes());
+    let pid = pids.into_iter().find(is_it).expect("a proxy");
+    let rollup = std::fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).ok()?;
+    let anonymous = rollup.lines().find(|line| line.starts_with("Anonymous:")).unwrap();
+    let anonymous = anonymous.split_ascii_whitespace().nth(1).unwrap().parse().unwrap();
+    Some((anonymous, std::fs::read_dir(format!("/proc/{pid}/task")).unwrap().count()))
+}
+
+#[tokio::test]
+async fn a_proxy_takes_little_memory_and_few_threads() {
+    // Of a build without optimisation: idle, and with this many open connections and names that nobody knows.
+    const IDLE_MAX_KB: u64 = 250;
+    const BUSY_MAX_KB: u64 = 3200;
+    const CONNECTIONS: usize = 100;
+    const THREADS_MAX: usize = 5;
+    let Some(world) = World::new("memory").await else { return };
+    let port = server();
+    let script = format!(
+        "echo idle; read line; for i in $(seq {CONNECTIONS}); do exec {{fd}}<>/dev/tcp/127.0.0.1/3128; \
+         printf \"CONNECT good.localhost:{port} HTTP/1.1\\r\\n\\r\\n\" >&$fd; head -n 1 <&$fd; \
+         exec {{fd}}<>/dev/tcp/127.0.0.1/3128; printf \"CONNECT x$i.invalid:1 HTTP/1.1\\r\\n\\r\\n\" >&$fd; done; \
+         echo busy; read line"
+    );
+    let mut spec = listed(&world, Isolation::Confined, Unknown::Refuse, &script);
+    spec.proxy.as_mut().unwrap().allow.push("*.invalid".parse().unwrap());
+    let running = world.launch("memory", &spec).await;
+    running.prints("idle").await;
+    let Some((idle, _)) = proxy_of(running.directory.path()) else {
+        running.connection.write(b"\n\n").await.unwrap();
+        running.ended().await;
+        return eprintln!("skipped: only root looks into a proxy");
+    };
+    running.connection.write(b"\n").await.unwrap();
+    running.prints("busy").await;
+    let (busy, threads) = proxy_of(running.directory.path()).unwrap();
+    running.connection.write(b"\n").await.unwrap();
+    running.ended().await;
+    let answered = running.printed().matches("200 Connection established").count();
+    eprintln!("memory of a proxy: {idle} kB idle, {busy} kB with {CONNECTIONS} connections, {threads} threads");
+    assert_eq!(answered, CONNECTIONS, "{}", running.printed());
+    assert!(idle <= IDLE_MAX_KB && busy <= BUSY_MAX_KB && threads <= THREADS_MAX, "{idle} kB, {busy} kB, {threads}");
+}
