@@ -22,6 +22,12 @@ pub(crate) fn anonymous(os_pid: u32) -> Result<u64> {
     Ok(number(&rollup, "Anonymous:").ok_or("/proc does not say Anonymous")? << 10)
 }
 
+/// Returns the share of a process in anonymous memory: what it has in common with others that were forked counts in parts.
+pub(crate) fn anonymous_share(os_pid: u32) -> Result<u64> {
+    let rollup = fs::read_to_string(format!("/proc/{os_pid}/smaps_rollup"))?;
+    Ok(number(&rollup, "Pss_Anon:").ok_or("/proc does not say Pss_Anon")? << 10)
+}
+
 /// Returns the highest resident memory so far, in bytes.
 pub(crate) fn peak(os_pid: u32) -> Result<u64> {
     let status = fs::read_to_string(format!("/proc/{os_pid}/status"))?;

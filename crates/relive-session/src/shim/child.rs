@@ -87,6 +87,8 @@ pub(super) struct Orders {
     /// The socket on which the stub init reports the end of the program and receives signals; absent without a stub
     /// init.
     pub(super) init: Option<RawFd>,
+    /// Where the heap begins, and its length: the stub init needs none of it.
+    pub(super) heap: (usize, usize),
     /// The settings of the shell in which the program was typed.
     pub(super) umask: Option<u32>,
     pub(super) nice: Option<c_int>,
@@ -306,6 +308,8 @@ unsafe fn fork_below_init(orders: &Orders, report: RawFd) {
             return;
         }
         let program = program as c_int;
+        // What follows uses the stack alone. The pages would be its own as soon as the shim changes them.
+        libc::madvise(orders.heap.0 as *mut libc::c_void, orders.heap.1, libc::MADV_DONTNEED);
         // The terminal, the pipes and the gate end with the program, not with the init.
         for descriptor in [0, 1, 2, orders.gate] {
             libc::close(descriptor);

@@ -85,6 +85,7 @@ impl Program {
             proxy: None,
             entry: None,
             init,
+            heap: heap(),
             umask: self.inherited.as_ref().map(|inherited| inherited.umask),
             nice: self.inherited.as_ref().map(|inherited| inherited.nice),
             limits: self.limits.as_ptr(),
@@ -92,6 +93,22 @@ impl Program {
             ignored: self.inherited.as_ref().map_or(0, |inherited| mask(&inherited.ignored)),
         }
     }
+}
+
+/// Returns where the heap of this process begins, and its length, in whole pages; nothing where that is not known.
+fn heap() -> (usize, usize) {
+    #[cfg(target_env = "gnu")]
+    {
+        // SAFETY: all three only tell. This process has one thread, so its heap is what the C library took from the kernel
+        // by moving its end.
+        let (end, length, page) =
+            unsafe { (libc::sbrk(0) as usize, libc::mallinfo().arena, libc::sysconf(libc::_SC_PAGESIZE)) };
+        let (length, page) = (usize::try_from(length).unwrap_or(0), usize::try_from(page).unwrap_or(4096));
+        let first = end.saturating_sub(length).next_multiple_of(page);
+        (first, end.saturating_sub(first) / page * page)
+    }
+    #[cfg(not(target_env = "gnu"))]
+    (0, 0)
 }
 
 /// Returns the limits for the kernel. The daemon has raised its own limit of open files: a program without inherited
@@ -107,7 +124,17 @@ fn limits(inherited: Option<&Inherited>) -> Vec<(libc::c_uint, libc::rlimit)> {
     let limit = |limit: &ResourceLimit| {
         (limit.resource, libc::rlimit { rlim_cur: number(limit.soft), rlim_max: number(limit.hard) })
     };
-    inherited.limits.iter().map(limit).collect()
+    let differs = |(resource, wanted): &(libc::c_uint, libc::rlimit)| {
+        // SAFETY: a structure owned here, to be written to.
+        let ours = unsafe {
+            let mut ours: libc::rlimit = std::mem::zeroed();
+            (libc::getrlimit(*resource, &raw mut ours) == 0).then_some(ours)
+        };
+        // The limit of processes may be set for the tree until then.
+        *resource == libc::RLIMIT_NPROC
+            || ours.is_none_or(|ours| (ours.rlim_cur, ours.rlim_max) != (wanted.rlim_cur, wanted.rlim_max))
+    };
+    inherited.limits.iter().map(limit).filter(differs).collect()
 }
 
 fn mask(signals: &[i32]) -> u64 {

@@ -9,7 +9,7 @@ use relive_session::stage::SessionResult;
 
 use super::{SIGKILL, SLEEP};
 use crate::Result;
-use crate::daemon::anonymous;
+use crate::daemon::anonymous_share;
 use crate::lab::Lab;
 use crate::table::{Mark, Row, kilobytes};
 
@@ -33,14 +33,15 @@ pub(super) fn measure(lab: &Lab) -> Result<Vec<Row>> {
     Ok(rows)
 }
 
-/// Returns the memory of the shim, and of the processes of its tree that run the same program.
+/// Returns the memory of the shim, and of the processes of its tree that run the same program. An init is forked from its shim:
+/// pages that neither has changed since are there once.
 fn of_session(lab: &Lab, connection: &Connection) -> Result<u64> {
     let program = |pid: i32| fs::read_link(format!("/proc/{pid}/exe"));
     let shim = program(connection.shim_pid())?;
-    let mut bytes = anonymous(connection.shim_pid().unsigned_abs())?;
+    let mut bytes = anonymous_share(connection.shim_pid().unsigned_abs())?;
     for pid in lab.members(connection)? {
         if program(pid)? == shim {
-            bytes += anonymous(pid.unsigned_abs())?;
+            bytes += anonymous_share(pid.unsigned_abs())?;
         }
     }
     Ok(bytes)
