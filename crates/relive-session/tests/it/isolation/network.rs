@@ -176,7 +176,7 @@ fn proxy_of(session: &Path) -> Option<(u64, usize)> {
     let pids = std::fs::read_dir("/proc").unwrap().flatten().filter_map(|entry| entry.file_name().into_string().ok());
     let is_it =
         |pid: &String| std::fs::read(format!("/proc/{pid}/cmdline")).is_ok_and(|found| found == line.as_bytes());
-    let pid = pids.into_iter().find(is_it).expect("a proxy");
+    let pid = pids.into_iter().find(is_it).unwrap();
     let rollup = std::fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).ok()?;
     let anonymous = rollup.lines().find(|line| line.starts_with("Anonymous:")).unwrap();
     let anonymous = anonymous.split_ascii_whitespace().nth(1).unwrap().parse().unwrap();

@@ -1,6 +1,10 @@
 //! Real tools at `confined`. A tool that does not run at `none` is not on this machine.
 
-use relive_sandbox::Isolation;
+use std::net::ToSocketAddrs as _;
+use std::process::Command;
+
+use relive_proxy::{PORT, Settings};
+use relive_sandbox::{Isolation, Network};
 use relive_session::spec::Spec;
 use relive_session::stage::SessionResult;
 
@@ -40,15 +44,22 @@ const TOOLS: &[(&str, &str)] = &[
          git stash -q && git rebase -q HEAD~0 && git worktree add -q --detach tree && git worktree remove tree",
     ),
     ("tmux", "tmux -L relive-test new -d true"),
+    (
+        "playwright with chromium",
+        "NODE_PATH=\"$(npm root -g)\" node -e 'require(\"playwright\").chromium.launch({args: [\"--no-sandbox\"]}).then(b => b.close())'",
+    ),
 ];
+
+/// The variables by which tools find their own files.
+fn variables() -> Vec<(String, String)> {
+    let kept = ["PATH", "HOME", "CARGO_HOME", "RUSTUP_HOME", "RUSTUP_TOOLCHAIN", "PYENV_ROOT", "NODE_EXTRA_CA_CERTS"];
+    kept.iter().filter_map(|&name| Some((name.to_owned(), std::env::var(name).ok()?))).collect()
+}
 
 #[tokio::test]
 async fn case_76_real_tools_work_at_confined() {
     let Some(world) = World::new("tools").await else { return };
-    // Tools find their own files by these.
-    let kept = ["PATH", "HOME", "CARGO_HOME", "RUSTUP_HOME", "RUSTUP_TOOLCHAIN", "PYENV_ROOT"];
-    let variables: Vec<(String, String)> =
-        kept.iter().filter_map(|&name| Some((name.to_owned(), std::env::var(name).ok()?))).collect();
+    let variables = variables();
     for (number, (tool, script)) in TOOLS.iter().enumerate() {
         let script = format!("cd \"$(mktemp -d ./tool-XXXXXX)\" && {script}");
         let spec = |isolation| Spec { env: variables.clone(), ..world.spec(isolation, &script) };
@@ -59,5 +70,43 @@ async fn case_76_real_tools_work_at_confined() {
         }
         let (held, printed) = world.run_spec(&format!("held-{number}"), &spec(Isolation::Confined)).await;
         assert_eq!(held.result, SessionResult::Exited(0), "{tool}: {printed}");
+    }
+}
+
+/// Returns the host of the registry of npm; nothing if npm is not there.
+fn registry() -> Option<String> {
+    let asked = Command::new("npm").args(["config", "get", "registry"]).output().ok()?;
+    let url = String::from_utf8(asked.stdout).ok()?;
+    let host = url.trim().strip_prefix("https://")?.split('/').next()?;
+    (!host.contains([':', '@'])).then(|| host.to_owned())
+}
+
+#[tokio::test]
+async fn case_77_npm_installs_with_a_list_that_has_its_registry_and_says_which_host_is_missing_otherwise() {
+    let Some(world) = World::new("npm").await else { return };
+    let Some(registry) = registry() else {
+        return eprintln!("skipped: npm is not there, or has a registry without TLS");
+    };
+    // Not from the user's cache.
+    let script = "cd \"$(mktemp -d ./npm-XXXXXX)\" && echo '{\"name\":\"app\"}' > package.json && \
+                  npm install --cache ./cache --no-audit --no-fund --fetch-retries=0 is-number@7.0.0 && \
+                  test -e node_modules/is-number";
+    let open = Spec { env: variables(), ..world.spec(Isolation::None, script) };
+    let (record, printed) = world.run_spec("none", &open).await;
+    if record.result != SessionResult::Exited(0) {
+        return eprintln!("skipped: npm install does not work here at all: {printed}");
+    }
+    // A registry of one's own may have a private address.
+    let addresses = (registry.as_str(), 443).to_socket_addrs().unwrap().map(|address| address.ip().to_string());
+    let with_registry: Vec<String> = addresses.chain([registry.clone()]).collect();
+    for (name, allow) in [("listed", with_registry), ("missing", vec!["example.com".to_owned()])] {
+        let mut spec = Spec { env: variables(), ..world.spec(Isolation::Confined, script) };
+        spec.isolation.policy.network = Network::Proxy(PORT);
+        spec.proxy =
+            Some(Settings { allow: allow.iter().map(|rule| rule.parse().unwrap()).collect(), ..Settings::default() });
+        let (record, printed) = world.run_spec(name, &spec).await;
+        let works = record.result == SessionResult::Exited(0);
+        assert_eq!(works, name == "listed", "{name}: {printed}");
+        assert!(works || printed.contains(&format!("{registry} is not in the allow list")), "{name}: {printed}");
     }
 }
