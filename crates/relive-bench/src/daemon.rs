@@ -17,7 +17,7 @@ use relive_client::{BlockingClient, Client, Retry};
 use relive_core::Uuid;
 use relive_journal::ProcessDirectory;
 
-pub(crate) use usage::{Switches, anonymous, anonymous_share, cpu_seconds, descriptors, memory, peak, switches};
+pub(crate) use usage::{Switches, anonymous_share, cpu_seconds, descriptors, memory, peak, switches};
 
 use crate::{Error, Result};
 

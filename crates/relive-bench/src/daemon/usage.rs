@@ -15,14 +15,9 @@ pub(crate) fn memory(os_pid: u32) -> Result<(u64, u64)> {
     Ok((kilobytes(&status, "VmRSS:")? << 10, private << 10))
 }
 
-/// Returns the anonymous memory in bytes. The private memory is more: the pages of a program that was just built count
-/// as private until they are on the disk.
-pub(crate) fn anonymous(os_pid: u32) -> Result<u64> {
-    let rollup = fs::read_to_string(format!("/proc/{os_pid}/smaps_rollup"))?;
-    Ok(number(&rollup, "Anonymous:").ok_or("/proc does not say Anonymous")? << 10)
-}
-
-/// Returns the share of a process in anonymous memory: what it has in common with others that were forked counts in parts.
+/// Returns the share of a process in anonymous memory, in bytes: what it has in common with others that were forked counts in
+/// parts. The private memory is more: the pages of a program that was just built count as private until they are on the
+/// disk.
 pub(crate) fn anonymous_share(os_pid: u32) -> Result<u64> {
     let rollup = fs::read_to_string(format!("/proc/{os_pid}/smaps_rollup"))?;
     Ok(number(&rollup, "Pss_Anon:").ok_or("/proc does not say Pss_Anon")? << 10)

@@ -99,13 +99,18 @@ impl Program {
 fn heap() -> (usize, usize) {
     #[cfg(target_env = "gnu")]
     {
+        unsafe extern "C" {
+            /// The end of the program's own data, from the linker.
+            static _end: u8;
+        }
         // SAFETY: all three only tell. This process has one thread, so its heap is what the C library took from the kernel
         // by moving its end.
         let (end, length, page) =
             unsafe { (libc::sbrk(0) as usize, libc::mallinfo().arena, libc::sysconf(libc::_SC_PAGESIZE)) };
         let (length, page) = (usize::try_from(length).unwrap_or(0), usize::try_from(page).unwrap_or(4096));
         let first = end.saturating_sub(length).next_multiple_of(page);
-        (first, end.saturating_sub(first) / page * page)
+        // If the C library had to take memory from elsewhere, that is counted as well.
+        if first < &raw const _end as usize { (0, 0) } else { (first, end.saturating_sub(first) / page * page) }
     }
     #[cfg(not(target_env = "gnu"))]
     (0, 0)
