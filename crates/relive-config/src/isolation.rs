@@ -1,5 +1,6 @@
 //! What the programs of agents may reach.
 
+pub use relive_types::isolation::GitConfig;
 use relive_types::{Isolation, Network};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
@@ -49,14 +50,4 @@ impl<'de> Deserialize<'de> for NetworkSetting {
         };
         network.map(|network| Self(Some(network))).map_err(serde::de::Error::custom)
     }
-}
-
-/// Whether isolated programs may change the configuration of the repository they work in.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum GitConfig {
-    /// No: Git executes what its configuration names.
-    #[default]
-    ReadOnly,
-    Writable,
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use relive_api::{Isolated, Isolation, NamespaceKind, Network, Paths, RunRequest};
 use relive_core::ErrorCode;
 use relive_proxy::{Settings, Unknown};
-use relive_sandbox::{GitConfig, Kind, Machine, Namespaces, Policy, Unheld};
+use relive_sandbox::{Machine, Namespaces, Policy, Unheld};
 
 use crate::create::Above;
 use crate::error::{Error, Result};
@@ -46,11 +46,7 @@ impl Isolations {
             (Some(_) | None, _) => PathBuf::from(written),
         };
         Policy {
-            isolation: match isolated.isolation {
-                Isolation::None => relive_sandbox::Isolation::None,
-                Isolation::Confined => relive_sandbox::Isolation::Confined,
-                Isolation::Sealed => relive_sandbox::Isolation::Sealed,
-            },
+            isolation: isolated.isolation,
             namespaces: namespaces(&isolated.namespaces),
             network: match &isolated.network {
                 None => relive_sandbox::Network::ByIsolation,
@@ -58,10 +54,7 @@ impl Isolations {
                 Some(Network::Allow(_)) => relive_sandbox::Network::Proxy(relive_proxy::PORT),
                 Some(Network::None) => relive_sandbox::Network::None,
             },
-            git_config: match config.git_config {
-                relive_config::GitConfig::ReadOnly => GitConfig::ReadOnly,
-                relive_config::GitConfig::Writable => GitConfig::Writable,
-            },
+            git_config: config.git_config,
             unheld: if isolated.allow_degraded { Unheld::Say } else { Unheld::Fail },
             writable: config.writable.iter().map(path).collect(),
             hidden: config.hidden.iter().map(path).chain(keys).collect(),
@@ -135,18 +128,5 @@ fn refusal(isolated: &Isolated, machine: &Machine) -> Option<String> {
 }
 
 pub(crate) fn namespaces(kinds: &[NamespaceKind]) -> Namespaces {
-    Namespaces::of(kinds.iter().copied().map(kind))
-}
-
-fn kind(kind: NamespaceKind) -> Kind {
-    match kind {
-        NamespaceKind::User => Kind::User,
-        NamespaceKind::Pid => Kind::Pid,
-        NamespaceKind::Mount => Kind::Mount,
-        NamespaceKind::Net => Kind::Net,
-        NamespaceKind::Ipc => Kind::Ipc,
-        NamespaceKind::Uts => Kind::Uts,
-        NamespaceKind::Cgroup => Kind::Cgroup,
-        NamespaceKind::Time => Kind::Time,
-    }
+    Namespaces::of(kinds.iter().copied())
 }

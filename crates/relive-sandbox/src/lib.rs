@@ -28,7 +28,7 @@ mod surroundings;
 mod system;
 
 pub use plan::{Capabilities, Filter, Landlock, Mount, Plan, PlanError, RootMount};
-pub use policy::{GitConfig, Isolation, Kind, Namespaces, Network, Policy, Unheld};
+pub use policy::{GitConfig, Isolation, NamespaceKind, Namespaces, Network, Policy, Unheld};
 pub use prepared::{PrepareError, Prepared, Refused};
 pub use probe::{Machine, map_ids, probe};
 pub use surroundings::protected;

@@ -13,7 +13,7 @@ use rustix::io::{Errno, Result};
 use rustix::mount::{FsMountFlags, FsOpenFlags, MountAttrFlags, MountPropagationFlags};
 
 use crate::plan::{Mount, Plan, RootMount, nearest};
-use crate::policy::Kind;
+use crate::policy::NamespaceKind;
 use crate::surroundings::Shape;
 use crate::system;
 
@@ -91,7 +91,7 @@ pub(crate) struct Operations {
 impl Operations {
     pub(crate) fn new(plan: &Plan) -> std::result::Result<Self, NulError> {
         let mut operations = Self::default();
-        if plan.namespaces.has(Kind::Mount) {
+        if plan.namespaces.has(NamespaceKind::Mount) {
             operations.push(Operation::Detach, "mount");
         }
         if plan.root == RootMount::ReadOnly {
@@ -101,7 +101,7 @@ impl Operations {
                 operations.mount_new(mount)?;
             }
         }
-        if plan.namespaces.has(Kind::Net) {
+        if plan.namespaces.has(NamespaceKind::Net) {
             operations.push(Operation::BringLoopbackUp, "loopback");
         }
         if let Some(port) = plan.proxy_port {

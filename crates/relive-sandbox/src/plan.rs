@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use crate::policy::{GitConfig, Isolation, Kind, Namespaces, Network, Policy, Unheld};
+use crate::policy::{GitConfig, Isolation, NamespaceKind, Namespaces, Network, Policy, Unheld};
 use crate::probe::Machine;
 use crate::surroundings::{Shape, Surroundings};
 
@@ -128,15 +128,15 @@ impl Plan {
 
     /// Namespaces one by one, which hide nothing by themselves.
     fn of_namespaces(policy: &Policy, found: &Surroundings) -> Self {
-        let mut namespaces = policy.namespaces.and(own_network(policy).then_some(Kind::Net));
-        if namespaces.has(Kind::Pid) {
+        let mut namespaces = policy.namespaces.and(own_network(policy).then_some(NamespaceKind::Net));
+        if namespaces.has(NamespaceKind::Pid) {
             // Its own /proc needs a mount point.
-            namespaces = namespaces.and([Kind::Mount]);
+            namespaces = namespaces.and([NamespaceKind::Mount]);
         }
         if !found.is_root && !namespaces.is_empty() {
-            namespaces = namespaces.and([Kind::User]);
+            namespaces = namespaces.and([NamespaceKind::User]);
         }
-        let proc = namespaces.has(Kind::Pid).then(|| Mount::Proc { at: "/proc".into() });
+        let proc = namespaces.has(NamespaceKind::Pid).then(|| Mount::Proc { at: "/proc".into() });
         Self {
             isolation: Isolation::None,
             namespaces,
@@ -153,17 +153,17 @@ impl Plan {
     fn mounted(policy: &Policy, found: &Surroundings, machine: &Machine) -> Result<Self, PlanError> {
         let isolation = policy.isolation;
         check_directory(isolation, found)?;
-        let mut namespaces = policy.namespaces.and([Kind::Pid, Kind::Mount, Kind::Ipc]);
+        let mut namespaces = policy.namespaces.and([NamespaceKind::Pid, NamespaceKind::Mount, NamespaceKind::Ipc]);
         if isolation == Isolation::Sealed {
-            namespaces = namespaces.and([Kind::User, Kind::Uts, Kind::Cgroup]);
+            namespaces = namespaces.and([NamespaceKind::User, NamespaceKind::Uts, NamespaceKind::Cgroup]);
         }
         if !found.is_root {
-            namespaces = namespaces.and([Kind::User]);
+            namespaces = namespaces.and([NamespaceKind::User]);
         }
-        namespaces = namespaces.and(own_network(policy).then_some(Kind::Net));
+        namespaces = namespaces.and(own_network(policy).then_some(NamespaceKind::Net));
         let mut degraded: Vec<String> = Vec::new();
         let scoped = machine.landlock_abi >= SCOPE_ABI;
-        if !scoped && !namespaces.has(Kind::Net) {
+        if !scoped && !namespaces.has(NamespaceKind::Net) {
             degraded.push(ABSTRACT_SOCKETS.into());
         }
         let links = found.git.iter().flat_map(|git| &git.links);

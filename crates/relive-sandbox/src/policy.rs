@@ -1,42 +1,14 @@
 //! The request: how a program is to be isolated.
 
-use std::fmt;
 use std::path::PathBuf;
 
+pub use relive_types::isolation::{GitConfig, Isolation, NamespaceKind};
 use serde::{Deserialize, Serialize};
 
-/// How much of the machine a program may reach.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Isolation {
-    /// Everything that the user may.
-    #[default]
-    None,
-    /// It reads everything except secrets, and writes only in its working directory, caches and private temporary
-    /// directories.
-    Confined,
-    /// As `Confined`, without the caches and the network, and in namespaces of its own.
-    Sealed,
-}
-
-/// One kind of namespace.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Kind {
-    User,
-    Pid,
-    Mount,
-    Net,
-    Ipc,
-    Uts,
-    Cgroup,
-    Time,
-}
-
-/// A set of namespaces, in the order of [`Kind`].
+/// A set of namespaces, in the order of [`NamespaceKind`].
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(transparent)]
-pub struct Namespaces(Vec<Kind>);
+pub struct Namespaces(Vec<NamespaceKind>);
 
 /// Whether a program reaches the network.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -50,16 +22,6 @@ pub enum Network {
     Proxy(u16),
     /// Only its own loopback.
     None,
-}
-
-/// Whether a program may change the configuration of the repository it works in.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum GitConfig {
-    /// No: Git executes what its configuration names, for whoever uses the repository next.
-    #[default]
-    ReadOnly,
-    Writable,
 }
 
 /// What happens if this machine cannot hold a program to its isolation.
@@ -122,70 +84,26 @@ impl Policy {
     }
 }
 
-impl Isolation {
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::None => "none",
-            Self::Confined => "confined",
-            Self::Sealed => "sealed",
-        }
-    }
-}
-
-impl fmt::Display for Isolation {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
-    }
-}
-
-impl Kind {
-    pub const ALL: [Self; 8] =
-        [Self::User, Self::Pid, Self::Mount, Self::Net, Self::Ipc, Self::Uts, Self::Cgroup, Self::Time];
-
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::User => "user",
-            Self::Pid => "pid",
-            Self::Mount => "mount",
-            Self::Net => "net",
-            Self::Ipc => "ipc",
-            Self::Uts => "uts",
-            Self::Cgroup => "cgroup",
-            Self::Time => "time",
-        }
-    }
-
-    /// Returns the name of its file in `/proc/PID/ns`.
-    #[must_use]
-    pub fn file(self) -> &'static str {
-        match self {
-            Self::Mount => "mnt",
-            Self::User | Self::Pid | Self::Net | Self::Ipc | Self::Uts | Self::Cgroup | Self::Time => self.name(),
-        }
-    }
-
-    #[must_use]
-    pub fn clone_flag(self) -> u64 {
-        let flag = match self {
-            Self::User => libc::CLONE_NEWUSER,
-            Self::Pid => libc::CLONE_NEWPID,
-            Self::Mount => libc::CLONE_NEWNS,
-            Self::Net => libc::CLONE_NEWNET,
-            Self::Ipc => libc::CLONE_NEWIPC,
-            Self::Uts => libc::CLONE_NEWUTS,
-            Self::Cgroup => libc::CLONE_NEWCGROUP,
-            Self::Time => libc::CLONE_NEWTIME,
-        };
-        flag as u64
-    }
+/// Returns the flag with which the kernel makes a namespace of this kind, or joins one.
+#[must_use]
+pub(crate) fn clone_flag(kind: NamespaceKind) -> u64 {
+    let flag = match kind {
+        NamespaceKind::User => libc::CLONE_NEWUSER,
+        NamespaceKind::Pid => libc::CLONE_NEWPID,
+        NamespaceKind::Mount => libc::CLONE_NEWNS,
+        NamespaceKind::Net => libc::CLONE_NEWNET,
+        NamespaceKind::Ipc => libc::CLONE_NEWIPC,
+        NamespaceKind::Uts => libc::CLONE_NEWUTS,
+        NamespaceKind::Cgroup => libc::CLONE_NEWCGROUP,
+        NamespaceKind::Time => libc::CLONE_NEWTIME,
+    };
+    flag as u64
 }
 
 impl Namespaces {
     #[must_use]
-    pub fn of(kinds: impl IntoIterator<Item = Kind>) -> Self {
-        let mut kinds: Vec<Kind> = kinds.into_iter().collect();
+    pub fn of(kinds: impl IntoIterator<Item = NamespaceKind>) -> Self {
+        let mut kinds: Vec<NamespaceKind> = kinds.into_iter().collect();
         kinds.sort_unstable();
         kinds.dedup();
         Self(kinds)
@@ -194,16 +112,16 @@ impl Namespaces {
     /// Returns the namespaces of a mask of clone flags.
     #[must_use]
     pub fn of_flags(flags: u64) -> Self {
-        Self::of(Kind::ALL.into_iter().filter(|kind| flags & kind.clone_flag() != 0))
+        Self::of(NamespaceKind::ALL.into_iter().filter(|kind| flags & clone_flag(*kind) != 0))
     }
 
     #[must_use]
-    pub fn and(&self, kinds: impl IntoIterator<Item = Kind>) -> Self {
+    pub fn and(&self, kinds: impl IntoIterator<Item = NamespaceKind>) -> Self {
         Self::of(self.0.iter().copied().chain(kinds))
     }
 
     #[must_use]
-    pub fn has(&self, kind: Kind) -> bool {
+    pub fn has(&self, kind: NamespaceKind) -> bool {
         self.0.contains(&kind)
     }
 
@@ -212,12 +130,12 @@ impl Namespaces {
         self.0.is_empty()
     }
 
-    pub fn iter(&self) -> impl Iterator<Item = Kind> + '_ {
+    pub fn iter(&self) -> impl Iterator<Item = NamespaceKind> + '_ {
         self.0.iter().copied()
     }
 
     #[must_use]
     pub fn clone_flags(&self) -> u64 {
-        self.iter().fold(0, |flags, kind| flags | kind.clone_flag())
+        self.iter().fold(0, |flags, kind| flags | clone_flag(kind))
     }
 }

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::landlock;
 use crate::plan::{Plan, SCOPE_ABI};
-use crate::policy::{Isolation, Kind, Policy, Unheld};
+use crate::policy::{Isolation, NamespaceKind, Policy, Unheld, clone_flag};
 use crate::prepared::{Prepared, Refused};
 use crate::surroundings::Surroundings;
 
@@ -90,7 +90,7 @@ fn in_child(prepared: &mut Prepared) -> io::Result<Result<(), Refused>> {
     }
     drop(answer);
     let pid = pid as i32;
-    let mapped = if arguments.flags & Kind::User.clone_flag() == 0 { Ok(()) } else { map_ids(pid) };
+    let mapped = if arguments.flags & clone_flag(NamespaceKind::User) == 0 { Ok(()) } else { map_ids(pid) };
     if mapped.is_ok() {
         rustix::io::write(&opener, b"g")?;
     }

@@ -4,7 +4,7 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-pub use relive_sandbox::{Machine, Namespaces, Policy};
+pub use relive_sandbox::{Machine, Namespaces, Policy, Unheld};
 use serde::{Deserialize, Serialize};
 
 use crate::proc::Identity;
@@ -221,17 +221,6 @@ pub struct Limits {
     pub cpu: Option<u32>,
     pub pids: Option<PidsLimit>,
     pub unheld: Unheld,
-}
-
-/// What happens if this machine cannot enforce a requested limit.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Unheld {
-    /// The launch fails.
-    #[default]
-    Fail,
-    /// The session is reported as degraded.
-    Say,
 }
 
 /// The limit of processes and threads of a tree.

@@ -34,6 +34,16 @@ pub enum NamespaceKind {
     Time,
 }
 
+/// Whether isolated programs may change the configuration of the repository they work in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum GitConfig {
+    /// No: Git executes what its configuration names, for whoever uses the repository next.
+    #[default]
+    ReadOnly,
+    Writable,
+}
+
 /// The isolation that a process was given at its start.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Isolated {

@@ -127,7 +127,7 @@ fn the_namespaces_follow_from_the_word_and_the_user() {
     let check = |policy: Policy, is_root: bool, expect: &str| {
         let found = Surroundings { is_root, ..surroundings() };
         let plan = Plan::new(&policy, &found, &machine()).unwrap();
-        assert_eq!(plan.namespaces.iter().map(Kind::name).collect::<Vec<_>>().join(" "), expect);
+        assert_eq!(plan.namespaces.iter().map(NamespaceKind::name).collect::<Vec<_>>().join(" "), expect);
     };
     let sealed = Policy { isolation: Isolation::Sealed, ..Policy::default() };
     check(confined(), true, "pid mount ipc");
@@ -135,8 +135,8 @@ fn the_namespaces_follow_from_the_word_and_the_user() {
     check(Policy { network: Network::None, ..confined() }, true, "pid mount net ipc");
     check(sealed.clone(), true, "user pid mount net ipc uts cgroup");
     check(Policy { network: Network::Full, ..sealed }, true, "user pid mount ipc uts cgroup");
-    check(Policy { namespaces: Namespaces::of([Kind::Pid]), ..Policy::default() }, true, "pid mount");
-    check(Policy { namespaces: Namespaces::of([Kind::Uts]), ..Policy::default() }, false, "user uts");
+    check(Policy { namespaces: Namespaces::of([NamespaceKind::Pid]), ..Policy::default() }, true, "pid mount");
+    check(Policy { namespaces: Namespaces::of([NamespaceKind::Uts]), ..Policy::default() }, false, "user uts");
     check(Policy::default(), false, "");
 }
 

@@ -2,7 +2,7 @@
 
 use std::os::fd::{AsRawFd as _, OwnedFd};
 
-use relive_sandbox::{Kind, Namespaces};
+use relive_sandbox::{NamespaceKind, Namespaces};
 use rustix::fs::{Mode, OFlags};
 use rustix::process::{Pid, PidfdFlags};
 
@@ -29,7 +29,7 @@ impl Entered {
         let gone = || Failure::new("enter", libc::ESRCH);
         let pid = Pid::from_raw(program.pid).ok_or_else(gone)?;
         let pidfd = rustix::process::pidfd_open(pid, PidfdFlags::empty()).map_err(|error| failed(error.into()))?;
-        let root = if enter.namespaces.has(Kind::Mount) {
+        let root = if enter.namespaces.has(NamespaceKind::Mount) {
             let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
             let opened = rustix::fs::open(format!("/proc/{}/root", program.pid), flags, Mode::empty());
             Some(opened.map_err(|error| failed(error.into()))?)

@@ -3,7 +3,7 @@
 use std::os::fd::{OwnedFd, RawFd};
 use std::path::Path;
 
-use relive_sandbox::{Kind, Plan, Prepared, Surroundings};
+use relive_sandbox::{NamespaceKind, Plan, Prepared, Surroundings};
 use relive_types::Network;
 
 use super::enter::Entered;
@@ -42,7 +42,7 @@ impl Isolated {
         if let Some((plan, _)) = &self.own {
             let network = match proxy.filter(|_| plan.proxy_port.is_some()) {
                 Some(settings) => Network::Allow(settings.allow.clone()),
-                None if plan.namespaces.has(Kind::Net) => Network::None,
+                None if plan.namespaces.has(NamespaceKind::Net) => Network::None,
                 None => Network::Full,
             };
             tree.set_isolation(plan.isolation.name(), network.to_string(), &plan.degraded);
@@ -67,7 +67,7 @@ impl Isolated {
 
     /// Returns whether it gives the program a `/proc` of its PID namespace.
     pub(super) fn mounts_proc(&self) -> bool {
-        self.own.as_ref().is_some_and(|(plan, _)| plan.namespaces.has(Kind::Pid))
+        self.own.as_ref().is_some_and(|(plan, _)| plan.namespaces.has(NamespaceKind::Pid))
     }
 
     /// Returns the names of its steps, by their numbers.

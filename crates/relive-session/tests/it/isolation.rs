@@ -6,13 +6,18 @@ mod planted;
 mod tools;
 mod world;
 
-use relive_sandbox::{GitConfig, Isolation, Kind, Machine, Namespaces, Network, Policy, Unheld};
+use relive_sandbox::{GitConfig, Isolation, Machine, NamespaceKind, Namespaces, Network, Policy, Unheld};
 use relive_session::spec::{Size, Spec, Stdio};
 use relive_session::stage::SessionResult;
 
 use crate::harness::*;
 pub(crate) use world::ROOMS;
 use world::World;
+
+/// Returns the name of a namespace in `/proc/PID/ns`.
+fn namespace_file(kind: NamespaceKind) -> &'static str {
+    if kind == NamespaceKind::Mount { "mnt" } else { kind.name() }
+}
 
 /// Where an attempt succeeds if nothing is isolated.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -226,7 +231,7 @@ async fn case_34_a_fresh_network_namespace_has_only_its_loopback() {
     };
     let offline = |isolation| Policy { isolation, network: Network::None, ..Policy::default() };
     let sealed = Policy { isolation: Isolation::Sealed, ..Policy::default() };
-    let alone = Policy { namespaces: Namespaces::of([Kind::Net]), ..Policy::default() };
+    let alone = Policy { namespaces: Namespaces::of([NamespaceKind::Net]), ..Policy::default() };
     let (record, _) = run("open", Policy { isolation: Isolation::Confined, ..Policy::default() }, reach.clone()).await;
     assert_eq!(record.result, SessionResult::Exited(0), "the network is full at confined");
     for (name, policy) in [
@@ -243,12 +248,13 @@ async fn case_34_a_fresh_network_namespace_has_only_its_loopback() {
 #[tokio::test]
 async fn namespaces_come_one_by_one() {
     let Some(world) = World::new("namespaces").await else { return };
-    for kind in Kind::ALL {
-        let mut spec = world.spec(Isolation::None, &format!("readlink /proc/self/ns/{}; read line", kind.file()));
+    for kind in NamespaceKind::ALL {
+        let mut spec =
+            world.spec(Isolation::None, &format!("readlink /proc/self/ns/{}; read line", namespace_file(kind)));
         spec.isolation.policy.namespaces = Namespaces::of([kind]);
         let running = world.launch(kind.name(), &spec).await;
         running.prints("]").await;
-        let ours = std::fs::read_link(format!("/proc/self/ns/{}", kind.file())).unwrap();
+        let ours = std::fs::read_link(format!("/proc/self/ns/{}", namespace_file(kind))).unwrap();
         assert_ne!(running.printed().trim(), ours.to_str().unwrap(), "{}", kind.name());
         let state = running.directory.read_state().unwrap().unwrap();
         assert!(state.rungs.namespaces.contains(&kind.name().to_owned()), "{:?}", state.rungs);

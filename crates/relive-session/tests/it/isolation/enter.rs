@@ -3,11 +3,12 @@
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
-use relive_sandbox::{Isolation, Kind, Namespaces, Network};
+use relive_sandbox::{Isolation, NamespaceKind, Namespaces, Network};
 use relive_session::proc::Identity;
 use relive_session::spec::{Enter, Gate, Spec};
 use relive_session::stage::{Mode, SessionResult, Stage};
 
+use super::namespace_file;
 use super::world::World;
 use crate::harness::*;
 
@@ -24,7 +25,8 @@ impl Target {
         running.prints("ready").await;
         let pid = running.reaches(Stage::Running).await.host_pid.unwrap();
         let own = running.directory.read_state().unwrap().unwrap().rungs.namespaces;
-        let namespaces = Namespaces::of(Kind::ALL.into_iter().filter(|kind| own.contains(&kind.name().to_owned())));
+        let namespaces =
+            Namespaces::of(NamespaceKind::ALL.into_iter().filter(|kind| own.contains(&kind.name().to_owned())));
         Self { running, program: Identity::of(pid).unwrap(), namespaces }
     }
 
@@ -44,13 +46,13 @@ impl Target {
     }
 }
 
-fn namespace_of(pid: i32, kind: Kind) -> PathBuf {
-    std::fs::read_link(format!("/proc/{pid}/ns/{}", kind.file())).unwrap()
+fn namespace_of(pid: i32, kind: NamespaceKind) -> PathBuf {
+    std::fs::read_link(format!("/proc/{pid}/ns/{}", namespace_file(kind))).unwrap()
 }
 
 /// What a user needs besides the namespaces that it wants to join.
-fn needed(target: &Target) -> Option<Kind> {
-    Some(Kind::User).filter(|user| target.namespaces.has(*user) && !rustix::process::geteuid().is_root())
+fn needed(target: &Target) -> Option<NamespaceKind> {
+    Some(NamespaceKind::User).filter(|user| target.namespaces.has(*user) && !rustix::process::geteuid().is_root())
 }
 
 #[tokio::test]
@@ -63,12 +65,12 @@ async fn case_78_a_program_joins_exactly_the_namespaces_asked_for_and_the_sessio
         let entered = world.launch(&format!("entered-{number}"), &spec).await;
         let snapshot = entered.reaches(Stage::Running).await;
         let pid = snapshot.host_pid.unwrap();
-        let same: BTreeSet<Kind> = Kind::ALL
+        let same: BTreeSet<NamespaceKind> = NamespaceKind::ALL
             .into_iter()
             .filter(|kind| namespace_of(pid, *kind) == namespace_of(target.program.pid, *kind))
             .collect();
-        let shared = Kind::ALL.into_iter().filter(|kind| !target.namespaces.has(*kind));
-        let expect: BTreeSet<Kind> = joined.iter().chain(shared).collect();
+        let shared = NamespaceKind::ALL.into_iter().filter(|kind| !target.namespaces.has(*kind));
+        let expect: BTreeSet<NamespaceKind> = joined.iter().chain(shared).collect();
         assert_eq!(same, expect, "{joined:?}");
         assert_eq!(snapshot.mode, Mode::Enter);
         assert!(snapshot.to_string().starts_with("<enter running"), "{snapshot}");
@@ -93,13 +95,13 @@ async fn case_78_a_program_that_entered_sees_the_root_the_network_and_the_proces
         "cat /tmp/mark && test ! -e ~/.ssh/id && ! echo x > $ROOM/outside/file && \
          test \"$(tail -n +3 /proc/net/dev | cut -d: -f1 | tr -d ' ')\" = lo && \
          test \"$(readlink /proc/2/ns/pid)\" = '{}' && kill -0 2",
-        namespace_of(target.program.pid, Kind::Pid).display()
+        namespace_of(target.program.pid, NamespaceKind::Pid).display()
     );
     let (record, printed) = world.run_spec("all", &target.entering(target.namespaces.clone(), &world, &script)).await;
     assert_eq!(record.result, SessionResult::Exited(0), "{printed}");
     assert!(printed.contains("inside\n"), "{printed}");
 
-    let only = Namespaces::of([Kind::Net].into_iter().chain(needed(&target)));
+    let only = Namespaces::of([NamespaceKind::Net].into_iter().chain(needed(&target)));
     let script = "test ! -e /tmp/mark && test -d $ROOM/outside";
     let (record, printed) = world.run_spec("network", &target.entering(only, &world, script)).await;
     assert_eq!(record.result, SessionResult::Exited(0), "{printed}");
@@ -109,7 +111,7 @@ async fn case_78_a_program_that_entered_sees_the_root_the_network_and_the_proces
 async fn a_program_that_entered_ends_with_the_session_and_is_in_its_cgroup() {
     let Some(world) = World::new("enter-end").await else { return };
     let target = Target::confined(&world, "target").await;
-    let only = Namespaces::of([Kind::Net].into_iter().chain(needed(&target)));
+    let only = Namespaces::of([NamespaceKind::Net].into_iter().chain(needed(&target)));
     let script = "sleep 1000 & echo $!; setsid sleep 1000 & wait";
     let mut entered = Vec::new();
     for (name, joined) in [("all", target.namespaces.clone()), ("network", only)] {
