@@ -3,6 +3,8 @@
 //! Always holds: every tool call is followed by exactly one result, in the order of the calls, before anything else is
 //! said. A call that has no result yet says so in its place.
 
+mod said;
+
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt as _;
@@ -10,7 +12,9 @@ use std::os::unix::fs::FileExt as _;
 use crate::history::{History, Place};
 use crate::line;
 use crate::payload::{Json, Text};
-use crate::record::{Body, Call, Outcome};
+use crate::record::{Body, Call};
+
+pub use said::Said;
 
 /// What a model is told about a call whose outcome nobody can know.
 pub const TOLD_IN_DOUBT: &str =
@@ -135,49 +139,21 @@ struct Builder {
 
 impl Builder {
     fn take(&mut self, step: u32, body: Body) {
-        match body {
-            Body::Input(input) => {
+        match Said::of(body) {
+            Some(Said::Input(input)) => {
                 let message = Message::User { id: input.id, text: input.text };
                 if self.calls.is_empty() { self.messages.push(message) } else { self.meanwhile.push(message) }
             }
-            Body::Compacted(compacted) => self.messages.push(Message::Summary { text: compacted.summary }),
-            Body::ModelEnded(answer) => {
+            Some(Said::Summary(compacted)) => self.messages.push(Message::Summary { text: compacted.summary }),
+            Some(Said::Answer(answer)) => {
                 self.flush();
                 self.step = step;
                 self.calls = answer.calls.iter().map(|call| (call.clone(), None)).collect();
                 let (thinking, text, calls, carry) = (answer.thinking, answer.text, answer.calls, answer.carry);
                 self.messages.push(Message::Model { step, thinking, text, calls, carry });
             }
-            Body::CallEnded(ended) => self.result(ended.call, ended.ok, ended.result),
-            Body::Doubt(doubt) => self.result(doubt.call, false, TOLD_IN_DOUBT.into()),
-            Body::Resolved(resolved) => match resolved.outcome {
-                Outcome::Done => self.result(resolved.call, true, TOLD_DONE.into()),
-                Outcome::NotDone => self.result(resolved.call, false, TOLD_NOT_DONE.into()),
-                Outcome::Retry => {}
-            },
-            Body::Opened(_)
-            | Body::Spawned(_)
-            | Body::ModelStarted(_)
-            | Body::Partial(_)
-            | Body::CallStarted(_)
-            | Body::Approval(_)
-            | Body::Paused(_)
-            | Body::Resumed(_)
-            | Body::Limits(_)
-            | Body::Ended(_)
-            | Body::Repair(_)
-            | Body::Signalled(_)
-            | Body::SignalMask(_)
-            | Body::Renamed(_)
-            | Body::Question(_)
-            | Body::Acked(_)
-            | Body::Model(_)
-            | Body::Granted(_)
-            | Body::Released(_)
-            | Body::Snapshot(_)
-            | Body::Rewound(_)
-            | Body::Flow(_)
-            | Body::Cli(_) => {}
+            Some(Said::Result { call, ok, text }) => self.result(call, ok, text),
+            Some(Said::Asked | Said::CutOff) | None => {}
         }
     }
 

@@ -8,10 +8,12 @@ mod approvals;
 mod cli;
 mod files;
 mod ledger;
+mod life;
 mod parts;
 mod requests;
 mod rules;
 mod signals;
+mod steps;
 mod time;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -22,11 +24,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::hash::Hash;
 use crate::line;
-use crate::record::{
-    Approval, Body, CallStarted, Compacted, Decision, Ended, ModelEnded, Opened, OpenedBy, Outcome, Paused, Question,
-    Record, Repair, Signalled, Spawned, Usage,
-};
-use crate::recovery::{Lookup, OnInDoubt, Recovery};
+use crate::record::{Approval, Body, Decision, Outcome, Paused, Question, Record, Repair, Signalled};
+use crate::recovery::OnInDoubt;
 
 pub use approvals::{Asked, Permit, RefusedBy};
 pub use cli::CliFacts;
@@ -233,23 +232,6 @@ impl History {
         self.identity.as_ref().map(|identity| identity.spawned.on_in_doubt).unwrap_or_default()
     }
 
-    /// The intents without an outcome.
-    pub fn open_calls(&self) -> impl Iterator<Item = &OpenCall> {
-        let calls = match &self.phase {
-            Phase::Calling { calls } => calls.as_slice(),
-            Phase::Boundary | Phase::Asking { .. } => &[],
-        };
-        calls.iter().filter_map(|state| match state {
-            CallState::Open(open) => Some(open),
-            CallState::Waiting | CallState::Settled => None,
-        })
-    }
-
-    /// The step after the last that was carried out to its end.
-    pub(crate) fn next_step(&self) -> u32 {
-        self.completed_step.saturating_add(1)
-    }
-
     /// Takes in the next record, which is at `place`. A record that does not follow from those before it (which no
     /// writer of ours appends, see [`Self::admits`]) changes only the counters.
     pub(crate) fn apply(&mut self, record: &Record, place: Place) {
@@ -261,37 +243,8 @@ impl History {
         self.last_at = Some(record.at);
         self.step = self.step.max(record.step);
         record.body.for_each_blob(&mut |hash| self.blobs.push((place.offset, hash)));
-        match &record.body {
-            // Neither a snapshot nor a handle says anything about whether the process gets on.
-            Body::Opened(_)
-            | Body::Repair(_)
-            | Body::Granted(_)
-            | Body::Released(_)
-            | Body::Snapshot(_)
-            | Body::Rewound(_)
-            | Body::Acked(_) => {}
-            Body::Spawned(_)
-            | Body::Input(_)
-            | Body::ModelStarted(_)
-            | Body::ModelEnded(_)
-            | Body::Partial(_)
-            | Body::CallStarted(_)
-            | Body::CallEnded(_)
-            | Body::Doubt(_)
-            | Body::Resolved(_)
-            | Body::Approval(_)
-            | Body::Question(_)
-            | Body::Compacted(_)
-            | Body::Paused(_)
-            | Body::Resumed(_)
-            | Body::Limits(_)
-            | Body::Ended(_)
-            | Body::Signalled(_)
-            | Body::SignalMask(_)
-            | Body::Renamed(_)
-            | Body::Model(_)
-            | Body::Flow(_)
-            | Body::Cli(_) => self.recoveries = 0,
+        if !record.body.traits().idle {
+            self.recoveries = 0;
         }
         self.remember_request(record);
         if !matches!(record.body, Body::Opened(_)) {
@@ -387,18 +340,6 @@ impl History {
         }
     }
 
-    fn end(&mut self, record: &Record, ended: &Ended) {
-        self.unpause(record.at);
-        self.stop_time(record.up);
-        self.forget_signals();
-        // Its authority goes with its execution.
-        self.handles.clear();
-        self.unseen = ended.unseen;
-        if let Some(incarnation) = self.incarnations.last_mut() {
-            incarnation.ended = Some((record.at, ended.end.clone()));
-        }
-    }
-
     /// Whether one of the last messages had this id.
     #[must_use]
     pub fn has_received(&self, id: &str) -> bool {
@@ -410,157 +351,5 @@ impl History {
             self.heard.pop_front();
         }
         self.heard.push_back(id.to_owned());
-    }
-
-    fn open(&mut self, record: &Record, opened: &Opened) {
-        self.begin_time(record, opened);
-        // Whoever resumes a process knows how it ended.
-        self.unseen = false;
-        if opened.by == OpenedBy::Recovery {
-            self.recoveries += 1;
-        }
-        self.resumed_by = opened.cause.or(self.resumed_by);
-        self.incarnations.push(Incarnation {
-            pid: opened.pid,
-            generation: record.epoch,
-            at: record.at,
-            boot_id: opened.boot_id.clone(),
-            ended: None,
-        });
-    }
-
-    /// A `spawned` record begins a process: what a fork's copied prefix says of the original's life no longer counts.
-    fn spawn(&mut self, record: &Record, spawned: &Spawned) {
-        let own = self.incarnations.pop();
-        self.incarnations = own.into_iter().collect();
-        self.identity = Some(Identity { spawned: spawned.clone(), created_at: record.at });
-        self.limits = spawned.limits;
-        self.spent = Spent { cost_usd: Some(Usd::default()), ..Spent::default() };
-        self.ledger.clear();
-        self.paused = None;
-        self.resumed_by = None;
-        self.paused_total_ms = 0;
-        self.reset_time(record.up);
-        self.repairs.clear();
-        // A model call of the original that was lost is not the fork's to pay.
-        self.phase = Phase::Boundary;
-        self.conversation.append(&mut self.unheard);
-        self.heard.clear();
-        self.requests.clear();
-        self.forget_signals();
-        // A fork has files of its own, and says so.
-        self.files = Files::default();
-        self.fork_cli(record.seq);
-        (self.approval, self.last_answer, self.asked) = (None, None, None);
-        self.handles.retain(|_, rights| *rights == Rights::Owner);
-        self.handles.values_mut().for_each(|rights| *rights = Rights::Observer);
-        self.children.clear();
-    }
-
-    /// Notes a handle. What it owns, it has spawned.
-    fn grant(&mut self, target: Uuid, rights: Rights) {
-        if rights == Rights::Owner && !self.children.contains(&target) {
-            self.children.push(target);
-        }
-        let held = self.handles.entry(target).or_insert(rights);
-        *held = (*held).max(rights);
-    }
-
-    fn begin_step(&mut self, record: &Record, place: Place) {
-        if let Phase::Asking { reserved_tokens, reserved_cost_usd } = self.phase {
-            // The earlier call was lost: it may have been billed.
-            self.spend(
-                record.at,
-                Usage { tokens_in: reserved_tokens, cost_usd: reserved_cost_usd, estimated: true, ..Usage::default() },
-            );
-        }
-        if let Body::ModelStarted(started) = &record.body {
-            self.conversation.append(&mut self.unheard);
-            self.step_start = place.offset;
-            self.asked_at = Some(record.at);
-            self.asked_model.clone_from(&started.model);
-            (self.approval, self.asked) = (None, None);
-            self.phase = Phase::Asking {
-                reserved_tokens: started.reserved_tokens,
-                reserved_cost_usd: started.reserved_cost_usd,
-            };
-        }
-    }
-
-    fn compact(&mut self, at: Timestamp, compacted: &Compacted, place: Place) {
-        // An earlier summary stands for what this one stands for too, however late it was written.
-        let earlier = self.summary.replace(Summary { seq: place.seq, through: compacted.through });
-        let stale = earlier.map(|summary| summary.seq);
-        self.conversation.retain(|kept| kept.seq > compacted.through && Some(kept.seq) != stale);
-        self.conversation.insert(0, place);
-        if let (Some(usage), Phase::Asking { .. }) = (compacted.usage, &self.phase) {
-            self.spend(at, usage);
-            self.phase = Phase::Boundary;
-            self.conversation.append(&mut self.unheard);
-        }
-    }
-
-    fn answer(&mut self, at: Timestamp, answer: &ModelEnded, place: Place) {
-        self.spend(at, answer.usage);
-        self.answers += 1;
-        self.answer_place = Some(place);
-        self.answered = answer.calls.is_empty() && self.unheard.is_empty();
-        self.conversation.push(place);
-        self.conversation.append(&mut self.unheard);
-        self.phase = Phase::Calling { calls: vec![CallState::Waiting; answer.calls.len()] };
-        self.complete_if_settled();
-    }
-
-    fn start_call(&mut self, record: &Record, started: &CallStarted) {
-        let CallStarted { call, name, recovery, rule: _ } = started.clone();
-        if let Recovery::Lookup { what: Lookup::Child(child) } = recovery
-            && self.children.last() != Some(&child)
-        {
-            self.children.push(child);
-            self.handles.insert(child, Rights::Owner);
-        }
-        self.set_call(call, CallState::Open(OpenCall { call, seq: record.seq, at: record.at, name, recovery }));
-    }
-
-    fn settle(&mut self, call: u32, place: Place) {
-        let had_effect = |open: &OpenCall| open.call == call && open.recovery != Recovery::Rerun;
-        if self.open_calls().any(had_effect) {
-            self.files.has_unseen_effect = true;
-        }
-        self.conversation.push(place);
-        self.set_call(call, CallState::Settled);
-        self.complete_if_settled();
-    }
-
-    fn set_call(&mut self, call: u32, state: CallState) {
-        if let Phase::Calling { calls } = &mut self.phase
-            && let Some(slot) = calls.get_mut(call as usize)
-        {
-            *slot = state;
-        }
-    }
-
-    fn complete_if_settled(&mut self) {
-        if let Phase::Calling { calls } = &self.phase
-            && calls.iter().all(|state| *state == CallState::Settled)
-        {
-            self.phase = Phase::Boundary;
-            self.completed_step = self.step;
-        }
-    }
-
-    fn spend(&mut self, at: Timestamp, usage: Usage) {
-        self.enter(at, usage);
-        self.spent.tokens_in = self.spent.tokens_in.saturating_add(usage.tokens_in);
-        self.spent.tokens_out = self.spent.tokens_out.saturating_add(usage.tokens_out);
-        self.spent.cost_usd = self.spent.cost_usd.zip(usage.cost_usd).map(|(a, b)| a.saturating_add(b));
-        self.spent.estimated |= usage.estimated;
-    }
-
-    fn unpause(&mut self, at: Timestamp) {
-        if let Some(paused) = self.paused.take() {
-            let asleep = at.duration_since(paused.asked_at).as_millis();
-            self.paused_total_ms = self.paused_total_ms.saturating_add(u64::try_from(asleep).unwrap_or(0));
-        }
     }
 }

@@ -8,6 +8,7 @@ use std::io;
 
 use serde::Serialize;
 
+use crate::conversation::Said;
 use crate::directory::ProcessDirectory;
 use crate::disk::Disk;
 use crate::line::{self, VERSION};
@@ -106,39 +107,16 @@ struct Fold {
 
 impl Fold {
     fn take(&mut self, seq: u64, body: Body) {
-        match body {
-            Body::Input(input) => self.add(seq, "user", None, text(&input.text)),
-            Body::ModelStarted(_) => self.ask(),
-            Body::ModelEnded(answer) => self.answer(seq, answer),
-            Body::CallEnded(ended) => {
-                let tool = self.asked.get(ended.call as usize).cloned();
-                self.add(seq, "result", tool, text(&ended.result));
+        match Said::of(body) {
+            Some(Said::Input(input)) => self.add(seq, "user", None, bytes(&input.text)),
+            Some(Said::Asked) => self.ask(),
+            Some(Said::Answer(answer)) => self.answer(seq, answer),
+            Some(Said::Result { call, ok: _, text }) => {
+                let tool = self.asked.get(call as usize).cloned();
+                self.add(seq, "result", tool, bytes(&text));
             }
-            Body::Compacted(compacted) => self.compact(seq, &compacted),
-            Body::Opened(_)
-            | Body::Spawned(_)
-            | Body::Partial(_)
-            | Body::CallStarted(_)
-            | Body::Doubt(_)
-            | Body::Resolved(_)
-            | Body::Approval(_)
-            | Body::Paused(_)
-            | Body::Resumed(_)
-            | Body::Limits(_)
-            | Body::Ended(_)
-            | Body::Repair(_)
-            | Body::Signalled(_)
-            | Body::SignalMask(_)
-            | Body::Renamed(_)
-            | Body::Question(_)
-            | Body::Acked(_)
-            | Body::Model(_)
-            | Body::Granted(_)
-            | Body::Released(_)
-            | Body::Snapshot(_)
-            | Body::Rewound(_)
-            | Body::Flow(_)
-            | Body::Cli(_) => {}
+            Some(Said::Summary(compacted)) => self.compact(seq, &compacted),
+            Some(Said::CutOff) | None => {}
         }
     }
 
@@ -162,7 +140,7 @@ impl Fold {
         }
         for (kind, said) in [("thinking", &answer.thinking), ("text", &answer.text)] {
             if let Some(said) = said {
-                self.add(seq, kind, None, text(said));
+                self.add(seq, kind, None, bytes(said));
             }
         }
         self.asked.clear();
@@ -178,7 +156,7 @@ impl Fold {
         let questions = self.profile.questions;
         let leaving = self.held.extract_if(.., |item| !stays(item));
         self.gone.extend(leaving.map(|item| Item { questions: questions - item.questions, ..item }));
-        self.add(seq, "summary", None, text(&compacted.summary));
+        self.add(seq, "summary", None, bytes(&compacted.summary));
         let (step, through, tokens_after) = (self.step, compacted.through, self.tokens());
         self.profile.compactions.push(Compaction { seq, step, through, tokens_before, tokens_after });
     }
@@ -222,7 +200,7 @@ impl Weight {
     }
 }
 
-fn text(text: &Text) -> u64 {
+fn bytes(text: &Text) -> u64 {
     match text {
         Text::Inline(text) => text.len() as u64,
         Text::Blob(blob) => blob.bytes,

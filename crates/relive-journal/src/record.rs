@@ -11,22 +11,28 @@ mod files;
 mod flow;
 mod handles;
 mod payloads;
+mod questions;
+mod steps;
 mod verbs;
 
-use relive_core::{Cause, Generation, Limits, Origin, Pid, Program, Timestamp, Usd, Uuid};
+use relive_core::{Cause, Generation, Limits, Origin, Pid, Program, Timestamp, Uuid};
+use relive_types::Isolated;
 pub use relive_types::Usage;
-use relive_types::{CommandRule, Isolated};
 use serde::{Deserialize, Serialize, Serializer};
 
 use crate::hash::Hash;
-use crate::payload::{Json, Text};
+use crate::payload::Text;
 use crate::policy::Policy;
-use crate::recovery::{OnInDoubt, Recovery, RecoveryName};
+use crate::recovery::OnInDoubt;
 
 pub use cli::{CliLaunch, CliRead, CliRecord, CliSession, CliStart, CliTurn, CliTurnState};
 pub use files::{FilesId, FilesVerb, Grade, OwnWorkspace, PATHS_MAX, Rewound, Snapshot};
 pub use flow::FlowRecord;
 pub use handles::{Granted, Released};
+pub use questions::{Approval, Decision, Question};
+pub use steps::{
+    AskedFor, Call, CallEnded, CallStarted, Compacted, Doubt, Git, ModelEnded, ModelStarted, Outcome, Partial, Resolved,
+};
 pub use verbs::{
     Acked, Ended, NewLimits, NewModel, Paused, Renamed, Resumed, ResumedBy, SignalCommand, SignalMask, Signalled,
 };
@@ -44,8 +50,20 @@ pub struct Record {
     pub body: Body,
 }
 
+/// What a kind of record says about its records.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Traits {
+    /// A reader that does not know the kind may pass over it: it decides nothing about what may run, and names no blob.
+    pub(crate) skippable: bool,
+    /// Events count their places from this record on. Those that happen while a model is asked are counted from its
+    /// `model_started`, whatever is asked of the process meanwhile: the answer's text belongs there.
+    pub(crate) anchor: bool,
+    /// It is no sign that the process makes progress, so it does not end a crash loop.
+    pub(crate) idle: bool,
+}
+
 macro_rules! kinds {
-    ($($kind:literal => $variant:ident($type:ty), $doc:literal;)*) => {
+    ($($kind:literal => $variant:ident($type:ty) [$($trait:ident),*], $doc:literal;)*) => {
         /// What a record records. The names on disk are in [`Body::KINDS`].
         #[derive(Debug, Clone, PartialEq)]
         pub enum Body {
@@ -59,6 +77,13 @@ macro_rules! kinds {
             pub fn kind(&self) -> &'static str {
                 match self {
                     $(Self::$variant(_) => $kind,)*
+                }
+            }
+
+            /// Returns what its kind says about it.
+            pub(crate) fn traits(&self) -> Traits {
+                match self {
+                    $(Self::$variant(_) => Traits { $($trait: true,)* ..Traits::default() },)*
                 }
             }
 
@@ -82,35 +107,35 @@ macro_rules! kinds {
 }
 
 kinds! {
-    "opened" => Opened(Opened), "A writer took the journal.";
-    "spawned" => Spawned(Box<Spawned>), "The process began, or began again as a fork.";
-    "input" => Input(Input), "A message to the agent.";
-    "model_started" => ModelStarted(ModelStarted), "A model is being asked.";
-    "model_ended" => ModelEnded(ModelEnded), "The model answered.";
-    "partial" => Partial(Partial), "The model was cut off.";
-    "call_started" => CallStarted(CallStarted), "A tool is about to run: the intent.";
-    "call_ended" => CallEnded(CallEnded), "A tool's result.";
-    "doubt" => Doubt(Doubt), "Nobody can know what a call did; the model is told so.";
-    "resolved" => Resolved(Resolved), "Somebody decided what a call did.";
-    "approval" => Approval(Approval), "A call was put to a human, or answered by one.";
-    "compacted" => Compacted(Compacted), "The conversation so far was replaced by a summary.";
-    "paused" => Paused(Paused), "The process is suspended.";
-    "resumed" => Resumed(Resumed), "The suspension is over.";
-    "limits" => Limits(NewLimits), "What it may spend from now on.";
-    "ended" => Ended(Ended), "The incarnation ended; synced before any waiter is answered.";
-    "repair" => Repair(Repair), "A torn end was cut off.";
-    "signalled" => Signalled(Signalled), "The process is to end by a signal, or a blocked signal is kept.";
-    "signal_mask" => SignalMask(SignalMask), "Which signals are blocked and which are handled, from now on.";
-    "renamed" => Renamed(Renamed), "The process has another name. Readers that do not know it show the name before.";
-    "model" => Model(NewModel), "The model it is run on from now on. Readers that do not know it use the one before.";
-    "granted" => Granted(Granted), "The process was given a handle to another one.";
-    "released" => Released(Released), "The process has given up its handle to another one.";
-    "snapshot" => Snapshot(Box<Snapshot>), "The state of the working directory.";
-    "rewound" => Rewound(Box<Rewound>), "A verb changes files, or has.";
-    "question" => Question(Question), "An agent asked a person something, or got the answer.";
-    "acked" => Acked(Acked), "A person has seen how the process ended. Readers that do not know it pass over it.";
-    "flow" => Flow(FlowRecord), "The definition of a tree of processes, or a decision about it.";
-    "cli" => Cli(CliRecord), "A fact about a CLI agent.";
+    "opened" => Opened(Opened) [anchor, idle], "A writer took the journal.";
+    "spawned" => Spawned(Box<Spawned>) [anchor], "The process began, or began again as a fork.";
+    "input" => Input(Input) [], "A message to the agent.";
+    "model_started" => ModelStarted(ModelStarted) [anchor], "A model is being asked.";
+    "model_ended" => ModelEnded(ModelEnded) [anchor], "The model answered.";
+    "partial" => Partial(Partial) [anchor], "The model was cut off.";
+    "call_started" => CallStarted(CallStarted) [anchor], "A tool is about to run: the intent.";
+    "call_ended" => CallEnded(CallEnded) [anchor], "A tool's result.";
+    "doubt" => Doubt(Doubt) [anchor], "Nobody can know what a call did; the model is told so.";
+    "resolved" => Resolved(Resolved) [], "Somebody decided what a call did.";
+    "approval" => Approval(Approval) [], "A call was put to a human, or answered by one.";
+    "compacted" => Compacted(Compacted) [anchor], "The conversation so far was replaced by a summary.";
+    "paused" => Paused(Paused) [], "The process is suspended.";
+    "resumed" => Resumed(Resumed) [], "The suspension is over.";
+    "limits" => Limits(NewLimits) [], "What it may spend from now on.";
+    "ended" => Ended(Ended) [anchor], "The incarnation ended; synced before any waiter is answered.";
+    "repair" => Repair(Repair) [anchor, idle], "A torn end was cut off.";
+    "signalled" => Signalled(Signalled) [], "The process is to end by a signal, or a blocked signal is kept.";
+    "signal_mask" => SignalMask(SignalMask) [], "Which signals are blocked and which are handled, from now on.";
+    "renamed" => Renamed(Renamed) [skippable], "The process has another name. Readers that do not know it show the name before.";
+    "model" => Model(NewModel) [skippable], "The model it is run on from now on. Readers that do not know it use the one before.";
+    "granted" => Granted(Granted) [skippable, idle], "The process was given a handle to another one.";
+    "released" => Released(Released) [skippable, idle], "The process has given up its handle to another one.";
+    "snapshot" => Snapshot(Box<Snapshot>) [skippable, idle], "The state of the working directory.";
+    "rewound" => Rewound(Box<Rewound>) [skippable, idle], "A verb changes files, or has.";
+    "question" => Question(Question) [], "An agent asked a person something, or got the answer.";
+    "acked" => Acked(Acked) [skippable, idle], "A person has seen how the process ended. Readers that do not know it pass over it.";
+    "flow" => Flow(FlowRecord) [], "The definition of a tree of processes, or a decision about it.";
+    "cli" => Cli(CliRecord) [skippable], "A fact about a CLI agent.";
 }
 
 /// Who opened a journal, and so whether a crash loop is under way.
@@ -235,208 +260,6 @@ pub struct Input {
     pub text: Text,
 }
 
-/// A model call began. Not synced by itself: losing it changes nothing in the world.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ModelStarted {
-    pub model: String,
-    /// What the call may cost at most, counted if its end is never learned.
-    #[serde(default)]
-    pub reserved_tokens: u64,
-    /// And in dollars, where the price is known.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub reserved_cost_usd: Option<Usd>,
-    /// What it is asked for, where that is not the next step.
-    #[serde(default, rename = "for", skip_serializing_if = "Option::is_none")]
-    pub purpose: Option<AskedFor>,
-}
-
-/// What a model is asked for besides the next step.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum AskedFor {
-    /// A summary of the conversation. It is not shown as it comes.
-    Summary,
-}
-
-#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
-pub struct ModelEnded {
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub thinking: Option<Text>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub text: Option<Text>,
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub calls: Vec<Call>,
-    #[serde(default)]
-    pub usage: Usage,
-    /// What the provider wants back unchanged with the next question, such as the signatures of its thinking.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub carry: Option<Json>,
-    /// How the working directory stood while the model was asked; absent where it is in no repository.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub git: Option<Git>,
-}
-
-/// How a repository stands.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Git {
-    pub head: String,
-    /// Whether files that it knows differ from it; absent where nobody could say in time.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub dirty: Option<bool>,
-}
-
-/// A tool call the model asked for. Its place in the answer is its number within the step.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Call {
-    /// The provider's name for it.
-    pub id: String,
-    pub name: String,
-    pub args: Json,
-}
-
-/// What a model had said when it was cut off.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
-pub struct Partial {
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub thinking: Option<Text>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub text: Option<Text>,
-    #[serde(default)]
-    pub usage: Usage,
-    /// Why it was cut off, for people.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub cause: Option<String>,
-}
-
-/// The intent to run a tool. Its key, for sessions and for tools that know it, is `uuid:seq` of this record.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct CallStarted {
-    /// The index of the call in its step.
-    pub call: u32,
-    /// The tool, said again for the reader.
-    pub name: String,
-    /// How to find out what became of it.
-    pub recovery: Recovery,
-    /// The rule that allowed it, where the tool asks.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub rule: Option<CommandRule>,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct CallEnded {
-    /// The index of the call in its step.
-    pub call: u32,
-    /// Whether the tool says it worked.
-    pub ok: bool,
-    pub result: Text,
-    /// Whether the agent said with it that its work is done.
-    #[serde(default, skip_serializing_if = "is_false")]
-    pub done: bool,
-    /// Present where the result was found by looking, after a crash.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub settled: Option<RecoveryName>,
-}
-
-/// A call whose outcome nobody can know.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Doubt {
-    /// The index of the call in its step.
-    pub call: u32,
-    /// Why it cannot be known.
-    pub reason: String,
-}
-
-/// What somebody decided about a call.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Outcome {
-    /// It happened.
-    Done,
-    /// It did not happen, and shall not.
-    NotDone,
-    /// Run it again, whatever it did.
-    Retry,
-}
-
-/// A decision about a call in doubt.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Resolved {
-    /// The index of the call in its step.
-    pub call: u32,
-    pub outcome: Outcome,
-    /// Whether the policy `retry` decided, not a person.
-    #[serde(default, skip_serializing_if = "is_false")]
-    pub by_policy: bool,
-    /// The id of the request that asked for it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub req: Option<String>,
-}
-
-/// A question to a human about a call, or the answer.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Approval {
-    /// The index of the call in its step.
-    pub call: u32,
-    /// The tool, said again for the reader and for `always`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub name: Option<String>,
-    /// Asked, or what was answered.
-    pub decision: Decision,
-    /// Whether the answer holds for every later call of this tool.
-    #[serde(default, skip_serializing_if = "is_false")]
-    pub always: bool,
-    /// The commands that are allowed from now on. Not together with `always`: a reader that does not know it takes the
-    /// answer for this one call.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub rule: Option<CommandRule>,
-    /// The host that a command under way wants to reach: the question, and its answer for as long as the process lives,
-    /// are about this and not about the call. A reader that does not know it takes the answer for the call, which has
-    /// begun already.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub host: Option<String>,
-    /// Why, in the words of whoever answered.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub reason: Option<String>,
-    /// The id of the request that asked for it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub req: Option<String>,
-    /// What a CLI agent calls its request for permission.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub key: Option<String>,
-}
-
-/// The states of a question.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Decision {
-    Asked,
-    Allowed,
-    Denied,
-}
-
-/// A question of an agent to a person, or the answer to it. The text is in the arguments of the call.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Question {
-    /// The index of the call in its step.
-    pub call: u32,
-    /// What the person answered; absent where the question was asked.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub answer: Option<String>,
-    /// The id of the request that answered it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub req: Option<String>,
-}
-
-/// The conversation up to and including record `through` now reads as `summary`. One with a `usage` is also the answer
-/// to the model call under way, which asked for the summary.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Compacted {
-    pub through: u64,
-    pub summary: Text,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub usage: Option<Usage>,
-}
-
 /// A torn end that was cut off. What was cut is kept in `blobs/`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Repair {
@@ -445,59 +268,6 @@ pub struct Repair {
 }
 
 impl Body {
-    /// Tells whether a reader that does not know the kind may pass over it: it decides nothing about what may run, and
-    /// names no blob.
-    pub(crate) fn is_skippable(&self) -> bool {
-        matches!(
-            self,
-            Self::Renamed(_)
-                | Self::Model(_)
-                | Self::Granted(_)
-                | Self::Released(_)
-                | Self::Snapshot(_)
-                | Self::Rewound(_)
-                | Self::Acked(_)
-                | Self::Cli(_)
-        )
-    }
-
-    /// Whether events count their places from this record on. Those that happen while a model is asked are counted from
-    /// its `model_started`, whatever is asked of the process meanwhile: the answer's text belongs there.
-    #[must_use]
-    pub(crate) fn is_anchor(&self) -> bool {
-        match self {
-            Self::Opened(_)
-            | Self::Spawned(_)
-            | Self::ModelStarted(_)
-            | Self::ModelEnded(_)
-            | Self::Partial(_)
-            | Self::CallStarted(_)
-            | Self::CallEnded(_)
-            | Self::Doubt(_)
-            | Self::Compacted(_)
-            | Self::Ended(_)
-            | Self::Repair(_) => true,
-            Self::Input(_)
-            | Self::Resolved(_)
-            | Self::Approval(_)
-            | Self::Paused(_)
-            | Self::Resumed(_)
-            | Self::Limits(_)
-            | Self::Signalled(_)
-            | Self::SignalMask(_)
-            | Self::Renamed(_)
-            | Self::Model(_)
-            | Self::Granted(_)
-            | Self::Released(_)
-            | Self::Snapshot(_)
-            | Self::Rewound(_)
-            | Self::Question(_)
-            | Self::Acked(_)
-            | Self::Flow(_)
-            | Self::Cli(_) => false,
-        }
-    }
-
     /// The id of the request that asked for it. The id of an `input` is one too.
     #[must_use]
     pub fn request(&self) -> Option<&str> {

@@ -253,7 +253,7 @@ impl Writer {
         let start = buffer.len();
         let claimed = self.synced.seq();
         let (at, up) = (now.at, Some(now.up_ms));
-        let (skip, synced) = (body.is_skippable(), Some(claimed));
+        let (skip, synced) = (body.traits().skippable, Some(claimed));
         let head = Head { v: VERSION, seq, epoch, part: None, synced, at, kind: kind.into(), step, skip, up };
         for inline_max in [INLINE_MAX, SMALL_INLINE_MAX] {
             body.for_each_payload(&mut |payload| payload.spill(inline_max, &mut self.blobs))
@@ -269,7 +269,7 @@ impl Writer {
             len if len <= LINE_MAX => len as u32,
             _ => return Err(WriteError::TooLong { kind }),
         };
-        if body.is_anchor() {
+        if body.traits().anchor {
             self.anchor = seq;
         }
         let place = Place { seq, offset: self.history.end, len };

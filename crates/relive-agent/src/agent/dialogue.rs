@@ -3,9 +3,9 @@
 //! The rules are those of the journal's own conversation: every call is followed by exactly one result, in the order of
 //! the calls, and what was said meanwhile comes after the results. A recovered agent builds it from the same records.
 
-use relive_journal::conversation::{TOLD_DONE, TOLD_IN_DOUBT, TOLD_NOT_DONE};
+use relive_journal::conversation::Said;
 use relive_journal::payload::{Json, Text};
-use relive_journal::record::{Body, ModelEnded, Outcome};
+use relive_journal::record::{Body, ModelEnded};
 
 use relive_llm::{Conversation, Message, ToolCall};
 
@@ -51,49 +51,23 @@ impl Dialogue {
 
     /// Takes in a record.
     pub(super) fn take(&mut self, body: Body) {
-        match body {
-            Body::Input(input) => self.hear(whole(input.text)),
-            Body::Compacted(compacted) => {
+        match Said::of(body) {
+            Some(Said::Input(input)) => self.hear(whole(input.text)),
+            Some(Said::Summary(compacted)) => {
                 self.asking = false;
                 self.messages.push(Message::Summary { text: whole(compacted.summary) });
             }
-            Body::ModelStarted(_) => {
+            Some(Said::Asked) => {
                 self.messages.append(&mut self.unheard);
                 self.asking = true;
             }
-            Body::Partial(_) => {
+            Some(Said::CutOff) => {
                 self.asking = false;
                 self.messages.append(&mut self.unheard);
             }
-            Body::ModelEnded(answer) => self.answer(answer),
-            Body::CallEnded(ended) => self.result(ended.call, ended.ok, whole(ended.result)),
-            Body::Doubt(doubt) => self.result(doubt.call, false, TOLD_IN_DOUBT.to_owned()),
-            Body::Resolved(resolved) => match resolved.outcome {
-                Outcome::Done => self.result(resolved.call, true, TOLD_DONE.to_owned()),
-                Outcome::NotDone => self.result(resolved.call, false, TOLD_NOT_DONE.to_owned()),
-                Outcome::Retry => {}
-            },
-            Body::Opened(_)
-            | Body::Spawned(_)
-            | Body::CallStarted(_)
-            | Body::Approval(_)
-            | Body::Paused(_)
-            | Body::Resumed(_)
-            | Body::Limits(_)
-            | Body::Signalled(_)
-            | Body::SignalMask(_)
-            | Body::Renamed(_)
-            | Body::Question(_)
-            | Body::Acked(_)
-            | Body::Model(_)
-            | Body::Granted(_)
-            | Body::Released(_)
-            | Body::Snapshot(_)
-            | Body::Rewound(_)
-            | Body::Flow(_)
-            | Body::Cli(_)
-            | Body::Ended(_)
-            | Body::Repair(_) => {}
+            Some(Said::Answer(answer)) => self.answer(answer),
+            Some(Said::Result { call, ok, text }) => self.result(call, ok, whole(text)),
+            None => {}
         }
     }
 

@@ -1,0 +1,156 @@
+//! The records of a step: the model's part and the tools'.
+
+use relive_core::Usd;
+use relive_types::{CommandRule, Usage};
+use serde::{Deserialize, Serialize};
+
+use super::is_false;
+use crate::payload::{Json, Text};
+use crate::recovery::{Recovery, RecoveryName};
+
+/// A model call began. Not synced by itself: losing it changes nothing in the world.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ModelStarted {
+    pub model: String,
+    /// What the call may cost at most, counted if its end is never learned.
+    #[serde(default)]
+    pub reserved_tokens: u64,
+    /// And in dollars, where the price is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reserved_cost_usd: Option<Usd>,
+    /// What it is asked for, where that is not the next step.
+    #[serde(default, rename = "for", skip_serializing_if = "Option::is_none")]
+    pub purpose: Option<AskedFor>,
+}
+
+/// What a model is asked for besides the next step.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum AskedFor {
+    /// A summary of the conversation. It is not shown as it comes.
+    Summary,
+}
+
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct ModelEnded {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub thinking: Option<Text>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub text: Option<Text>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub calls: Vec<Call>,
+    #[serde(default)]
+    pub usage: Usage,
+    /// What the provider wants back unchanged with the next question, such as the signatures of its thinking.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub carry: Option<Json>,
+    /// How the working directory stood while the model was asked; absent where it is in no repository.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub git: Option<Git>,
+}
+
+/// How a repository stands.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Git {
+    pub head: String,
+    /// Whether files that it knows differ from it; absent where nobody could say in time.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub dirty: Option<bool>,
+}
+
+/// A tool call the model asked for. Its place in the answer is its number within the step.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Call {
+    /// The provider's name for it.
+    pub id: String,
+    pub name: String,
+    pub args: Json,
+}
+
+/// What a model had said when it was cut off.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Partial {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub thinking: Option<Text>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub text: Option<Text>,
+    #[serde(default)]
+    pub usage: Usage,
+    /// Why it was cut off, for people.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cause: Option<String>,
+}
+
+/// The intent to run a tool. Its key, for sessions and for tools that know it, is `uuid:seq` of this record.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CallStarted {
+    /// The index of the call in its step.
+    pub call: u32,
+    /// The tool, said again for the reader.
+    pub name: String,
+    /// How to find out what became of it.
+    pub recovery: Recovery,
+    /// The rule that allowed it, where the tool asks.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rule: Option<CommandRule>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CallEnded {
+    /// The index of the call in its step.
+    pub call: u32,
+    /// Whether the tool says it worked.
+    pub ok: bool,
+    pub result: Text,
+    /// Whether the agent said with it that its work is done.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub done: bool,
+    /// Present where the result was found by looking, after a crash.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub settled: Option<RecoveryName>,
+}
+
+/// A call whose outcome nobody can know.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Doubt {
+    /// The index of the call in its step.
+    pub call: u32,
+    /// Why it cannot be known.
+    pub reason: String,
+}
+
+/// What somebody decided about a call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Outcome {
+    /// It happened.
+    Done,
+    /// It did not happen, and shall not.
+    NotDone,
+    /// Run it again, whatever it did.
+    Retry,
+}
+
+/// A decision about a call in doubt.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Resolved {
+    /// The index of the call in its step.
+    pub call: u32,
+    pub outcome: Outcome,
+    /// Whether the policy `retry` decided, not a person.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub by_policy: bool,
+    /// The id of the request that asked for it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub req: Option<String>,
+}
+
+/// The conversation up to and including record `through` now reads as `summary`. One with a `usage` is also the answer
+/// to the model call under way, which asked for the summary.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Compacted {
+    pub through: u64,
+    pub summary: Text,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub usage: Option<Usage>,
+}
