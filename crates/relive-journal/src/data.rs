@@ -63,7 +63,7 @@ use crate::opening::{Acquired, Epoch, OpenFailure, Opening};
 use crate::profile;
 use crate::record::{Acked, Body, Call, Git, Renamed};
 use crate::scan::Health;
-use crate::writer::{Io, WriteError, Writer};
+use crate::writer::{Durability, Io, WriteError, Writer};
 
 /// Why a data directory cannot be opened.
 #[derive(Debug, thiserror::Error)]
@@ -107,6 +107,17 @@ pub struct DataDirectory {
     pending: Mutex<Pending>,
     pulse: PulseFile,
     space: SpaceRules,
+}
+
+/// How a journal is opened.
+#[derive(Debug)]
+struct Surveyed {
+    /// The generation that writes; the next one where it is absent.
+    generation: Option<Generation>,
+    /// What the journal amounted to when a start read it.
+    read: Option<History>,
+    /// Whether its first records are on the disk on return.
+    durability: Durability,
 }
 
 /// What is known of a UUID.
@@ -249,35 +260,40 @@ impl DataDirectory {
         generation: Option<Generation>,
         decide: impl FnOnce(&History) -> Result<Vec<Body>, E>,
     ) -> Result<Writer, OpenFailure<E>> {
-        self.open_known(uuid, opening, generation, None, decide)
+        self.open_known(uuid, opening, Surveyed { generation, read: None, durability: Durability::Synced }, decide)
     }
 
     /// Does the same for the next incarnation of a process that a start has read, without reading all of its journal
     /// again: nobody has written to it since then, if it is as long as it was.
+    ///
+    /// With [`Durability::Written`] its first records are in the file on return, and the caller has them synced soon. They
+    /// are synced before anything that depends on them all the same: whatever is acknowledged, or done to the world, is
+    /// recorded after them in the same file. A torn end and an open call are synced here.
     pub fn open_surveyed<E>(
         &self,
         uuid: Uuid,
         opening: &Opening,
         read: Option<History>,
+        durability: Durability,
         decide: impl FnOnce(&History) -> Result<Vec<Body>, E>,
     ) -> Result<Writer, OpenFailure<E>> {
-        self.open_known(uuid, opening, None, read, decide)
+        self.open_known(uuid, opening, Surveyed { generation: None, read, durability }, decide)
     }
 
     fn open_known<E>(
         &self,
         uuid: Uuid,
         opening: &Opening,
-        generation: Option<Generation>,
-        known: Option<History>,
+        surveyed: Surveyed,
         decide: impl FnOnce(&History) -> Result<Vec<Body>, E>,
     ) -> Result<Writer, OpenFailure<E>> {
+        let Surveyed { generation, read, durability } = surveyed;
         let directory = self.directory(uuid);
         let failed = |source| WriteError::Io { path: directory.steps(), source };
         self.settle().map_err(failed)?;
         // A start has found it by its marker, or the line above has made that.
-        let is_marked = known.is_some();
-        let acquired = Acquired::new(&self.io, directory.clone(), known)?;
+        let is_marked = read.is_some();
+        let acquired = Acquired::new(&self.io, directory.clone(), read)?;
         let epoch = acquired.epoch_of(generation)?;
         let records = decide(acquired.history()).map_err(OpenFailure::Refused)?;
         let ran_ms = self.pulse.ran_ms(acquired.history(), &opening.boot_id, opening.seen.as_ref());
@@ -286,7 +302,7 @@ impl DataDirectory {
             Epoch::New if is_marked => false,
             Epoch::New => self.mark(uuid).map_err(failed)?,
         };
-        let writer = acquired.open(&self.io, opening, epoch, ran_ms, records);
+        let writer = acquired.open(&self.io, opening, epoch, ran_ms, records, durability);
         // It was dead before, and still is: nothing was written.
         if marked && matches!(writer, Err(WriteError::Misplaced { .. } | WriteError::TooLong { .. })) {
             self.unmark(uuid).map_err(failed)?;

@@ -14,6 +14,7 @@ use crate::directory::ProcessDirectory;
 use crate::disk::{Disk, DiskFile, TEMPORARY};
 use crate::history::History;
 use crate::record::{Body, Opened, OpenedBy};
+use crate::recovery::Recovery;
 use crate::scan::Health;
 use crate::writer::{Durability, Io, Take, WriteError, Writer};
 
@@ -148,7 +149,9 @@ impl Acquired {
         Ok(writer)
     }
 
-    /// Starts writing, with these records first. They, and with a new epoch `opened`, are on the disk on return.
+    /// Starts writing, with these records first. They, and with a new epoch `opened`, are on the disk on return, unless less
+    /// is asked for and nothing depends on more. A repair does. So does an open call with an effect: to settle it may be to
+    /// carry it out, and nobody knows whether its intent was synced before its writer died.
     pub(crate) fn open(
         self,
         io: &Io,
@@ -156,8 +159,11 @@ impl Acquired {
         epoch: Epoch,
         ran_ms: u64,
         records: Vec<Body>,
+        durability: Durability,
     ) -> Result<Writer, WriteError> {
         let Self { directory, file, history, torn } = self;
+        let needs_sync = torn.is_some() || history.open_calls().any(|open| open.recovery != Recovery::Rerun);
+        let durability = if needs_sync { Durability::Synced } else { durability };
         let last = history.epoch;
         let take = match epoch {
             Epoch::Same => Take::Found(last),
@@ -175,7 +181,7 @@ impl Acquired {
         }
         batch.extend(records);
         if !batch.is_empty() {
-            writer.append(opening.now, batch, Durability::Synced)?;
+            writer.append(opening.now, batch, durability)?;
         }
         Ok(writer)
     }

@@ -62,6 +62,12 @@ pub(crate) trait Body: Send + Sync + std::fmt::Debug {
     /// can tell: then it executed as long as the daemon did.
     fn last_seen(&self, uuid: Uuid, now: Moment) -> BoxFuture<'_, Option<Seen>>;
 
+    /// Tells whether a recovered body may act on a record that an earlier daemon wrote and did not sync: its journal is on the
+    /// disk before it runs. A journal with an open call is so for every body.
+    fn acts_on_last_records(&self) -> bool {
+        true
+    }
+
     /// Tells whether the process stops with the daemon.
     fn stops_with_daemon(&self) -> bool;
 

@@ -17,7 +17,7 @@ use relive_core::{
     Timestamp, Uuid, Why,
 };
 use relive_journal::record::{Body, Ended, OpenedBy, Paused, Resumed, ResumedBy};
-use relive_journal::{History, Opening, Seen, Writer};
+use relive_journal::{Durability, History, Opening, Seen, Writer};
 use survey::{Found, PriorState, Survey, survey, survey_one};
 
 use crate::bodies::Rest;
@@ -49,6 +49,15 @@ enum NextAction {
     /// It stands still; what its tools left running is made to.
     Freeze,
     Nothing,
+}
+
+/// The first records of a recovered incarnation.
+struct FirstRecords {
+    /// When the process was last seen to execute.
+    seen: Option<Seen>,
+    /// What follows `opened`.
+    batch: Vec<Body>,
+    durability: Durability,
 }
 
 /// A process whose journal is open, if it is to be written, and that is not in the table yet.
@@ -266,6 +275,8 @@ impl Runtime {
             NextAction::Start(writer) | NextAction::Resume(writer) => {
                 let mut turn = self.turn(process.uuid, Lane::Own).await?;
                 turn.hold(*writer);
+                // Its first records are in the file and may not be on the disk.
+                self.settle_soon(&turn.owner);
                 if resumes {
                     self.emit(&turn.owner, "resumed", serde_json::json!({"by": ResumedBy::DaemonStart}));
                 }
@@ -297,7 +308,14 @@ impl Runtime {
         let (uuid, pid) = (spec.uuid, pid?);
         let spec = next_generation(Spec { pid, ..spec });
         let process = ProcessRef { of: Incarnation { pid, generation: spec.generation }, uuid };
-        let body = self.bodies.of(spec.body).filter(|body| body.stays_when_suspended());
+        let body = self.bodies.of(spec.body);
+        let durability = match body {
+            Some(body) if !body.acts_on_last_records() => Durability::Written,
+            Some(_) | None => Durability::Synced,
+        };
+        let body = body.filter(|body| body.stays_when_suspended());
+        let first = |batch| FirstRecords { seen: None, batch, durability };
+        let synced = |batch| FirstRecords { seen: None, batch, durability: Durability::Synced };
         let mut stopwatch = spec.stopwatch;
         let (recovered, resume_at, then) = match left {
             PriorState::Unwritable(hole) => {
@@ -312,7 +330,8 @@ impl Runtime {
                 if let Some(body) = body =>
             {
                 let seen = body.last_seen(uuid, now).await;
-                let writer = self.open_recovered(process, now, seen, Vec::new(), history).await?;
+                let first = FirstRecords { seen, ..first(Vec::new()) };
+                let writer = self.open_recovered(process, now, first, history).await?;
                 (recovered, None, NextAction::Start(Box::new(writer)))
             }
             PriorState::Ending => (recovered, None, NextAction::End),
@@ -321,7 +340,7 @@ impl Runtime {
             PriorState::Interrupted { crash_loop: true } => {
                 let reason = SuspendReason::CrashLoop;
                 let paused = Body::Paused(Paused { reason, asked_at: now.at, resume_at: None, cause: None, req: None });
-                let writer = self.open_recovered(process, now, None, vec![paused], history).await?;
+                let writer = self.open_recovered(process, now, synced(vec![paused]), history).await?;
                 stopwatch = writer.history().stopwatch();
                 self.catalog.tell(writer.history());
                 // The writer is put down at once: a suspended process holds no descriptor.
@@ -333,11 +352,11 @@ impl Runtime {
             }
             PriorState::Stopped => {
                 let resumed = Body::Resumed(Resumed { by: ResumedBy::DaemonStart, cause: None, req: None });
-                let writer = self.open_recovered(process, now, None, vec![resumed], history).await?;
+                let writer = self.open_recovered(process, now, first(vec![resumed]), history).await?;
                 (Recovered { suspension: None, ..recovered }, None, NextAction::Resume(Box::new(writer)))
             }
             PriorState::Interrupted { crash_loop: false } => {
-                let writer = self.open_recovered(process, now, None, Vec::new(), history).await?;
+                let writer = self.open_recovered(process, now, first(Vec::new()), history).await?;
                 (recovered, None, NextAction::Start(Box::new(writer)))
             }
         };
@@ -370,17 +389,17 @@ impl Runtime {
         &self,
         process: ProcessRef,
         now: Moment,
-        seen: Option<Seen>,
-        batch: Vec<Body>,
+        first: FirstRecords,
         history: Option<Box<History>>,
     ) -> Result<Writer> {
+        let FirstRecords { seen, batch, durability } = first;
         let (uuid, pid, by) = (process.uuid, process.of.pid, OpenedBy::Recovery);
         let opening = Opening { pid, by, boot_id: self.clock.boot_id(), now, req: None, seen, cause: None };
         let history = Arc::new(Mutex::new(history));
         self.opened(move |data| {
             let batch = batch.clone();
             let known = history.lock().unwrap_or_else(PoisonError::into_inner).take().map(|history| *history);
-            data.open_surveyed(uuid, &opening, known, move |_| Ok::<_, std::convert::Infallible>(batch))
+            data.open_surveyed(uuid, &opening, known, durability, move |_| Ok::<_, std::convert::Infallible>(batch))
         })
         .await
     }
@@ -389,7 +408,8 @@ impl Runtime {
     async fn end_interrupted(&self, process: ProcessRef, now: Moment, history: Option<Box<History>>) -> Result<()> {
         let is_root = history.as_ref().is_some_and(|history| inbox::is_root(history));
         let ended = Body::Ended(Ended { end: interrupted(), unseen: is_root, req: None });
-        let writer = self.open_recovered(process, now, None, vec![ended], history).await?;
+        let first = FirstRecords { seen: None, batch: vec![ended], durability: Durability::Synced };
+        let writer = self.open_recovered(process, now, first, history).await?;
         self.catalog.tell(writer.history());
         Ok(self.on_journal(move |data| data.retire(process.uuid, writer.history())).await??)
     }

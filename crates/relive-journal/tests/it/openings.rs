@@ -5,7 +5,7 @@ use std::convert::Infallible;
 use relive_core::{Generation, Pid, Signal, Uuid};
 use relive_journal::record::{Body, OpenedBy};
 use relive_journal::recovery::Recovery;
-use relive_journal::{Counts, Durability, History, OpenFailure, WriteError, Writer};
+use relive_journal::{Counts, Durability, Health, History, OpenFailure, WriteError, Writer};
 
 use crate::support::{
     Fixture, append, call_started, completed, end, files, input, lines, max_steps, model_ended, model_started, moment,
@@ -17,6 +17,15 @@ impl Fixture {
         let opening = opening(Pid(9), OpenedBy::Resume);
         let decided = |_: &History| Ok::<_, Infallible>(records);
         Ok(self.data.open_journal(uuid, &opening, generation.map(Generation), decided)?)
+    }
+
+    /// Opens a journal like a daemon that starts.
+    fn recover(&self, uuid: Uuid) -> Writer {
+        let live = self.data.read_live(uuid).unwrap().unwrap();
+        let known = (live.health == Health::Good).then_some(live.history);
+        let opening = opening(self.data.next_pid().unwrap(), OpenedBy::Recovery);
+        let nothing = |_: &History| Ok::<_, Infallible>(Vec::new());
+        self.data.open_surveyed(uuid, &opening, known, Durability::Written, nothing).unwrap()
     }
 
     /// The kinds of a journal's records from `first` on.
@@ -49,6 +58,36 @@ fn a_new_incarnation_and_its_first_records_are_one_write_and_one_sync() {
         assert_eq!(fixture.kinds(uuid, records), ["opened", "limits", "input"]);
         assert_eq!(writer.history().epoch, Generation(2));
         assert!(!writer.has_unsynced());
+    }
+}
+
+#[test]
+fn a_recovered_incarnation_is_synced_with_its_first_step() {
+    let fixture = Fixture::new();
+    let mut writer = fixture.spawn();
+    step(&mut writer, "one", "1");
+    let uuid = uuid_of(&writer);
+    drop(writer);
+    let before = fixture.disk().counts();
+    let mut writer = fixture.recover(uuid);
+    assert_eq!(writes_and_syncs(fixture.disk().counts().since(before)), (1, 0));
+    assert!(writer.has_unsynced());
+    step(&mut writer, "two", "2");
+    assert_eq!(writer.synced_end(), writer.directory().steps().metadata().unwrap().len());
+}
+
+/// To settle an open call may be to carry it out, and a torn end is cut off: both are on the disk before.
+#[test]
+fn an_open_call_and_a_repair_are_on_the_disk_before_a_recovered_incarnation_begins() {
+    let fixture = Fixture::new();
+    let mut writer = fixture.spawn();
+    append(&mut writer, vec![model_started(), model_ended("one", 1), call_started(0, Recovery::Join)]);
+    let open_call = uuid_of(&writer);
+    drop(writer);
+    let torn = uuid_of(&fixture.spawn());
+    put_after(&fixture.data.directory(torn).steps(), b"{\"v\":1,\"se");
+    for uuid in [open_call, torn] {
+        assert!(!fixture.recover(uuid).has_unsynced());
     }
 }
 

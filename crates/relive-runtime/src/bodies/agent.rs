@@ -211,6 +211,11 @@ impl Body for AgentBody {
         std::future::ready(None).boxed()
     }
 
+    /// Only an open call is carried out without another record.
+    fn acts_on_last_records(&self) -> bool {
+        false
+    }
+
     fn stops_with_daemon(&self) -> bool {
         true
     }

@@ -168,7 +168,7 @@ impl Runtime {
     }
 
     /// Has everything of a process written that is not in its files yet, and its records synced, soon.
-    pub(super) fn settle_soon(self: &Arc<Self>, owner: &Arc<Owner>) {
+    pub(crate) fn settle_soon(self: &Arc<Self>, owner: &Arc<Owner>) {
         if !owner.claim_settle() {
             return;
         }

@@ -15,10 +15,29 @@ fn recovering(agents: usize) -> Counts {
     let disk = Disk::new();
     let before = disk.counts();
     let daemon = world.start_on(disk.clone()).unwrap();
+    for uuid in &uuids {
+        daemon.until_records(&world, *uuid, "model_started", 2);
+    }
     for uuid in uuids {
-        daemon.until_records(&world, uuid, "model_started", 2);
+        daemon.until("everything is synced", || {
+            let length = std::fs::metadata(world.data().join(format!("steps/{uuid}/steps.jsonl"))).ok()?.len();
+            (daemon.runtime.synced_end(uuid) == Some(length)).then_some(())
+        });
     }
     disk.counts().since(before)
+}
+
+/// The record of the incarnation is synced with that of its first model call, 50 ms later at the latest. On a busy machine
+/// that call may come later, and is synced alone: the best of several attempts counts.
+#[test]
+fn to_recover_an_agent_costs_one_sync() {
+    const MORE: u64 = 10;
+    let costs = |_| {
+        let (few, many) = (recovering(3), recovering(13));
+        many.syncs.saturating_sub(few.syncs)
+    };
+    let least = (0..8).map(costs).find(|more| *more <= MORE);
+    assert!(least.is_some(), "{MORE} more agents cost more than {MORE} syncs");
 }
 
 #[test]

@@ -14,7 +14,7 @@ use relive_journal::faults::Faults;
 use relive_journal::record::{Body, OpenedBy, Paused};
 use relive_journal::recovery::Recovery;
 use relive_journal::{
-    DataDirectory, Disk, Durability, History, Io, Opening, PendingSync, ProcInfo, WriteError, Writer,
+    DataDirectory, Disk, Durability, Health, History, Io, Opening, PendingSync, ProcInfo, WriteError, Writer,
 };
 
 use super::oracle::{Fact, Oracle};
@@ -56,6 +56,14 @@ pub(crate) enum Life {
     Whole,
     /// Programs that begin and end, and nothing else.
     Programs,
+}
+
+/// How a journal is opened.
+enum Open {
+    /// For a verb, by this generation or the next one: it is on the disk at once.
+    Now(Option<Generation>),
+    /// For the next incarnation of a process that a start has read: it is on the disk before anything depends on it.
+    Surveyed(Option<History>),
 }
 
 pub(crate) struct Script {
@@ -136,8 +144,10 @@ impl Script {
         self.events("e", 2);
         self.end("c");
         self.collect("d");
+        self.written_intent("e");
         self.restart();
         self.end("f");
+        self.append("e", vec![call_ended(0, "found")]);
         self.two_calls("e", "last");
         self.reopen_ended("c");
         self.written_with_snapshot("a");
@@ -204,7 +214,13 @@ impl Script {
         };
         for live in live {
             let Some(name) = self.oracle.processes.get(&live.uuid).map(|process| process.name) else { continue };
-            self.open(name, OpenedBy::Recovery);
+            let has_open_effect = live.history.open_calls().any(|open| open.recovery != Recovery::Rerun);
+            let known = (live.health == Health::Good).then_some(live.history);
+            self.open_as(name, OpenedBy::Recovery, Open::Surveyed(known), &[]);
+            if let (true, Some(writer)) = (has_open_effect, self.writers.get(name)) {
+                // The call may be carried out now, so its intent has to be on the disk.
+                self.oracle.acknowledge(live.uuid, journal(writer));
+            }
         }
     }
 
@@ -231,8 +247,12 @@ impl Script {
         self.open_with(name, by, None, &[]);
     }
 
-    /// Opens a journal, with these records first; a sensible caller tries twice.
     fn open_with(&mut self, name: &'static str, by: OpenedBy, generation: Option<Generation>, records: &[Body]) {
+        self.open_as(name, by, Open::Now(generation), records);
+    }
+
+    /// Opens a journal, with these records first; a sensible caller tries twice.
+    fn open_as(&mut self, name: &'static str, by: OpenedBy, how: Open, records: &[Body]) {
         let uuid = uuid_of(name);
         let mut poisoned = false;
         for _ in 0..2 {
@@ -240,11 +260,18 @@ impl Script {
             let wrong_before = self.faults.injected().is_some();
             let Some(data) = &self.data else { return };
             let decide = |_: &History| Ok::<_, Infallible>(records.to_vec());
-            match data.open_journal(uuid, &opening, generation, decide).map_err(WriteError::from) {
+            let opened = match &how {
+                Open::Now(generation) => data.open_journal(uuid, &opening, *generation, decide),
+                Open::Surveyed(known) => data.open_surveyed(uuid, &opening, known.clone(), Durability::Written, decide),
+            };
+            match opened.map_err(WriteError::from) {
                 Ok(_) if poisoned => break,
                 Ok(writer) => {
-                    if generation.is_none() || !records.is_empty() {
-                        self.oracle.reopen(uuid, journal(&writer));
+                    match how {
+                        Open::Now(None) => self.oracle.reopen(uuid, journal(&writer)),
+                        Open::Now(Some(_)) if !records.is_empty() => self.oracle.reopen(uuid, journal(&writer)),
+                        // What a start writes is acknowledged with what follows it.
+                        Open::Now(Some(_)) | Open::Surveyed(_) => {}
                     }
                     self.writers.insert(name, writer);
                     return;
@@ -505,6 +532,13 @@ impl Script {
     fn written_step(&mut self, name: &'static str) {
         self.append_as(name, &[model_started()], Durability::Written);
         self.append_as(name, &[model_ended("text", 0)], Durability::Written);
+    }
+
+    /// Writes the intent of a call with an effect, without acknowledgement: the writer dies before the sync, and the effect
+    /// has not happened.
+    fn written_intent(&mut self, name: &'static str) {
+        self.append_as(name, &[model_started()], Durability::Written);
+        self.append_as(name, &[model_ended("text", 1), call_started(0, Recovery::Join)], Durability::Written);
     }
 
     /// Acknowledges everything that was written.
