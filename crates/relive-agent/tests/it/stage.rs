@@ -110,7 +110,7 @@ pub(crate) struct Stage {
     data: DataDirectory,
     model: Arc<Flaky>,
     journal: Arc<LocalJournal>,
-    agent: Agent,
+    pub(crate) agent: Agent,
 }
 
 pub(crate) async fn run(acts: impl IntoIterator<Item = Act>, deadline: Option<Duration>) -> Run {

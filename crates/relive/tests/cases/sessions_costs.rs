@@ -1,7 +1,8 @@
-//! What a program costs in system calls that wait for the disk, counted by strace.
+//! What a program, and a step of an agent, cost in system calls, counted by strace.
 
 use std::fs;
 use std::process::{Child, Command, Stdio};
+use std::time::Instant;
 
 use super::world::{World, wait_until};
 
@@ -56,6 +57,14 @@ impl Traced {
         self.calls().split_off(before)
     }
 
+    /// All that was called for an agent that makes this call so often.
+    fn calls_of_steps(&self, call: &str, steps: usize) -> Vec<String> {
+        let model = self.world.script(&format!("turns:\n  - calls: [{call}]\n    repeat: {steps}\n"));
+        let before = self.calls().len();
+        self.world.relive(&["run", "--model", &model, "follow the script"]).ok();
+        self.calls().split_off(before)
+    }
+
     /// What one `true` in the foreground costs.
     fn program(&self) -> Calls {
         let calls = &self.calls_of_a_program();
@@ -107,4 +116,40 @@ fn a_shim_looks_at_each_file_of_the_kernel_once_and_makes_few_calls() {
     let twice: Vec<&str> = paths.filter(|path| !looked.insert(path.to_string())).collect();
     assert_eq!(twice, [""; 0]);
     assert!(own.len() < 260, "{}: {own:#?}", own.len());
+}
+
+/// In a Git repository, whose commit is noted in each step.
+#[test]
+fn a_step_starts_no_program_and_syncs_its_journal_once_or_with_an_effect_twice() {
+    const STEPS: usize = 40;
+    let Some(daemon) = Traced::start("execve,fork,vfork,clone,clone3,fsync,fdatasync,syncfs,sync_file_range") else {
+        return;
+    };
+    let git = daemon.world.work().join(".git");
+    fs::create_dir_all(git.join("refs/heads")).unwrap();
+    fs::create_dir(git.join("objects")).unwrap();
+    fs::write(git.join("HEAD"), "ref: refs/heads/main\n").unwrap();
+    fs::write(git.join("refs/heads/main"), "8f1de0b8a1b7f6ab7f4c4b4b67a01b1c8c0f5e3d\n").unwrap();
+    fs::write(daemon.world.work().join("note.txt"), "a note\n").unwrap();
+    daemon.world.configure("workspace: {snapshots: off}\n");
+    let write = "{name: write, args: {path: written.txt, content: \"{{turn}}\"}}";
+    for (call, syncs_each) in [("{name: read, args: {path: note.txt}}", 1), (write, 2)] {
+        daemon.calls_of_steps(call, 1);
+        let few = daemon.calls_of_steps(call, STEPS);
+        let begun = Instant::now();
+        let many = daemon.calls_of_steps(call, 2 * STEPS);
+        let slow = usize::try_from(begun.elapsed().as_millis() / 50).unwrap();
+        let of = |calls: &[String], name: &str, file: &str| {
+            calls.iter().filter(|line| line.contains(name) && line.contains(file)).count()
+        };
+        assert_eq!(of(&many, "execve(", ""), 0, "{call}");
+        // Threads that have nothing to do for a while end, and others begin: not one for each step.
+        assert!(of(&many, "clone", "") < STEPS / 2, "{call}: {} for {STEPS} steps", of(&many, "clone", ""));
+        let [few, many] = [&few, &many].map(|calls| of(calls, "sync(", "/steps.jsonl>"));
+        // One that runs beside the next call covers its records too, so there may be fewer. On a slow machine a step takes
+        // longer than 50 ms, after which its records are synced whatever follows: that is one more for each of these.
+        let most = 2 * STEPS * syncs_each + slow + 4;
+        assert!(many <= most, "{call}: {many} syncs of at most {most}, {few} for half as many steps");
+        assert!(few > 0, "the syncs of journals are seen");
+    }
 }
