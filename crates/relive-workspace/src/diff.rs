@@ -72,7 +72,31 @@ impl Change {
     }
 }
 
+/// Returns the changes that people are shown: those of files, and those of a directory that no change below it tells of,
+/// such as an empty one or other permissions. The changes have to be sorted.
+#[must_use]
+pub fn shown(changes: &[Change]) -> Vec<&Change> {
+    let has_changes_below = |directory: &FilePath| {
+        let start = directory.join(b"");
+        let at = changes.partition_point(|change| change.path < start);
+        changes.get(at).is_some_and(|next| next.path.is_within(directory))
+    };
+    let is_shown = |change: &&Change| {
+        let is_of_directory_alone = || match (&change.before, &change.after) {
+            (Some(before), Some(after)) => before != after,
+            _ => !has_changes_below(&change.path),
+        };
+        !change.is_directory() || is_of_directory_alone()
+    };
+    changes.iter().filter(is_shown).collect()
+}
+
 impl Store {
+    /// Returns the paths that could not be stored in a snapshot, sorted; the root if there were too many to list.
+    pub fn skipped(&self, snapshot: &Snapshot) -> Result<Vec<FilePath>> {
+        Ok(self.extras(snapshot)?.skipped.into_iter().collect())
+    }
+
     /// Returns every path that differs, sorted. Directories are listed if they appear, disappear or change permissions. A
     /// file that is absent because it became ignored is not known to be removed, and is not listed.
     pub fn diff(&self, before: &Snapshot, after: &Snapshot) -> Result<Vec<Change>> {
@@ -168,6 +192,18 @@ impl<'a> View<'a> {
     pub(crate) fn is_ignored_by(&mut self, rules: &Rules, file: &FilePath) -> Result<bool> {
         let store = self.trees.store();
         rules.ignores(file, store, |directory| Ok(self.state(&directory.join(IGNORE_FILE))?.and_then(|state| state.id)))
+    }
+
+    /// Returns every path below a directory of the snapshot, including directories.
+    pub(crate) fn paths_below(&mut self, directory: &FilePath) -> Result<BTreeSet<FilePath>> {
+        let is_below = |path: &&FilePath| path.is_within(directory) && *path != directory;
+        let mut paths: BTreeSet<FilePath> = self.directories.iter().filter(is_below).cloned().collect();
+        if let Some((EntryKind::Directory, id)) = self.trees.find(self.root, directory)? {
+            let mut below = BTreeSet::new();
+            self.trees.all(id, &mut below)?;
+            paths.extend(below.iter().map(|below| directory.join(below.as_bytes())));
+        }
+        Ok(paths)
     }
 
     /// Returns every path of the snapshot, including directories.

@@ -1,6 +1,7 @@
 //! Three-way merges, file by file: brings the changes of one workspace into another.
 
-use std::collections::BTreeSet;
+mod directories;
+mod links;
 
 use serde::Serialize;
 
@@ -104,8 +105,12 @@ impl Workspace {
         let sink = ObjectSink::new(&store);
         let mut merger = Merger { store: &store, ours, sink: &sink, changes: Vec::new(), conflicts: Vec::new() };
         let merged = theirs.iter().try_for_each(|change| control.check().and_then(|()| merger.add(change)));
-        let merged = merged.and_then(|()| merger.separate_links());
-        let Merger { mut changes, conflicts, .. } = merger;
+        let merged = merged.and_then(|()| {
+            let (base, mut theirs) = (View::new(&store, request.base)?, View::new(&store, request.theirs)?);
+            merger.settle_directories(&mut theirs)?;
+            merger.merge_links(&base, &theirs)
+        });
+        let Merger { changes, conflicts, .. } = merger;
         if let Err(error) = merged {
             sink.discard();
             return Err(error);
@@ -115,10 +120,6 @@ impl Workspace {
             return Err(Error::Conflicts { conflicts });
         }
         sink.finish()?;
-        // A conflict with a directory affects everything below it.
-        let is_below =
-            |path: &FilePath| conflicts.iter().any(|conflict| path.is_within(&conflict.path) && *path != conflict.path);
-        changes.retain(|change| !is_below(&change.path));
         let mut plan = Plan::new(PlanKind::Merge, changes);
         plan.add_read_only_directories(&mut View::new(&store, &before.snapshot)?)?;
         check_in_the_way(self, &plan)?;
@@ -164,30 +165,11 @@ impl Merger<'_> {
         } else {
             self.merge(&theirs.path, theirs.before.as_ref(), ours.as_ref(), theirs.after.as_ref())?
         };
-        // Two names of one file there may be two files here.
+        // Which names are one file is merged when all files are.
         let after = after.map(|state| FileState { same_as: None, ..state });
         if !is_same(ours.as_ref(), after.as_ref()) {
             self.changes.push(Change { path: theirs.path.clone(), before: ours, after });
         }
-        Ok(())
-    }
-
-    /// Separates a file that gets other bytes from its other names. These stay one file.
-    fn separate_links(&mut self) -> Result<()> {
-        let changed: BTreeSet<FilePath> = self.changes.iter().map(|change| change.path.clone()).collect();
-        for group in self.ours.extras.links.clone() {
-            let mut rest = group.iter().filter(|path| !changed.contains(path));
-            let Some(first) = rest.next() else { continue };
-            for path in [first].into_iter().chain(rest) {
-                let before = self.ours.state(path)?;
-                let same_as = Some(first).filter(|first| *first != path).cloned();
-                let after = before.clone().map(|state| FileState { same_as, ..state });
-                if before != after {
-                    self.changes.push(Change { path: path.clone(), before, after });
-                }
-            }
-        }
-        self.changes.sort_by(|a, b| a.path.cmp(&b.path));
         Ok(())
     }
 

@@ -183,3 +183,74 @@ fn tracked_files_that_the_rules_of_a_copy_ignore_are_not_removed_by_a_merge() {
     let after = bed.snapshot();
     assert!(bed.store.diff(&base, &after).unwrap().iter().any(|change| change.path.to_string() == "lib.o"));
 }
+
+/// Merges by force, checks what conflicted, and returns every path of the result.
+fn force(base: &str, ours: &str, theirs: &str, expected: &[(&str, ConflictKind)]) -> (Bed, Vec<String>) {
+    let (bed, merged, _) = merge(base, ours, theirs, Force::Yes);
+    let conflicts = merged.unwrap();
+    let found: Vec<_> = conflicts.iter().map(|conflict| (conflict.path.to_string(), conflict.kind)).collect();
+    assert_eq!(found, expected.iter().map(|(path, kind)| ((*path).to_owned(), *kind)).collect::<Vec<_>>());
+    let paths = look(&bed.root).into_keys().map(|path| String::from_utf8(path).unwrap()).collect();
+    (bed, paths)
+}
+
+#[test]
+fn a_directory_that_the_other_side_replaced_by_a_file_stays_while_it_has_other_changes() {
+    use ConflictKind::{RemovedAndChanged, Type};
+    let base = "mkdir -p d/sub; echo 1 > d/x; echo 1 > d/sub/y; echo 1 > z";
+    let replace = "rm -r d; echo file > d; echo 2 > z";
+    let conflicts = [("d", Type), ("d/x", RemovedAndChanged)];
+    check_conflict(base, "echo ours > d/x", replace, &conflicts);
+    let (bed, paths) = force(base, "echo ours > d/x", replace, &conflicts);
+    assert_eq!(paths, ["d", "d/sub", "d/sub/y", "d/x", "z"]);
+    assert_eq!((bed.read("d/x"), bed.read("d/sub/y"), bed.read("z")), ("ours\n".into(), "1\n".into(), "2\n".into()));
+    // A new file there, or an empty directory, would be lost too.
+    check_conflict(base, "echo new > d/sub/new", replace, &[("d", Type)]);
+    check_conflict(base, "mkdir d/empty", "rm -r d; ln -s z d", &[("d", Type)]);
+    let (bed, _) = force(base, "echo new > d/sub/new", replace, &[("d", Type)]);
+    assert_eq!((bed.read("d/sub/new"), bed.read("z")), ("new\n".into(), "2\n".into()));
+    let (bed, paths) = force(base, "echo ours > z", "rm -r d; echo file > d", &[]);
+    assert_eq!((paths, bed.read("d")), (vec!["d".to_owned(), "z".to_owned()], "file\n".to_owned()));
+}
+
+#[test]
+fn a_file_that_replaced_a_directory_stays_when_the_other_side_adds_files_there() {
+    use ConflictKind::{RemovedAndChanged, Type};
+    let (base, ours) = ("mkdir d; echo 1 > d/x; echo 1 > z", "rm -r d; echo file > d");
+    check_conflict(base, ours, "echo new > d/new; echo 2 > z", &[("d", Type)]);
+    let theirs = "echo 2 > d/x; mkdir d/deep; echo new > d/deep/new; echo 2 > z";
+    let (bed, paths) = force(base, ours, theirs, &[("d", Type), ("d/x", RemovedAndChanged)]);
+    assert_eq!((paths, bed.read("d")), (vec!["d".to_owned(), "z".to_owned()], "file\n".to_owned()));
+    assert_eq!(bed.read("z"), "2\n");
+    // A file that the other side replaced by a directory, and this side changed.
+    let (bed, paths) = force(base, "echo ours > z", "rm z; mkdir z; echo 1 > z/in", &[("z", Type)]);
+    assert_eq!((paths, bed.read("z")), (vec!["d".to_owned(), "d/x".to_owned(), "z".to_owned()], "ours\n".to_owned()));
+}
+
+#[test]
+fn a_new_file_in_a_directory_that_this_side_removed_brings_the_directory_back() {
+    let base = "mkdir -p d/sub; echo 1 > d/sub/x; chmod 700 d";
+    let (bed, merged, _) = merge(base, "rm -r d", "echo new > d/sub/new", Force::No);
+    assert_eq!((merged.unwrap(), bed.read("d/sub/new")), (vec![], "new\n".to_owned()));
+    assert_eq!(shell(&bed.root, "stat -c %a d; ls d/sub"), "700\nnew\n");
+}
+
+#[test]
+fn a_merge_keeps_and_makes_and_separates_hard_links() {
+    let check = |base: &str, ours: &str, theirs: &str, expected: &str| {
+        let (bed, merged, _) = merge(base, ours, theirs, Force::No);
+        assert_eq!(merged.unwrap(), [], "{base:?} {ours:?} {theirs:?}");
+        // The number of names of each file, and what is in it.
+        let found = shell(&bed.root, "for f in *; do echo $(stat -c %h $f) $f $(cat $f); done");
+        assert_eq!(found, expected, "{base:?} {ours:?} {theirs:?}");
+    };
+    let linked = "echo 1 > a; ln a b; echo 1 > z";
+    check(linked, "echo ours > z", "echo 2 > a", "2 a 2\n2 b 2\n1 z ours\n");
+    check(linked, "echo ours > z", "ln a c", "3 a 1\n3 b 1\n3 c 1\n1 z ours\n");
+    check(linked, "echo ours > z", "rm b; echo 1 > b", "1 a 1\n1 b 1\n1 z ours\n");
+    check(linked, "rm b; echo 1 > b", "echo 2 > z", "1 a 1\n1 b 1\n1 z 2\n");
+    check("echo 1 > a; echo 1 > b", "true", "rm b; ln a b", "2 a 1\n2 b 1\n");
+    check("echo 1 > a", "true", "echo 2 > n; ln n o", "1 a 1\n2 n 2\n2 o 2\n");
+    // Names that were joined here only, one of which gets other bytes.
+    check("echo 1 > a; echo 1 > b; echo 1 > c", "ln -f a b; ln -f a c", "echo 2 > a", "1 a 2\n2 b 1\n2 c 1\n");
+}
