@@ -30,6 +30,7 @@ pub(crate) use repository::Tracked;
 pub(crate) const RULES_MAX: u64 = 1 << 20;
 
 /// Names of files that hold keys and passwords, in any directory. A tracked file with such a name is still included.
+/// `docs/workspaces.md` lists all of them.
 const SECRETS: &[&str] = &[
     ".env",
     ".env.*",
@@ -382,4 +383,19 @@ fn literal_directories(pattern: &str) -> Vec<Vec<u8>> {
     let literal = pattern.trim_start_matches('/').split(['*', '?', '[', '\\']).next().unwrap_or_default();
     let slashes = literal.bytes().enumerate().filter(|(_, byte)| *byte == b'/');
     slashes.map(|(at, _)| literal.as_bytes()[..at].to_vec()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_documentation_lists_every_name_that_looks_like_a_secret() {
+        let text = include_str!("../../../docs/workspaces.md");
+        let names = text.split_once("Names that look like secrets:").unwrap().1.split_once("\n\n").unwrap().0;
+        let listed: Vec<String> = names.split('`').skip(1).step_by(2).map(str::to_owned).collect();
+        let (kept, left_out): (Vec<&str>, Vec<&str>) = SECRETS.iter().partition(|name| name.starts_with('!'));
+        let kept = kept.iter().map(|name| &name[1..]);
+        assert_eq!(listed, left_out.iter().copied().chain(kept).collect::<Vec<_>>());
+    }
 }
