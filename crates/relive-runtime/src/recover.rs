@@ -126,10 +126,21 @@ impl Runtime {
         });
     }
 
-    /// Rolls back what an earlier daemon left half done to files, before anybody works on them.
+    /// Rolls back what an earlier daemon left half done to files, before anybody works on them, and removes copies that it
+    /// made for processes which never existed.
     async fn settle_files(&self) {
         if !self.workspaces.exists() {
             return;
+        }
+        let workspaces = self.workspaces.clone();
+        let swept = self.in_bulk(move |data| workspaces.sweep_unclaimed(|uuid| data.directory(uuid).steps().exists()));
+        match swept.await.unwrap_or(Ok(0)) {
+            Ok(0) => {}
+            Ok(count) => {
+                let copies = if count == 1 { "copy" } else { "copies" };
+                self.warn(format!("removed {count} {copies} that an interrupted run or fork left"));
+            }
+            Err(error) => self.warn(format!("copies that an interrupted run or fork left cannot be removed: {error}")),
         }
         let workspaces = self.workspaces.clone();
         let settled = self.in_bulk(move |_| workspaces.settle_interrupted()).await;

@@ -10,7 +10,7 @@ use serde::Serialize;
 
 use crate::control::{Control, Progress};
 use crate::diff::{FileState, View};
-use crate::disk::Disk;
+use crate::disk::{Disk, Durability};
 use crate::error::{Context as _, Error, Result};
 use crate::object::EntryKind;
 use crate::path::FilePath;
@@ -71,6 +71,16 @@ impl Store {
             let _ = remove_tree(disk, &path);
         }
         made
+    }
+
+    /// Creates an empty file in the directory of copies. A copy that is made there later syncs it.
+    pub fn mark_copy(&self, path: &Path) -> Result<()> {
+        let (Some(above), Some(name)) = (path.parent(), path.file_name().and_then(std::ffi::OsStr::to_str)) else {
+            return Err(std::io::Error::from(std::io::ErrorKind::InvalidInput)).context("create", path);
+        };
+        self.disk().create_directories(above).context("create", above)?;
+        let directory = open_directory(above)?;
+        self.disk().replace(&directory, name, b"", Durability::Disposable).context("create", path)
     }
 
     /// Removes a directory that [`Self::copy`] made, and everything in it. That it is not there is no error. Refuses if

@@ -45,6 +45,9 @@ impl Turn {
         let history = writer.history();
         let place = history.identity.as_ref().and_then(|identity| TreePlace::of(&identity.spawned));
         let recovered = crate::recover::recovered(history);
+        if history.identity.as_ref().is_some_and(|identity| identity.spawned.workspace.is_some()) {
+            runtime.workspaces.claim_own(self.uuid());
+        }
         runtime.catalog.tell(history);
         self.hold(writer);
         let mut state = runtime.lock();

@@ -9,6 +9,11 @@ use relive_workspace::{Control, Snapshot};
 use super::Workspaces;
 use crate::error::Result;
 
+/// How the name of a mark ends that a copy has until its process exists.
+const UNCLAIMED: &str = ".unclaimed";
+/// How the name of a copy ends that is being written, see [`relive_workspace::Store::copy`].
+const UNFINISHED: &str = ".relive-copy";
+
 /// A directory that Relive made.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct OwnDirectory {
@@ -33,10 +38,57 @@ impl Workspaces {
         let _counted = self.0.collecting.read().unwrap_or_else(PoisonError::into_inner);
         // What a daemon left that was killed before the process existed.
         store.remove_copy(&path)?;
+        // Until the process exists, a start may remove the copy.
+        store.mark_copy(&self.unclaimed(uuid))?;
         let snapshot = store.as_copied(snapshot)?;
         self.remember(snapshot);
-        store.copy(&snapshot, &path, &Control::default())?;
+        if let Err(error) = store.copy(&snapshot, &path, &Control::default()) {
+            self.claim_own(uuid);
+            return Err(error.into());
+        }
         Ok((path, snapshot))
+    }
+
+    fn unclaimed(&self, uuid: Uuid) -> PathBuf {
+        self.0.options.own.join(format!(".{uuid}{UNCLAIMED}"))
+    }
+
+    /// Notes that the process whose own workspace it is exists.
+    pub(crate) fn claim_own(&self, uuid: Uuid) {
+        let mark = self.unclaimed(uuid);
+        if mark.symlink_metadata().is_ok()
+            && let Ok(store) = self.store()
+        {
+            // Where it stays, the next start finds the process and removes it.
+            let _ = store.remove_copy(&mark);
+        }
+    }
+
+    /// Removes the copies that were made for processes which an earlier daemon could not create any more, and returns how
+    /// many there were. A copy without a mark is never removed: it may be all that is left of a process.
+    pub(crate) fn sweep_unclaimed(&self, exists: impl Fn(Uuid) -> bool) -> Result<usize> {
+        let entries = match std::fs::read_dir(&self.0.options.own) {
+            Ok(entries) => entries,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(0),
+            Err(error) => return Err(error.into()),
+        };
+        let mut swept = 0;
+        for entry in entries {
+            let entry = entry?;
+            let name = entry.file_name();
+            let marked = |end: &str| name.to_str()?.strip_prefix('.')?.strip_suffix(end)?.parse::<Uuid>().ok();
+            if let Some(uuid) = marked(UNCLAIMED) {
+                if !exists(uuid) {
+                    swept += usize::from(self.has_own(uuid));
+                    self.store()?.remove_copy(&self.own(uuid))?;
+                }
+                self.store()?.remove_copy(&entry.path())?;
+            } else if marked(UNFINISHED).is_some() {
+                self.store()?.remove_copy(&entry.path())?;
+                swept += 1;
+            }
+        }
+        Ok(swept)
     }
 
     /// Tells whether the own workspace of a process is there.
@@ -48,7 +100,9 @@ impl Workspaces {
     pub(crate) fn remove_own(&self, uuid: Uuid) -> Result<()> {
         let path = self.own(uuid);
         self.close(&path);
-        Ok(self.store()?.remove_copy(&path)?)
+        self.store()?.remove_copy(&path)?;
+        self.claim_own(uuid);
+        Ok(())
     }
 
     /// Lists the own workspaces there are.
