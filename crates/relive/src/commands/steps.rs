@@ -7,7 +7,7 @@ use serde_json::json;
 use crate::client::Client;
 use crate::context::Context;
 use crate::error::Outcome;
-use crate::render::steps::{fold, table};
+use crate::render::steps::{Steps, table};
 use crate::render::time::Clock;
 
 /// List the steps of a process
@@ -28,17 +28,17 @@ pub(crate) async fn run(context: &Context, args: &Args) -> Outcome<u8> {
     let client = Client::about(context, &args.id).await?;
     let process = client.process(&args.id).await?;
     let uuid = process.uuid.to_string();
-    let mut steps = Vec::new();
+    let mut steps = Steps::default();
     let each = async |event: Event| {
-        fold(&mut steps, &event.data);
+        steps.fold(&event.data);
         Ok::<_, Error>(())
     };
     client.read(&uuid, Source::Journal, &mut None, each).await?;
     if context.json {
-        context.print_json(&json!({ "steps": steps }))?;
+        context.print_json(&json!({ "steps": steps.rows }))?;
     } else {
         let clock = if args.utc { Clock::utc() } else { Clock::local() };
-        context.print(&table(&steps, &clock, &context.out))?;
+        context.print(&table(&steps.rows, &clock, &context.out))?;
         if process.body == Body::Exec {
             context.say(&format!("PID {0} is a program and has no steps: relive logs {0}", process.pid));
         }

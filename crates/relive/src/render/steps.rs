@@ -2,7 +2,8 @@
 
 use relive_core::Timestamp;
 use relive_journal::record::{Compacted, ModelEnded, Partial, Snapshot};
-use serde::Serialize;
+use relive_journal::recovery::Recovery;
+use serde::{Deserialize, Serialize};
 
 use super::files::summary;
 use super::line::Line;
@@ -27,6 +28,31 @@ pub(crate) struct Step {
     pub cost_usd: Option<relive_core::Usd>,
     /// What it changed in the files, where that is known.
     pub files: Option<ChangedFiles>,
+    /// Whether it may have changed files, and no snapshot tells.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub files_unknown: bool,
+}
+
+impl Step {
+    /// What it changed in the files, in words; `None` where nothing is recorded of it.
+    pub(crate) fn files_shown(&self) -> Option<String> {
+        let unknown = self.files_unknown.then(|| "unknown".to_owned());
+        self.files.map(ChangedFiles::shown).or(unknown)
+    }
+}
+
+/// The steps of a journal, as far as it was read.
+#[derive(Debug, Default)]
+pub(crate) struct Steps {
+    pub rows: Vec<Step>,
+    /// Whether the last snapshot shows the files: there is one, and it does not say that nobody looked.
+    are_files_seen: bool,
+}
+
+/// A call, as far as it is of interest here.
+#[derive(Deserialize)]
+struct Call {
+    recovery: Recovery,
 }
 
 /// What a step changed in the files.
@@ -40,70 +66,98 @@ pub(crate) struct ChangedFiles {
 }
 
 impl ChangedFiles {
-    pub(crate) fn shown(self) -> String {
-        if self.changed == 0 { "none".to_owned() } else { summary(self.changed, self.added, self.removed) }
+    fn shown(self) -> String {
+        let foreign = if self.foreign == 0 { String::new() } else { format!(" ({} foreign)", self.foreign) };
+        if self.changed == 0 {
+            "none".to_owned()
+        } else {
+            format!("{}{foreign}", summary(self.changed, self.added, self.removed))
+        }
     }
 }
 
 /// How much of a step's text is kept.
 const TEXT_HEAD: usize = 400;
 
-/// Takes the next line of the journal.
-pub(crate) fn fold(steps: &mut Vec<Step>, text: &str) {
-    let Some(line) = Line::parse(text) else { return };
-    if line.kind == "snapshot" {
-        return note_files(steps, text);
+impl Steps {
+    /// Takes the next line of the journal.
+    pub(crate) fn fold(&mut self, text: &str) {
+        let Some(line) = Line::parse(text) else { return };
+        match line.kind.as_str() {
+            "snapshot" => return self.note_files(text),
+            "call_started" => return self.note_call(line.step, text),
+            _ => {}
+        }
+        let steps = &mut self.rows;
+        if line.step == 0 {
+            return;
+        }
+        let (usage, said, calls, partial) = match line.kind.as_str() {
+            "model_ended" => match serde_json::from_str::<ModelEnded>(text) {
+                Ok(ended) => (ended.usage, ended.text, ended.calls.into_iter().map(|call| call.name).collect(), false),
+                Err(_) => return,
+            },
+            "partial" => match serde_json::from_str::<Partial>(text) {
+                Ok(partial) => (partial.usage, partial.text, Vec::new(), true),
+                Err(_) => return,
+            },
+            // It was asked for within the step, before the step itself.
+            "compacted" => match serde_json::from_str::<Compacted>(text) {
+                Ok(Compacted { usage: Some(usage), .. }) => (usage, None, Vec::new(), false),
+                Ok(Compacted { usage: None, .. }) | Err(_) => return,
+            },
+            _ => return,
+        };
+        // A model that was asked again within a step, after a crash, is the same step.
+        if steps.last().is_none_or(|last| last.step != line.step) {
+            steps.push(Step { step: line.step, ..Step::default() });
+        }
+        let Some(step) = steps.last_mut() else { return };
+        step.at = line.at;
+        step.cost_usd = match (step.cost_usd, usage.cost_usd) {
+            (Some(before), Some(now)) => Some(before.saturating_add(now)),
+            (before, now) => before.or(now),
+        };
+        step.tokens_in += usage.tokens_in;
+        step.tokens_out += usage.tokens_out;
+        step.calls = calls;
+        step.text = said.map(|said| said.head(TEXT_HEAD).to_owned()).unwrap_or_default();
+        step.partial = partial;
     }
-    if line.step == 0 {
-        return;
-    }
-    let (usage, said, calls, partial) = match line.kind.as_str() {
-        "model_ended" => match serde_json::from_str::<ModelEnded>(text) {
-            Ok(ended) => (ended.usage, ended.text, ended.calls.into_iter().map(|call| call.name).collect(), false),
-            Err(_) => return,
-        },
-        "partial" => match serde_json::from_str::<Partial>(text) {
-            Ok(partial) => (partial.usage, partial.text, Vec::new(), true),
-            Err(_) => return,
-        },
-        // It was asked for within the step, before the step itself.
-        "compacted" => match serde_json::from_str::<Compacted>(text) {
-            Ok(Compacted { usage: Some(usage), .. }) => (usage, None, Vec::new(), false),
-            Ok(Compacted { usage: None, .. }) | Err(_) => return,
-        },
-        _ => return,
-    };
-    // A model that was asked again within a step, after a crash, is the same step.
-    if steps.last().is_none_or(|last| last.step != line.step) {
-        steps.push(Step { step: line.step, ..Step::default() });
-    }
-    let Some(step) = steps.last_mut() else { return };
-    step.at = line.at;
-    step.cost_usd = match (step.cost_usd, usage.cost_usd) {
-        (Some(before), Some(now)) => Some(before.saturating_add(now)),
-        (before, now) => before.or(now),
-    };
-    step.tokens_in += usage.tokens_in;
-    step.tokens_out += usage.tokens_out;
-    step.calls = calls;
-    step.text = said.map(|said| said.head(TEXT_HEAD).to_owned()).unwrap_or_default();
-    step.partial = partial;
-}
 
-/// Takes a snapshot, which stands within the step after the one it is about.
-fn note_files(steps: &mut [Step], text: &str) {
-    let Ok(snapshot) = serde_json::from_str::<Snapshot>(text) else { return };
-    let Snapshot { after, base, changed, added, removed, foreign_count: foreign, before_verb, .. } = snapshot;
-    // The first snapshot of a process is compared with nothing; that of a fork tells what its step changed.
-    let is_of_step = !before_verb && (base.is_some() || changed > 0);
-    if let Some(step) = steps.iter_mut().rfind(|step| step.step == after && is_of_step) {
-        let before = step.files.unwrap_or(ChangedFiles { changed: 0, added: 0, removed: 0, foreign: 0 });
-        step.files = Some(ChangedFiles {
-            changed: before.changed + changed,
-            added: before.added + added,
-            removed: before.removed + removed,
-            foreign: before.foreign + foreign,
-        });
+    /// Takes a call. What it changes is not known if no snapshot was taken before it.
+    fn note_call(&mut self, step: u32, text: &str) {
+        let Ok(Call { recovery }) = serde_json::from_str(text) else { return };
+        if self.are_files_seen || matches!(recovery, Recovery::Rerun | Recovery::Lookup { .. }) {
+            return;
+        }
+        if let Some(step) = self.rows.iter_mut().rfind(|row| row.step == step) {
+            step.files_unknown = true;
+        }
+    }
+
+    /// Takes a snapshot, which stands within the step after the one it is about.
+    fn note_files(&mut self, text: &str) {
+        let Ok(snapshot) = serde_json::from_str::<Snapshot>(text) else { return };
+        self.are_files_seen = !snapshot.is_unseen();
+        if snapshot.is_unseen() {
+            if let Some(step) = self.rows.iter_mut().rfind(|step| step.step == snapshot.after) {
+                step.files_unknown = true;
+            }
+            return;
+        }
+        let Snapshot { after, base, changed, added, removed, foreign_count: foreign, before_verb, .. } = snapshot;
+        // The first snapshot of a process is compared with nothing; that of a fork tells what its step changed.
+        let is_of_step = !before_verb && (base.is_some() || changed > 0);
+        if let Some(step) = self.rows.iter_mut().rfind(|step| step.step == after && is_of_step) {
+            let before = step.files.unwrap_or(ChangedFiles { changed: 0, added: 0, removed: 0, foreign: 0 });
+            step.files = Some(ChangedFiles {
+                changed: before.changed + changed,
+                added: before.added + added,
+                removed: before.removed + removed,
+                foreign: before.foreign + foreign,
+            });
+        }
     }
 }
 
@@ -119,7 +173,7 @@ pub(crate) fn table(steps: &[Step], clock: &Clock, look: &Look) -> String {
             Cell::plain(step.at.map_or_else(|| "-".into(), |at| clock.time(at))),
             Cell::plain((step.tokens_in + step.tokens_out).to_string()),
             Cell::plain(calls),
-            Cell::plain(step.files.map_or_else(|| "-".into(), |files| files.shown())),
+            Cell::plain(step.files_shown().unwrap_or_else(|| "-".into())),
             Cell::plain(format!("{partial}{}", one_line(&step.text))),
         ]
     };
@@ -133,21 +187,57 @@ mod tests {
 
     #[test]
     fn a_step_is_one_row_also_when_its_model_was_asked_twice() {
-        let mut steps = Vec::new();
+        let mut steps = Steps::default();
         for line in [
             r#"{"kind":"input","step":0,"id":"a","text":"go"}"#,
             r#"{"kind":"partial","step":1,"text":"I th","usage":{"tokens_in":5,"tokens_out":1}}"#,
             r#"{"at":"2026-11-15T12:00:00Z","kind":"model_ended","step":1,"text":"I think\nso","calls":[{"id":"c","name":"shell","args":{}}],"usage":{"tokens_in":5,"tokens_out":7}}"#,
-            r#"{"kind":"snapshot","step":2,"skip":true,"after":1,"tree":"TREE","base":"TREE","grade":"exact","changed":2,"added":12,"removed":3}"#,
+            r#"{"kind":"snapshot","step":2,"skip":true,"after":1,"tree":"TREE","base":"BASE","grade":"exact","changed":2,"foreign_count":1,"added":12,"removed":3}"#,
             r#"{"kind":"compacted","step":2,"through":3,"summary":"so far","usage":{"tokens_in":40,"tokens_out":2}}"#,
             r#"{"at":"2026-11-15T12:00:01Z","kind":"model_ended","step":2,"text":"Done."}"#,
-            r#"{"kind":"snapshot","step":3,"skip":true,"after":2,"tree":"TREE","base":"TREE","grade":"exact","changed":0,"added":0,"removed":0}"#,
+            r#"{"kind":"snapshot","step":3,"skip":true,"after":2,"tree":"TREE","base":"BASE","grade":"exact","changed":0,"added":0,"removed":0}"#,
         ] {
-            fold(&mut steps, &line.replace("TREE", &"0".repeat(64)));
+            steps.fold(&line.replace("TREE", &"0".repeat(64)).replace("BASE", &"1".repeat(64)));
         }
         assert_eq!(
-            table(&steps, &Clock::utc(), &Look::plain()),
-            "STEP  TIME           TOKENS  CALLS  FILES              TEXT\n   1  12:00:00.000Z      18  shell  +12 -3 in 2 files  I think so\n   2  12:00:01.000Z      42  -      none               Done.\n"
+            table(&steps.rows, &Clock::utc(), &Look::plain()),
+            "STEP  TIME           TOKENS  CALLS  FILES                          TEXT\n   1  12:00:00.000Z      18  shell  +12 -3 in 2 files (1 foreign)  I think so\n   2  12:00:01.000Z      42  -      none                           Done.\n"
         );
+    }
+
+    #[test]
+    fn what_no_snapshot_shows_is_unknown() {
+        let answer = |step: u32| format!(r#"{{"kind":"model_ended","step":{step},"text":"I do"}}"#);
+        let call = |step: u32, recovery: &str| {
+            format!(r#"{{"kind":"call_started","step":{step},"call":0,"name":"t","recovery":{{"by":"{recovery}"}}}}"#)
+        };
+        let snapshot = |after: u32, tree: u8, base: u8, grade: &str| {
+            let id = |byte: u8| format!("{byte:x}").repeat(64);
+            let (tree, base) = (id(tree), id(base));
+            format!(
+                r#"{{"kind":"snapshot","step":9,"after":{after},"tree":"{tree}","base":"{base}","grade":"{grade}","changed":1}}"#
+            )
+        };
+        let mut steps = Steps::default();
+        for line in [
+            // None was ever taken.
+            [answer(1), call(1, "doubt")],
+            [answer(2), call(2, "rerun")],
+            // One was, and then none for two steps.
+            [answer(3), snapshot(2, 1, 0, "exact")],
+            [call(3, "doubt"), answer(4)],
+            [call(4, "doubt"), snapshot(3, 2, 1, "exact")],
+            [answer(5), snapshot(4, 2, 2, "moving").replace(r#","changed":1"#, "")],
+            [answer(6), call(6, "join")],
+            [answer(7), snapshot(6, 3, 2, "exact")],
+        ]
+        .into_iter()
+        .flatten()
+        {
+            steps.fold(&line);
+        }
+        let shown: Vec<_> = steps.rows.iter().map(|step| step.files_shown().unwrap_or_default()).collect();
+        let one = "+0 -0 in 1 file";
+        assert_eq!(shown, ["unknown", one, one, "unknown", "", one, ""]);
     }
 }

@@ -18,7 +18,7 @@ use crate::render::event;
 use crate::render::journal::Journal;
 use crate::render::line::Line;
 use crate::render::processes::dollars;
-use crate::render::steps::{self, Step};
+use crate::render::steps::{Step, Steps};
 use crate::render::time::Clock;
 use crate::terminal::Look;
 
@@ -122,12 +122,12 @@ impl Pages<'_> {
     }
 
     async fn timeline(&self, uuid: Uuid, lines: &Sender<Part>) -> Outcome<()> {
-        let (mut folded, mut shown) = (Vec::new(), Vec::new());
+        let (mut folded, mut shown) = (Steps::default(), Vec::new());
         self.follow(uuid, Source::Journal, async |event| {
             match event {
-                Some(event) => steps::fold(&mut folded, &event.data),
+                Some(event) => folded.fold(&event.data),
                 None => {
-                    let now: Vec<Shown> = folded.iter().flat_map(of_step).collect();
+                    let now: Vec<Shown> = folded.rows.iter().flat_map(of_step).collect();
                     if now != shown {
                         let _ = lines.send(Part::All(now.clone())).await;
                         shown = now;
@@ -188,7 +188,7 @@ impl Pages<'_> {
 /// Returns the lines of a step: what it cost, did and changed, and what the model said.
 fn of_step(step: &Step) -> Vec<Shown> {
     let at = step.at.map(|at| Clock::local().time(at)).unwrap_or_default();
-    let files = step.files.map(|files| format!("  {}", files.shown())).unwrap_or_default();
+    let files = step.files_shown().map(|files| format!("  {files}")).unwrap_or_default();
     let calls = if step.calls.is_empty() { String::new() } else { format!("  {}", step.calls.join(",")) };
     let cost = step.cost_usd.map(|cost| format!("  {}", dollars(Some(cost)))).unwrap_or_default();
     let head = format!("{:>3} {at}  {} tok{cost}{calls}{files}", step.step, step.tokens_in + step.tokens_out);
