@@ -16,6 +16,9 @@ pub struct Workspace {
     pub tree: Option<String>,
     /// How many files differ between its first snapshot and its last.
     pub changed: Option<u64>,
+    /// Paths that the last snapshot could not keep: too large, unreadable, or no files. One that is `.` stands for all.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub skipped: Vec<String>,
 }
 
 /// Which states of the files are compared. Without any: the first and the last.
@@ -46,6 +49,9 @@ pub struct FilesDiff {
     /// The unified diff, where it was asked for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub diff: Option<String>,
+    /// Paths that the right side could not keep: too large, unreadable, or no files. What became of them is not known.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub skipped: Vec<String>,
     /// One line for a person where there is something to say.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
@@ -53,9 +59,10 @@ pub struct FilesDiff {
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FileChange {
-    /// Relative to the workspace; a name that is no plain text is quoted as Git does.
+    /// Relative to the workspace; a name that is no plain text is quoted as Git does. A directory ends with `/`: it is
+    /// listed if no file in it tells of the change.
     pub path: String,
-    /// `added`, `modified`, `deleted` or `mode`.
+    /// `added`, `modified`, `deleted`, `mode` or, if only its other names changed, `link`.
     pub change: String,
     /// Lines that are new; absent where it is no text.
     pub added: Option<u64>,
@@ -63,6 +70,9 @@ pub struct FileChange {
     pub removed: Option<u64>,
     /// Whether it is no text.
     pub binary: bool,
+    /// Whether others changed it too, or alone, as far as that is recorded.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub foreign: bool,
 }
 
 /// Files that go back to how they were after a step.
@@ -92,7 +102,7 @@ pub struct Rewound {
     pub to_step: u32,
     /// How many files were, or would be, written or removed.
     pub restored: u64,
-    /// Whether each was read again and is as it was.
+    /// Whether each was read again and is as it was; never with `dry_run`.
     pub verified: bool,
     /// The command that takes it back.
     pub undo: Option<String>,
@@ -146,7 +156,7 @@ pub struct FilesChanged {
     pub written: u64,
     /// Files that both sides changed; written with markers only with `force`.
     pub conflicts: Vec<FileConflict>,
-    /// Whether each was read again and is as planned.
+    /// Whether each was read again and is as planned; never with `dry_run`.
     pub verified: bool,
     pub path: String,
     /// What was, or would be, changed.

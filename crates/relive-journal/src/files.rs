@@ -245,6 +245,19 @@ impl FileHistory {
         known.map(|state| state.files)
     }
 
+    /// The first step, after the files were last seen, that may have changed them unseen.
+    #[must_use]
+    pub fn unknown_from(&self, activity: Activity) -> Option<u32> {
+        let seen = self.states.iter().rposition(|state| !state.is_unseen());
+        let later = &self.states[seen.map_or(0, |seen| seen + 1)..];
+        if let Some(unseen) = later.iter().find_map(|state| state.snapshot.as_ref()) {
+            return Some(unseen.after);
+        }
+        let seen = self.states.last().map_or(0, FileState::last_step);
+        let is_lost = |effect: &&Effect| effect.looked == Looked::No && effect.step > seen;
+        self.effects.iter().find(is_lost).map(|effect| effect.step).filter(|_| activity == Activity::AtRest)
+    }
+
     /// The step after which the files were these, the last one if there are several.
     #[must_use]
     pub fn step_with(&self, files: FilesId) -> Option<u32> {

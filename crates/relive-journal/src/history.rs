@@ -29,7 +29,7 @@ use crate::recovery::OnInDoubt;
 
 pub use approvals::{Asked, Permit, RefusedBy};
 pub use cli::CliFacts;
-pub use files::Files;
+pub use files::{Files, Untold};
 pub use ledger::{LedgerEntry, day_of};
 pub(crate) use parts::Summary;
 pub use parts::{CallState, Identity, Incarnation, OpenCall, Phase, Place, Spent};
@@ -275,7 +275,7 @@ impl History {
             Body::Spawned(spawned) => self.spawn(record, spawned),
             Body::Input(input) => {
                 self.hear(&input.id);
-                self.files.untold = None;
+                self.files.tell();
                 self.answered = false;
                 match self.phase {
                     Phase::Asking { .. } => self.unheard.push(place),

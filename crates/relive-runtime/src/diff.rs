@@ -1,12 +1,13 @@
 //! What changed in the files of a process.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use relive_api::{DiffQuery, FileChange, FilesDiff};
 use relive_core::{ErrorCode, Uuid};
 use relive_journal::files::{Activity, FileHistory};
 use relive_journal::record::FilesId;
-use relive_workspace::{Change, EntryKind, FileState, Store, TextDiff};
+use relive_workspace::{Change, EntryKind, FileState, Store, TextDiff, shown};
 
 use crate::error::{Error, Result};
 use crate::runtime::Runtime;
@@ -28,25 +29,45 @@ impl Runtime {
     /// Compares two states of the files of a process.
     pub async fn diff(self: &Arc<Self>, id: &str, query: DiffQuery) -> Result<FilesDiff> {
         let (uuid, note) = self.identity_of(&self.look_up(id).await?)?;
-        let files = self.file_history(uuid).await?;
+        let history = self.file_history(uuid).await?;
         let last_step = self.on_disk(move |data| data.history(uuid)).await??.0.completed_step;
         let activity = self.files_activity(uuid);
-        let Some(sides) = sides(&files, query, (last_step, activity)).map_err(|step| unknown_step(id, step))? else {
+        let Some(sides) = sides(&history, query, (last_step, activity)).map_err(|step| unknown_step(id, step))? else {
             // It changed nothing, or nobody looked.
             let step = query.to.or(query.from).unwrap_or(last_step);
             let note = note.or_else(|| Some(no_snapshots(id, self.workspaces.are_wanted())));
-            return Ok(FilesDiff { from: step, to: step, trees: None, files: Vec::new(), diff: None, note });
+            return Ok(FilesDiff {
+                from: step,
+                to: step,
+                trees: None,
+                files: Vec::new(),
+                diff: None,
+                skipped: Vec::new(),
+                note,
+            });
         };
+        let foreign = foreign(&history, sides.from.0, sides.to.0);
+        let unknown = history.unknown_from(activity).filter(|first| *first <= sides.to.0);
         let workspaces = self.workspaces.clone();
         let compared = self.pools.reads.run(move || {
             let store = workspaces.store()?;
-            let changes = store.diff(&from_record(sides.from.1), &from_record(sides.to.1))?;
+            let to = from_record(sides.to.1);
+            let changes = store.diff(&from_record(sides.from.1), &to)?;
             let text = if query.text { Some(unified(&store, &changes)?) } else { None };
-            Ok::<_, Error>((describe(&store, &changes)?, text))
+            Ok::<_, Error>((describe(&store, &changes)?, text, store.skipped(&to)?))
         });
-        let (files, diff) = compared.await??;
+        let (mut files, diff, skipped) = compared.await??;
+        for file in &mut files {
+            file.foreign = foreign.contains(file.path.trim_end_matches('/'));
+        }
         let trees = Some((sides.from.1.tree.to_string(), sides.to.1.tree.to_string()));
-        Ok(FilesDiff { from: sides.from.0, to: sides.to.0, trees, files, diff, note })
+        let unknown = unknown.map(|step| {
+            format!("no snapshot was taken after step {step}, so what it and later steps changed is not known")
+        });
+        let notes: Vec<String> = note.into_iter().chain(unknown).collect();
+        let note = Some(notes.join("; ")).filter(|note| !note.is_empty());
+        let skipped = skipped.iter().map(ToString::to_string).collect();
+        Ok(FilesDiff { from: sides.from.0, to: sides.to.0, trees, files, diff, skipped, note })
     }
 
     /// Tells whether a process may still be looking at its files.
@@ -83,6 +104,12 @@ fn sides(files: &FileHistory, query: DiffQuery, (last_step, activity): (u32, Act
     Ok(Some(sides))
 }
 
+/// Returns the paths that others changed after one step, up to another, as far as they are listed.
+fn foreign(history: &FileHistory, from: u32, to: u32) -> HashSet<String> {
+    let between = history.snapshots().filter(|snapshot| snapshot.after > from && snapshot.after <= to);
+    between.flat_map(|snapshot| snapshot.foreign.iter().cloned()).collect()
+}
+
 pub(crate) fn unknown_step(id: &str, step: u32) -> Error {
     let message = format!("the files of {id} after step {step} are not known");
     Error::new(ErrorCode::Conflict, message).with_hint(format!("relive steps {id}"))
@@ -112,7 +139,7 @@ fn unified(store: &Store, changes: &[Change]) -> Result<String> {
 /// Changes as clients see them.
 pub(crate) fn describe(store: &Store, changes: &[Change]) -> Result<Vec<FileChange>> {
     let mut files = Vec::new();
-    for (at, change) in changes.iter().filter(|change| !change.is_directory()).enumerate() {
+    for (at, change) in shown(changes).into_iter().enumerate() {
         let lines = match change.is_content() && at < COUNTED_MAX {
             true => Some(store.text_diff(change)?),
             false => None,
@@ -124,18 +151,25 @@ pub(crate) fn describe(store: &Store, changes: &[Change]) -> Result<Vec<FileChan
         };
         let is_file =
             |state: &Option<FileState>| state.as_ref().is_some_and(|state| state.kind != EntryKind::Directory);
+        let mode = |state: &Option<FileState>| state.as_ref().map(|state| state.mode);
         let change_word = match (is_file(&change.before), is_file(&change.after)) {
-            (false, _) => "added",
-            (_, false) => "deleted",
+            (false, false) if change.before.is_none() => "added",
+            (false, false) if change.after.is_none() => "deleted",
+            (false, false) => "mode",
+            (false, true) => "added",
+            (true, false) => "deleted",
             (true, true) if change.is_content() => "modified",
+            (true, true) if mode(&change.before) == mode(&change.after) => "link",
             (true, true) => "mode",
         };
+        let end = if change.is_directory() { "/" } else { "" };
         files.push(FileChange {
-            path: change.path.to_string(),
+            path: format!("{}{end}", change.path),
             change: change_word.to_owned(),
             added,
             removed,
             binary,
+            foreign: false,
         });
     }
     Ok(files)

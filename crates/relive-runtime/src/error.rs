@@ -38,6 +38,9 @@ pub enum Error {
     /// A thread for blocking work was lost.
     #[error(transparent)]
     Lost(#[from] JobLost),
+    /// A restore or merge of the same directory was interrupted, and has to be rolled back first.
+    #[error("{0}")]
+    Interrupted(String),
     /// The runtime itself refuses it.
     #[error("{message}")]
     Said {
@@ -86,6 +89,7 @@ impl Error {
             | Self::Lineage(_)
             | Self::Collect(_)
             | Self::Lost(_)
+            | Self::Interrupted(_)
             | Self::Said { .. } => false,
         }
     }
@@ -105,6 +109,7 @@ impl Error {
             Self::Fork(ForkError::Collected { .. }) => ErrorCode::NotFound,
             Self::Fork(ForkError::Damaged { .. } | ForkError::ReadOnly { .. })
             | Self::Lineage(_)
+            | Self::Interrupted(_)
             | Self::Collect(CollectError::ClockJumped { .. }) => ErrorCode::Conflict,
             Self::Fork(ForkError::Io { .. })
             | Self::Collect(CollectError::Io(_))
@@ -140,6 +145,7 @@ impl Error {
             | Self::Collect(_)
             | Self::Conversation(_)
             | Self::Io(_)
+            | Self::Interrupted(_)
             | Self::Lost(_) => None,
         }
     }

@@ -5,16 +5,17 @@ use std::sync::Arc;
 
 use relive_api::{FileConflict, FilesChanged, MergeRequest};
 use relive_core::{ErrorCode, Uuid};
-use relive_journal::history::Files;
+use relive_journal::history::{Files, OpenCall};
 use relive_journal::reader::{Cursor, Item, Reader};
 use relive_journal::record::{Body, FilesId, FilesVerb, Rewound as Record, Spawned};
+use relive_journal::recovery::Recovery;
 use relive_workspace::{Conflict, ConflictKind, FilePath, Force, Snapshot};
 
 use crate::diff::describe;
 use crate::error::{Error, Result};
 use crate::owner::{Lane, Turn};
 use crate::runtime::Runtime;
-use crate::workspaces::{Planned, Take, Whose, check_no_link, from_record, named, to_record};
+use crate::workspaces::{OnInterrupted, Planned, Take, Whose, check_no_link, from_record, named, to_record};
 
 /// What is merged, and where to.
 #[derive(Debug)]
@@ -65,7 +66,7 @@ impl Runtime {
     }
 
     /// Returns the files of a process that were merged last into a directory.
-    async fn merged_into(&self, uuid: Uuid, directory: PathBuf) -> Result<Option<FilesId>> {
+    pub(crate) async fn merged_into(&self, uuid: Uuid, directory: PathBuf) -> Result<Option<FilesId>> {
         let read = self.on_journal(move |data| {
             let mut reader = Reader::new(data.directory(uuid).steps(), Cursor::default());
             let mut merged = None;
@@ -89,15 +90,17 @@ impl Runtime {
         }
     }
 
-    async fn plan_merge(&self, sides: &Sides, force: Force) -> Result<Plan> {
+    async fn plan_merge(&self, sides: &Sides, force: Force, on_interrupted: OnInterrupted) -> Result<Plan> {
         let (workspaces, base, theirs) = (self.workspaces.clone(), sides.base, sides.theirs);
         let into = sides.into.clone();
-        let planned = self.pools.bulk.run(move || match workspaces.plan_merge(&into, (&base, &theirs), force)? {
-            Ok(planned) => {
-                let files = describe(&workspaces.store()?, &planned.plan.changes)?;
-                Ok::<_, Error>(Ok((planned, files)))
+        let planned = self.pools.bulk.run(move || {
+            match workspaces.plan_merge(&into, (&base, &theirs), force, on_interrupted)? {
+                Ok(planned) => {
+                    let files = describe(&workspaces.store()?, &planned.plan.changes)?;
+                    Ok::<_, Error>(Ok((planned, files)))
+                }
+                Err(conflicts) => Ok(Err(conflicts)),
             }
-            Err(conflicts) => Ok(Err(conflicts)),
         });
         planned.await?
     }
@@ -117,15 +120,25 @@ impl Turn {
         request_id: Option<String>,
     ) -> Result<FilesChanged> {
         let runtime = Arc::clone(&self.runtime);
+        let is_in_command = self.is_in_command().await?;
+        if is_in_command && !request.force {
+            let message = format!("process {id} is in the middle of a command, so its files may be half written");
+            let hint = format!("merge when the command is over, or relive merge {id} --force");
+            return Err(Error::new(ErrorCode::Conflict, message).with_hint(hint));
+        }
         let sides = self.sides(base, id, request.into).await?;
         let force = if request.force { Force::Yes } else { Force::No };
+        let on_interrupted = if request.dry_run { OnInterrupted::Refuse } else { OnInterrupted::RollBack };
         let path = sides.into.display().to_string();
         let dry_run = request.dry_run;
         let with_way_out = |error: Error| {
+            if matches!(error, Error::Interrupted(_)) {
+                return error.with_hint(format!("relive merge {id}"));
+            }
             let is_overridable = error.code() == ErrorCode::Conflict && force == Force::No && error.hint().is_none();
             if is_overridable { error.with_hint(format!("relive merge {id} --force")) } else { error }
         };
-        let (planned, files) = match runtime.plan_merge(&sides, force).await.map_err(with_way_out)? {
+        let (planned, files) = match runtime.plan_merge(&sides, force, on_interrupted).await.map_err(with_way_out)? {
             Ok(planned) => planned,
             Err(conflicts) => {
                 let conflicts = conflicts.iter().map(conflict).collect();
@@ -137,8 +150,12 @@ impl Turn {
         let written = files.len() as u64;
         let one_sided = planned.conflicts.iter().filter(|conflict| !conflict.kind.has_markers());
         let one_sided: Vec<FilePath> = one_sided.map(|conflict| conflict.path.clone()).collect();
-        let note = not_merged(id, &one_sided, &sides.left_out);
-        let mut answer = FilesChanged { written, conflicts, verified: true, path, files, dry_run, note };
+        let half_done =
+            is_in_command.then(|| format!("{id} is in the middle of a command: its files may be half written"));
+        let notes = planned.settled.iter().cloned().chain(half_done).chain(not_merged(id, &one_sided, &sides.left_out));
+        let note = Some(notes.collect::<Vec<_>>().join("; ")).filter(|note| !note.is_empty());
+        let verified = !dry_run;
+        let mut answer = FilesChanged { written, conflicts, verified, path, files, dry_run, note };
         if dry_run || planned.plan.changes.is_empty() {
             return Ok(answer);
         }
@@ -157,6 +174,7 @@ impl Turn {
                 changed: written,
                 left,
                 untold: false,
+                undo: false,
                 req: request,
             }))
         };
@@ -166,6 +184,13 @@ impl Turn {
         self.record_files(vec![record(left, (Some(now), request))]).await?;
         answer.verified = applied.is_verified();
         Ok(answer)
+    }
+
+    /// Tells whether a call that may change its files is under way.
+    async fn is_in_command(&mut self) -> Result<bool> {
+        let may_change = |open: &OpenCall| !matches!(open.recovery, Recovery::Rerun | Recovery::Lookup { .. });
+        let is_open = self.look(move |history| history.open_calls().any(may_change)).await?;
+        Ok(is_open && self.machine().is_some())
     }
 
     /// Looks at the own workspace as it is now.

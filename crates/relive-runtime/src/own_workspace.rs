@@ -36,6 +36,7 @@ impl MadeCopy {
             grade: Some(grade_word(self.files.grade).to_owned()),
             tree: Some(self.files.tree.to_string()),
             changed: Some(0),
+            skipped: Vec::new(),
         }
     }
 }

@@ -348,9 +348,9 @@ impl Turn {
         let say = body.first_message(&say);
         let input_id = runtime.clock.new_uuid().to_string();
         let limits = self.look(|history| history.limits).await?;
-        let untold = self.look(|history| history.files.untold).await?;
+        let files = self.look(|history| history.files.clone()).await?;
         let mut batch = first;
-        batch.extend(untold.map(|step| crate::rewind::untold(step, &input_id)));
+        batch.extend(crate::rewind::untold(&files, &input_id));
         batch.extend(additions(limits, &request, say, request_id.as_deref(), &input_id));
         let opened = runtime
             .opened(move |data| {

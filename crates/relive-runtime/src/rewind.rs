@@ -3,7 +3,9 @@
 //! The process stands still meanwhile. What the files were is a snapshot in its journal, and what is about to be done a
 //! record, before the first file is changed; a daemon that is killed rolls back what it finds half done.
 
+mod order;
 mod paths;
+mod refuse;
 mod told;
 
 use std::path::PathBuf;
@@ -12,20 +14,21 @@ use std::time::Duration;
 
 use relive_api::{FilesChanged, RestoreRequest, RewindRequest, Rewound};
 use relive_core::{Aim, Cause, ErrorCode, Pid, Signal, Urgency, Uuid};
-use relive_journal::files::{FileHistory, NoUndo};
+use relive_journal::files::{Activity, FileHistory};
 use relive_journal::history::Files;
-use relive_journal::record::{
-    Body, FilesId, FilesVerb, Input, PATHS_MAX, Rewound as Record, Snapshot as SnapshotRecord,
-};
-use relive_workspace::{Applied, FilePath, Force, Grade, Snapshot};
+use relive_journal::record::{Body, FilesId, FilesVerb, Input, PATHS_MAX, Snapshot as SnapshotRecord};
+use relive_journal::recovery::Recovery;
+use relive_workspace::{Applied, FilePath, Force, Grade, shown};
 
 use crate::diff::{describe, unknown_step};
 use crate::error::{Error, Result};
 use crate::owner::{Lane, Turn};
 use crate::runtime::Runtime;
 use crate::signal::{PauseFor, SignalOrder};
-use crate::workspaces::{Planned, RestoreOrder, from_record, named, to_record};
+use crate::workspaces::{OnInterrupted, Planned, RestoreOrder, from_record, to_record};
+use order::{Done, Goal, Order, forced};
 use paths::paths_in;
+use refuse::{check_foreign, in_command, no_undo, resumed_meanwhile};
 use told::{left_note, told};
 
 pub(crate) use paths::unquoted;
@@ -33,27 +36,6 @@ pub(crate) use told::untold;
 
 /// How long a process may take to stand still.
 const STILL_WITHIN: Duration = Duration::from_secs(20);
-
-/// A rewind or a restore, understood.
-#[derive(Debug)]
-struct Order {
-    verb: FilesVerb,
-    to: Goal,
-    paths: Vec<String>,
-    /// The directory of the one who asks.
-    cwd: PathBuf,
-    force: Force,
-    dry_run: bool,
-    tells_model: bool,
-    request: Option<String>,
-}
-
-/// Which state the files go back to.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Goal {
-    AfterStep(u32),
-    BeforeLastVerb,
-}
 
 /// The files to go back to.
 #[derive(Debug, Clone, Copy)]
@@ -92,7 +74,27 @@ struct Standing {
     directory: PathBuf,
     last_step: u32,
     files: Files,
+    /// The root of its tree.
+    by: Uuid,
     has_open_call: bool,
+    /// Whether one of them is a program.
+    has_open_command: bool,
+}
+
+/// What has to be planned to tell whether a rewind is refused.
+#[derive(Debug)]
+struct Check {
+    restore: RestoreOrder,
+    step: u32,
+    history: FileHistory,
+}
+
+impl Outcome {
+    /// Adds something to say.
+    fn with_note(self, note: Option<String>) -> Self {
+        let notes: Vec<String> = self.note.into_iter().chain(note).collect();
+        Self { note: Some(notes.join("; ")).filter(|note| !note.is_empty()), ..self }
+    }
 }
 
 impl Runtime {
@@ -156,9 +158,9 @@ impl Runtime {
             let (uuid, note) = runtime.identity_of(&runtime.look_up_to_change(&id).await?)?;
             if order.dry_run {
                 let outcome = runtime.turn(uuid, Lane::Verb).await?.put_back(&id, &order).await?;
-                return Ok(Outcome { note, ..outcome });
+                return Ok(outcome.with_note(note));
             }
-            runtime.turn(uuid, Lane::Verb).await?.check_order(&id, &order).await?;
+            runtime.check_first(&id, uuid, &order).await?;
             let paused = runtime.stand_still(cause, uuid).await?;
             let mut turn = runtime.turn(uuid, Lane::Verb).await?;
             let put_back = turn.put_back(&id, &order).await;
@@ -167,9 +169,23 @@ impl Runtime {
                 runtime.resume_again(cause, &paused).await;
             }
             runtime.lock().paused_for_rewind.retain(|pid| !paused.contains(pid));
-            put_back.map(|outcome| Outcome { paused: !paused.is_empty(), note, ..outcome })
+            put_back.map(|outcome| Outcome { paused: !paused.is_empty(), ..outcome }.with_note(note))
         })
         .await
+    }
+
+    /// Refuses what can be refused before a process is paused: a pause cuts off the call of its model.
+    async fn check_first(self: &Arc<Self>, id: &str, uuid: Uuid, order: &Order) -> Result<()> {
+        let Some(check) = self.turn(uuid, Lane::Verb).await?.check_order(id, order).await? else { return Ok(()) };
+        let planned = match self.plan_restore(check.restore).await {
+            // It is rolled back when the process stands still.
+            Err(Error::Interrupted(_)) => return Ok(()),
+            planned => planned.map_err(|error| order.with_way_out(id, error))?.planned,
+        };
+        if order.force == Force::Yes {
+            return Ok(());
+        }
+        check_foreign(&check.history, check.step, &planned).map_err(|error| order.with_way_out(id, error))
     }
 
     /// Resumes what was paused for a verb that was then refused, unless somebody else has asked for a pause since.
@@ -235,9 +251,9 @@ impl Runtime {
             // A verb of its own that was interrupted may have left them like this.
             let is_known = order.expected.iter().any(|known| known.is_same_files(&planned.before));
             let last = order.expected.first().filter(|_| !is_known);
-            let since = last.map(|last| store.diff(last, &planned.before)).transpose()?;
-            let foreign = since.into_iter().flatten().filter(|change| !change.is_directory());
-            Ok::<_, Error>(PlannedRestore { foreign: foreign.map(|change| change.path).collect(), planned, files })
+            let since = last.map(|last| store.diff(last, &planned.before)).transpose()?.unwrap_or_default();
+            let foreign = shown(&since).into_iter().map(|change| change.path.clone()).collect();
+            Ok::<_, Error>(PlannedRestore { foreign, planned, files })
         });
         planned.await?
     }
@@ -254,18 +270,50 @@ impl Runtime {
 }
 
 impl Turn {
-    /// Refuses what can be refused while the process runs.
-    async fn check_order(&mut self, id: &str, order: &Order) -> Result<()> {
+    /// Refuses what can be told from the journal alone. Returns what has to be planned to tell more, if the process would
+    /// be paused.
+    async fn check_order(&mut self, id: &str, order: &Order) -> Result<Option<Check>> {
         let standing = self.standing(id).await?;
         paths_in(&standing.directory, order)?;
-        match order.to {
-            Goal::AfterStep(step) if step > standing.last_step => Err(unknown_step(id, step)),
-            Goal::AfterStep(_) => Ok(()),
-            Goal::BeforeLastVerb => {
-                let history = self.runtime.file_history(self.uuid()).await?;
-                history.before_last_verb().map(drop).map_err(|why| no_undo(id, why))
-            }
+        if let Goal::AfterStep(step) = order.to
+            && step > standing.last_step
+        {
+            return Err(unknown_step(id, step));
         }
+        let history = self.runtime.file_history(self.uuid()).await?;
+        if order.to == Goal::BeforeLastVerb {
+            history.before_last_verb().map_err(|why| no_undo(id, why))?;
+        }
+        if self.machine().is_none_or(|machine| machine.pause().is_some()) {
+            return Ok(None);
+        }
+        if standing.has_open_command {
+            return Err(in_command(id));
+        }
+        let target = match self.target(id, order.to, &history, standing.last_step) {
+            Ok(target) => target,
+            // Known when it has stopped.
+            Err(_) if is_known_at_rest(&history, order.to) => return Ok(None),
+            Err(error) => return Err(error),
+        };
+        let restore = self.restore_order(&standing, order, target)?;
+        let restore = RestoreOrder { on_interrupted: OnInterrupted::Refuse, ..restore };
+        Ok(Some(Check { restore, step: target.step, history }))
+    }
+
+    fn restore_order(&self, standing: &Standing, order: &Order, target: Target) -> Result<RestoreOrder> {
+        // The last snapshot of a running process may not be recorded yet, and what it changed since is its own work.
+        let is_at_work = self.owner.has_body() && (standing.files.has_unseen_effect || standing.has_open_call);
+        let last_seen = || self.runtime.workspaces.last_seen(&standing.directory, standing.by);
+        Ok(RestoreOrder {
+            directory: standing.directory.clone(),
+            target: order.to.as_wanted(target.files),
+            expected: if is_at_work { last_seen().into_iter().collect() } else { expected(&standing.files) },
+            paths: paths_in(&standing.directory, order)?,
+            force: order.force,
+            at_best: self.runtime.workspaces.best_grade_in(&standing.directory, &standing.files),
+            on_interrupted: if order.dry_run { OnInterrupted::Refuse } else { OnInterrupted::RollBack },
+        })
     }
 
     async fn put_back(&mut self, id: &str, order: &Order) -> Result<Outcome> {
@@ -276,31 +324,24 @@ impl Turn {
         }
         let history = runtime.file_history(uuid).await?;
         let target = self.target(id, order.to, &history, standing.last_step)?;
-        let PlannedRestore { planned, files, foreign } = runtime
-            .plan_restore(RestoreOrder {
-                directory: standing.directory.clone(),
-                target: order.to.as_wanted(target.files),
-                expected: expected(&standing.files),
-                paths: paths_in(&standing.directory, order)?,
-                force: order.force,
-                at_best: runtime.workspaces.best_grade_in(&standing.directory, &standing.files),
-            })
-            .await
-            .map_err(|error| order.with_way_out(id, error))?;
+        let restore = self.restore_order(&standing, order, target)?;
+        let planned = runtime.plan_restore(restore).await.map_err(|error| order.with_way_out(id, error))?;
+        let PlannedRestore { planned, files, foreign } = planned;
         if order.force == Force::No {
             check_foreign(&history, target.step, &planned).map_err(|error| order.with_way_out(id, error))?;
         }
         let Standing { directory, last_step, .. } = standing;
         let Target { files: wanted, step } = target;
         let before = planned.before.grade;
-        let mut outcome = Outcome { uuid, directory, step, before, files, verified: true, paused: false, note: None };
+        let (verified, note) = (!order.dry_run, planned.settled.clone());
+        let mut outcome = Outcome { uuid, directory, step, before, files, verified, paused: false, note };
         if order.dry_run || planned.plan.changes.is_empty() {
             return Ok(outcome);
         }
         let mut first = before_record(&standing.files, &planned, &foreign, last_step).into_iter().collect::<Vec<_>>();
         first.push(order.record(wanted, (step, last_step), None));
         self.record_files(first).await?;
-        let changed = planned.files().count() as u64;
+        let changed = planned.files().len() as u64;
         let spared = planned.spared.clone();
         let (applied, now) = runtime.apply_plan(outcome.directory.clone(), planned).await?;
         let lives = self.machine().is_some();
@@ -313,8 +354,7 @@ impl Turn {
         }));
         self.record_files(last).await?;
         outcome.verified = applied.is_verified();
-        outcome.note = left_note(&applied, &spared);
-        Ok(outcome)
+        Ok(outcome.with_note(left_note(&applied, &spared)))
     }
 
     /// Finds the files to go back to.
@@ -337,22 +377,23 @@ impl Turn {
             return Err(resumed_meanwhile(id));
         }
         if standing.has_open_call && self.machine().is_some() {
-            let message = format!("process {id} is in the middle of a command");
-            let hint = format!("rewind when the command is over, or relive kill {id}");
-            return Err(Error::new(ErrorCode::Conflict, message).with_hint(hint));
+            return Err(in_command(id));
         }
         Ok(())
     }
 
     async fn standing(&mut self, id: &str) -> Result<Standing> {
         let found = self.look(|history| {
-            let spawned = history.identity.as_ref().map(|identity| identity.spawned.cwd.clone());
+            let spawned = history.identity.as_ref().map(|identity| &identity.spawned);
             let has_open_call = history.open_calls().next().is_some();
-            spawned.map(|cwd| Standing {
-                directory: cwd.into(),
+            let has_open_command = history.open_calls().any(|open| open.recovery == Recovery::Join);
+            spawned.map(|spawned| Standing {
+                directory: spawned.cwd.clone().into(),
+                by: spawned.root_uuid.unwrap_or(spawned.uuid),
                 last_step: history.completed_step,
                 files: history.files.clone(),
                 has_open_call,
+                has_open_command,
             })
         });
         found
@@ -373,75 +414,18 @@ impl Turn {
     }
 }
 
-/// A verb that is done.
-#[derive(Debug, Clone, Copy)]
-struct Done {
-    changed: u64,
-    untold: bool,
-}
-
-impl Goal {
-    /// The state as it is planned for. What a partial state lacks is never touched, so it can be undone like an exact one.
-    fn as_wanted(self, files: FilesId) -> Snapshot {
-        let target = from_record(files);
-        match (self, target.grade) {
-            (Self::BeforeLastVerb, Grade::Partial) => Snapshot { grade: Grade::Exact, ..target },
-            (Self::BeforeLastVerb | Self::AfterStep(_), _) => target,
-        }
-    }
-
-    /// As it is typed.
-    fn option(self) -> String {
-        match self {
-            Self::AfterStep(step) => format!("--to-step {step}"),
-            Self::BeforeLastVerb => "--undo".to_owned(),
-        }
-    }
-}
-
-impl Order {
-    /// Adds the command that does it all the same.
-    fn with_way_out(&self, id: &str, error: Error) -> Error {
-        if error.code() != ErrorCode::Conflict || self.force == Force::Yes || error.hint().is_some() {
-            return error;
-        }
-        error.with_hint(match (self.verb, self.to) {
-            (FilesVerb::Restore, Goal::AfterStep(step)) => {
-                let paths: Vec<_> = self.paths.iter().map(|path| relive_types::program::quote(path)).collect();
-                format!("relive restore {id} --step {step} --force {}", paths.join(" "))
-            }
-            (FilesVerb::Restore | FilesVerb::Rewind | FilesVerb::Merge, to) => {
-                format!("relive rewind {id} {} --force", to.option())
-            }
-        })
-    }
-
-    /// What is recorded: before the first file is changed, and when it is done.
-    fn record(&self, files: FilesId, (step, last_step): (u32, u32), done: Option<Done>) -> Body {
-        Body::Rewound(Box::new(Record {
-            verb: self.verb,
-            done: done.is_some(),
-            to_step: Some(step),
-            after: Some(last_step),
-            files,
-            into: None,
-            merged: None,
-            changed: done.map_or(0, |done| done.changed),
-            left: 0,
-            untold: done.is_some_and(|done| done.untold),
-            req: self.request.clone().filter(|_| done.is_some()),
-        }))
-    }
-}
-
-fn forced(force: bool) -> Force {
-    if force { Force::Yes } else { Force::No }
-}
-
 /// The states that the files may be in without anybody else having changed them. A step whose snapshot was lost with a
 /// daemon may have changed them too: nobody knows, so that counts as somebody else.
 fn expected(files: &Files) -> Vec<relive_workspace::Snapshot> {
     files.last.into_iter().chain(files.unfinished).map(from_record).collect()
+}
+
+/// Tells whether the files of a step are not known only because the process is still running.
+fn is_known_at_rest(history: &FileHistory, goal: Goal) -> bool {
+    match goal {
+        Goal::AfterStep(step) => history.after(step, Activity::AtRest).is_some(),
+        Goal::BeforeLastVerb => false,
+    }
 }
 
 /// The snapshot from before, if the journal does not have it yet. What is different in it is somebody else's work: nobody
@@ -459,42 +443,4 @@ fn before_record(files: &Files, planned: &Planned, foreign: &[FilePath], after: 
         before_verb: true,
         ..SnapshotRecord::new(after, before)
     })))
-}
-
-fn resumed_meanwhile(id: &str) -> Error {
-    let message = format!("process {id} was resumed meanwhile");
-    Error::new(ErrorCode::Conflict, message).with_hint(format!("relive pause {id}"))
-}
-
-fn no_undo(id: &str, why: NoUndo) -> Error {
-    let message = match why {
-        NoUndo::NothingToUndo => format!("the files of {id} were never put back, so there is nothing to undo"),
-        NoUndo::ChangedSince => format!("{id} has changed files since they were put back"),
-    };
-    Error::new(ErrorCode::Conflict, message).with_hint(format!("relive steps {id}"))
-}
-
-/// Refuses to undo what others did after the step.
-fn check_foreign(history: &FileHistory, step: u32, planned: &Planned) -> Result<()> {
-    // What was forced over is not there any more, unless that was undone.
-    let is_there = |snapshot: &SnapshotRecord| !snapshot.before_verb || history.last() == Some(snapshot.files);
-    let is_later = |snapshot: &SnapshotRecord| snapshot.after > step || snapshot.before_verb;
-    let later = history.snapshots().filter(|found| found.foreign_count > 0 && is_later(found) && is_there(found));
-    let mut touched: Vec<FilePath> = Vec::new();
-    for snapshot in later {
-        // Where not all are listed, each may be one of them.
-        let is_foreign = |path: &FilePath| {
-            snapshot.foreign_count > PATHS_MAX as u64
-                || snapshot.foreign.iter().any(|foreign| *foreign == path.to_string())
-        };
-        let found =
-            planned.files().map(|change| &change.path).filter(|path| is_foreign(path) && !touched.contains(path));
-        let found: Vec<_> = found.cloned().collect();
-        touched.extend(found);
-    }
-    if touched.is_empty() {
-        return Ok(());
-    }
-    let message = format!("this would undo what others changed in the same directory: {}", named(&touched));
-    Err(Error::new(ErrorCode::Conflict, message))
 }

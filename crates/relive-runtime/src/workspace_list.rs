@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use relive_api::{OwnWorkspace, OwnWorkspaces, RemoveWorkspaceRequest, Workspace, WorkspaceKind};
 use relive_core::{ErrorCode, Uuid};
+use relive_journal::record::FilesId;
 use relive_journal::{History, KnownFiles};
 
 use crate::error::{Error, Result};
@@ -11,7 +12,7 @@ use crate::own_workspace::grade_word;
 use crate::owner::Lane;
 use crate::runtime::Runtime;
 use crate::workspaces::{Take, Whose, from_record, named};
-use relive_workspace::{FilePath, Grade, disk_usage};
+use relive_workspace::{FilePath, Grade, disk_usage, shown};
 
 impl Runtime {
     /// Lists the own workspaces there are.
@@ -82,7 +83,10 @@ impl Runtime {
     /// Looks at an own workspace. Returns also the files in it that no snapshot has, and so no merge brings back.
     async fn own_workspace(&self, uuid: Uuid) -> Result<(OwnWorkspace, Vec<FilePath>)> {
         let history = self.on_disk(move |data| data.history(uuid)).await?.ok().map(|(history, _)| history);
-        let begun = history.as_ref().and_then(|history| history.files.merged.or(history.files.first));
+        let begun = match &history {
+            Some(history) => self.merged_to_origin(uuid, history).await?.or(history.files.first),
+            None => None,
+        };
         let path = self.workspaces.own(uuid);
         let base = begun.map(from_record);
         let at_best = base.map_or(Grade::Exact, |base| base.grade);
@@ -109,20 +113,34 @@ impl Runtime {
         Ok((own, left_out))
     }
 
+    /// Returns the files that were last merged into the directory that was copied. A merge into another directory, such as
+    /// one to try it in, brings nothing back.
+    async fn merged_to_origin(&self, uuid: Uuid, history: &History) -> Result<Option<FilesId>> {
+        let own = history.identity.as_ref().and_then(|identity| identity.spawned.workspace.as_ref());
+        match (own, history.files.merged) {
+            (Some(own), Some(_)) => self.merged_into(uuid, own.from.clone().into()).await,
+            (Some(_) | None, _) => Ok(None),
+        }
+    }
+
     /// Where a process works, and what is known of its files. Reads no history of a process that has ended.
     pub(crate) async fn workspace_of(&self, cwd: &str, known: Option<KnownFiles>) -> Option<Workspace> {
         let KnownFiles { own, first, last } = known?;
         let workspaces = self.workspaces.clone();
         let changed = self.pools.reads.run(move || {
-            let changes = workspaces.store().ok()?.diff(&from_record(first), &from_record(last)).ok()?;
-            Some(changes.iter().filter(|change| !change.is_directory()).count() as u64)
+            let (store, last) = (workspaces.store().ok()?, from_record(last));
+            let skipped = store.skipped(&last).ok()?;
+            Some((shown(&store.diff(&from_record(first), &last).ok()?).len() as u64, skipped))
         });
+        let (changed, skipped) = changed.await.ok().flatten().unzip();
+        let skipped: Vec<FilePath> = skipped.unwrap_or_default();
         Some(Workspace {
             kind: if own { WorkspaceKind::Own } else { WorkspaceKind::Here },
             path: cwd.to_owned(),
             grade: Some(grade_word(last.grade).to_owned()),
             tree: Some(last.tree.to_string()),
-            changed: changed.await.ok().flatten(),
+            changed,
+            skipped: skipped.iter().map(ToString::to_string).collect(),
         })
     }
 
@@ -151,5 +169,5 @@ fn check_merged(id: &str, found: &OwnWorkspace, left_out: &[FilePath]) -> Result
 pub(crate) fn works_in(history: &History) -> Option<Workspace> {
     let spawned = &history.identity.as_ref()?.spawned;
     let kind = if spawned.workspace.is_some() { WorkspaceKind::Own } else { WorkspaceKind::Here };
-    Some(Workspace { kind, path: spawned.cwd.clone(), grade: None, tree: None, changed: None })
+    Some(Workspace { kind, path: spawned.cwd.clone(), grade: None, tree: None, changed: None, skipped: Vec::new() })
 }

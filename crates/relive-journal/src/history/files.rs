@@ -22,9 +22,45 @@ pub struct Files {
     pub has_unseen_effect: bool,
     /// The step that the files were put back to while nobody could tell the model.
     pub untold: Option<u32>,
+    /// What was done to the files in that time, in order; the last [`UNTOLD_MAX`] of it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub untold_verbs: Vec<Untold>,
+}
+
+/// So many verbs are remembered to be told.
+const UNTOLD_MAX: usize = 8;
+
+/// A change of files that the model has still to be told.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Untold {
+    /// All files were put back to a step.
+    Rewind(u32),
+    /// Some files were.
+    Restore(u32),
+    /// The one before was undone.
+    Undo,
+}
+
+impl Untold {
+    fn of(rewound: &Rewound) -> Option<Self> {
+        let step = rewound.to_step.filter(|_| rewound.untold)?;
+        match rewound.verb {
+            _ if rewound.undo => Some(Self::Undo),
+            FilesVerb::Rewind => Some(Self::Rewind(step)),
+            FilesVerb::Restore => Some(Self::Restore(step)),
+            FilesVerb::Merge => None,
+        }
+    }
 }
 
 impl Files {
+    /// Notes that the model gets a message, and with it what was done to its files.
+    pub(super) fn tell(&mut self) {
+        self.untold = None;
+        self.untold_verbs.clear();
+    }
+
     pub(super) fn take(&mut self, snapshot: &Snapshot) {
         self.first.get_or_insert(snapshot.files);
         self.last = Some(snapshot.files);
@@ -46,6 +82,9 @@ impl Files {
                 self.unfinished = None;
                 self.has_unseen_effect = false;
                 self.untold = rewound.to_step.filter(|_| rewound.untold).or(self.untold);
+                self.untold_verbs.extend(Untold::of(rewound));
+                let too_many = self.untold_verbs.len().saturating_sub(UNTOLD_MAX);
+                self.untold_verbs.drain(..too_many);
             }
         }
     }

@@ -137,6 +137,9 @@ pub struct Rewound {
     /// Whether the model has still to be told, because the process had ended.
     #[serde(default, skip_serializing_if = "is_false")]
     pub untold: bool,
+    /// Whether it undid the rewind or restore before it: the state is then of no step, or of `to_step` by chance.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub undo: bool,
     /// The id of the request that asked for it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub req: Option<String>,

@@ -41,6 +41,7 @@ fn rewound(verb: FilesVerb, to_step: u32, name: &str, done: bool) -> Body {
         changed: 2,
         left: 0,
         untold: done,
+        undo: false,
         req,
     }))
 }

@@ -1,5 +1,6 @@
 //! What the model and the user are told.
 
+use relive_journal::history::{Files, Untold};
 use relive_journal::record::{Body, Input};
 use relive_workspace::{Applied, FilePath};
 
@@ -41,11 +42,24 @@ pub(super) fn left_note(applied: &Applied, spared: &[FilePath]) -> Option<String
     (!notes.is_empty()).then(|| notes.join("; "))
 }
 
-/// What the model of a process that had ended is told when it continues.
-pub(crate) fn untold(step: u32, fresh: &str) -> Body {
+/// What the model of a process that had ended is told when it continues, if there is something to tell.
+pub(crate) fn untold(files: &Files, fresh: &str) -> Option<Body> {
+    let step = files.untold?;
+    let is_first = |at: usize| at == 0;
+    let done = |(at, verb): (usize, &Untold)| match verb {
+        Untold::Rewind(step) => format!("put your files back to how they were after step {step}"),
+        Untold::Restore(step) => format!("put single files back to how they were after step {step}"),
+        Untold::Undo if is_first(at) => "undid what had been put back before".to_owned(),
+        Untold::Undo => "undid the last of that".to_owned(),
+    };
+    let mut all: Vec<String> = files.untold_verbs.iter().enumerate().map(done).collect();
+    if all.is_empty() {
+        // A checkpoint of an earlier version.
+        all.push(format!("put files back to how they were after step {step}"));
+    }
     let text = format!(
-        "While you were not running, the user put files back to how they were after step {step}. What was done to them after \
-         that step is undone. Read them again before you rely on what you remember of them."
+        "While you were not running, the user {}. Read the files again before you rely on what you remember of them.",
+        all.join(", then ")
     );
-    Body::Input(Input { id: format!("rewind:{fresh}"), from: None, text: text.into() })
+    Some(Body::Input(Input { id: format!("rewind:{fresh}"), from: None, text: text.into() }))
 }

@@ -88,6 +88,13 @@ impl Activities {
         self.with(directory, |activity| activity.touched_since = activity.writers.keys().copied().collect());
     }
 
+    /// Returns the last snapshot, unless this process may have changed files since.
+    pub(super) fn last_seen(&self, directory: &Path, by: Uuid) -> Option<Snapshot> {
+        let all = lock(&self.0);
+        let activity = all.get(directory).filter(|activity| !activity.touched.contains(&by))?;
+        activity.looks.back().map(|look| look.snapshot)
+    }
+
     /// Notes a snapshot, and returns how the files came to it from `base`, the last one of the process that took it.
     pub(super) fn seen(&self, directory: &Path, by: Uuid, base: Option<Snapshot>, snapshot: Snapshot) -> Vec<Interval> {
         self.with(directory, |activity| {
@@ -179,6 +186,8 @@ mod tests {
         // The file that it writes now is not in the snapshot any more.
         activities.end(directory, two);
         activities.seen(directory, one, Some(state(1)), state(2));
+        assert_eq!(activities.last_seen(directory, one), Some(state(2)));
+        assert_eq!(activities.last_seen(directory, two), None, "what it did since is in no snapshot");
         assert_eq!(look(&activities, &[one], one, 2, 3), [(3, Changer::Others)]);
         assert_eq!(look(&activities, &[one], one, 3, 4), [(4, Changer::Itself)]);
     }

@@ -6,9 +6,10 @@ use std::sync::PoisonError;
 use relive_core::Uuid;
 use relive_workspace::{
     Applied, Change, Conflict, Control, Error as FilesError, FilePath, Force, Grade, MergeRequest, Pin, Plan,
-    RestoreRequest, Snapshot,
+    RestoreRequest, Snapshot, shown,
 };
 
+use super::errors::in_directory;
 use super::{Workspaces, check_no_link, lock};
 use crate::error::Result;
 
@@ -23,6 +24,14 @@ pub(crate) struct RestoreOrder {
     pub(crate) force: Force,
     /// The best grade of a snapshot of the directory.
     pub(crate) at_best: Grade,
+    pub(crate) on_interrupted: OnInterrupted,
+}
+
+/// What is done first with a restore or merge of the same directory that was interrupted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum OnInterrupted {
+    RollBack,
+    Refuse,
 }
 
 /// What would be changed.
@@ -34,14 +43,16 @@ pub(crate) struct Planned {
     pub(crate) conflicts: Vec<Conflict>,
     /// Files that stay because the rules of the target ignore them.
     pub(crate) spared: Vec<FilePath>,
+    /// What became of an earlier change that was interrupted.
+    pub(crate) settled: Option<String>,
     at_best: Grade,
     _pin: Pin,
 }
 
 impl Planned {
     /// The files that are changed.
-    pub(crate) fn files(&self) -> impl Iterator<Item = &Change> {
-        self.plan.changes.iter().filter(|change| !change.is_directory())
+    pub(crate) fn files(&self) -> Vec<&Change> {
+        shown(&self.plan.changes)
     }
 }
 
@@ -52,6 +63,7 @@ impl Workspaces {
         let shared = self.directory(&order.directory)?;
         let mut workspace = lock(&shared);
         let _counted = self.0.collecting.read().unwrap_or_else(PoisonError::into_inner);
+        let settled = self.settle_first(&mut workspace, order.on_interrupted)?;
         let RestoreOrder { target, paths, force, .. } = order;
         let mut refused = None;
         let states = order.expected.iter().map(Some).chain(order.expected.is_empty().then_some(None));
@@ -63,7 +75,7 @@ impl Workspaces {
                     let before = prepared.before.snapshot.at_best(at_best);
                     self.remember(before);
                     let (plan, spared, _pin) = (prepared.plan, prepared.spared, prepared.before.pin);
-                    return Ok(Planned { plan, before, conflicts: Vec::new(), spared, at_best, _pin });
+                    return Ok(Planned { plan, before, conflicts: Vec::new(), spared, settled, at_best, _pin });
                 }
                 // The first state is the one to compare with in the message.
                 Err(error @ FilesError::ChangedSince { .. }) => refused = refused.or(Some(error)),
@@ -80,16 +92,19 @@ impl Workspaces {
         directory: &Path,
         (base, theirs): (&Snapshot, &Snapshot),
         force: Force,
+        on_interrupted: OnInterrupted,
     ) -> Result<Result<Planned, Vec<Conflict>>> {
         let shared = self.directory(directory)?;
         let mut workspace = lock(&shared);
         let _counted = self.0.collecting.read().unwrap_or_else(PoisonError::into_inner);
+        let settled = self.settle_first(&mut workspace, on_interrupted)?;
         match workspace.plan_merge(&MergeRequest { base, theirs, force }, &Control::default()) {
             Ok(prepared) => {
                 let before = prepared.before.snapshot;
                 self.remember(before);
                 let (plan, conflicts, _pin) = (prepared.plan, prepared.conflicts, prepared.before.pin);
-                Ok(Ok(Planned { plan, before, conflicts, spared: Vec::new(), at_best: Grade::Exact, _pin }))
+                let (spared, at_best) = (Vec::new(), Grade::Exact);
+                Ok(Ok(Planned { plan, before, conflicts, spared, settled, at_best, _pin }))
             }
             Err(FilesError::Conflicts { conflicts }) => Ok(Err(conflicts)),
             Err(error) => Err(error.into()),
@@ -102,7 +117,8 @@ impl Workspaces {
         let mut workspace = lock(&shared);
         let _counted = self.0.collecting.read().unwrap_or_else(PoisonError::into_inner);
         self.touch(workspace.root());
-        let applied = workspace.apply(&planned.plan, &Control::default())?;
+        let applied = workspace.apply(&planned.plan, &Control::default());
+        let applied = applied.map_err(|error| in_directory(workspace.root(), error))?;
         self.0.activities.look(workspace.root());
         let snapshot = workspace.snapshot(&Control::default())?.snapshot.at_best(planned.at_best);
         self.remember(snapshot);

@@ -1,7 +1,8 @@
 //! What goes wrong with files, as verbs report it.
 
+use std::io::ErrorKind;
 use std::os::unix::fs::MetadataExt as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use relive_core::ErrorCode;
 use relive_workspace::{Error as FilesError, FilePath};
@@ -13,10 +14,11 @@ const NAMED_MAX: usize = 5;
 
 impl From<FilesError> for Error {
     fn from(error: FilesError) -> Self {
-        if let FilesError::Io { path, source, .. } = &error
-            && source.kind() == std::io::ErrorKind::PermissionDenied
-        {
-            return no_permission(path, &error);
+        if let Some(shown) = of_machine(&error) {
+            return shown;
+        }
+        if let FilesError::PlanPending { .. } = &error {
+            return Self::Interrupted(error.to_string());
         }
         let code = match &error {
             FilesError::RefusedRoot { .. }
@@ -71,17 +73,71 @@ impl From<FilesError> for Error {
             | FilesError::NotADirectory { .. }
             | FilesError::NoSuchPath { .. } => error.to_string(),
         };
-        let shown = Self::new(code, message);
-        if let FilesError::Mounted { path } = &error {
-            let quoted = relive_types::program::quote(&path.display().to_string());
-            return shown.with_hint(format!("umount {quoted}"));
-        }
-        // Nothing overrides this.
-        if let FilesError::InTheWay { paths } = &error {
-            return shown.with_hint(format!("move away: {}", named(paths)));
-        }
-        shown
+        with_way_out(Self::new(code, message), &error)
     }
+}
+
+/// Adds a command that helps, if there is one.
+fn with_way_out(shown: Error, error: &FilesError) -> Error {
+    if let FilesError::Mounted { path } = error {
+        let quoted = relive_types::program::quote(&path.display().to_string());
+        return shown.with_hint(format!("umount {quoted}"));
+    }
+    // The user may give up what it would roll back.
+    if let FilesError::OtherDirectory { plan_file, .. } = error {
+        return shown.with_hint(removal(plan_file));
+    }
+    if let FilesError::DamagedFile { path, .. } = error
+        && path.file_name().is_some_and(|name| name == "plan")
+    {
+        return shown.with_hint(removal(path));
+    }
+    // Nothing overrides this.
+    if let FilesError::InTheWay { paths } = error {
+        return shown.with_hint(format!("move away: {}", named(paths)));
+    }
+    shown
+}
+
+/// Returns what is wrong with the machine: permissions, or a full disk.
+fn of_machine(error: &FilesError) -> Option<Error> {
+    if let FilesError::NoSpace { path, .. } = error {
+        return Some(no_space(path, error));
+    }
+    let FilesError::Io { path, source, .. } = error else { return None };
+    if matches!(source.kind(), ErrorKind::StorageFull | ErrorKind::QuotaExceeded) {
+        return Some(no_space(path, error));
+    }
+    (source.kind() == ErrorKind::PermissionDenied).then(|| no_permission(path, error))
+}
+
+fn removal(path: &Path) -> String {
+    format!("rm {}", relive_types::program::quote(&path.display().to_string()))
+}
+
+/// A disk without space, named by the directory that it is mounted on.
+fn no_space(path: &Path, error: &FilesError) -> Error {
+    let disk = mount_point(path).display().to_string();
+    let message = format!("the disk at {disk} is full: {error}");
+    let hint = format!("free some space on {disk}; `relive gc` removes old processes and their snapshots");
+    Error::new(ErrorCode::Exhausted, message).with_hint(hint)
+}
+
+/// Names a path of a workspace in full: within it, paths are relative to its directory.
+pub(super) fn in_directory(directory: &Path, error: FilesError) -> FilesError {
+    if let FilesError::Io { action, path, source } = error {
+        return FilesError::Io { action, path: directory.join(path), source };
+    }
+    error
+}
+
+/// Returns the highest directory above a path that is on the same file system.
+fn mount_point(path: &Path) -> PathBuf {
+    let device = |path: &Path| path.symlink_metadata().ok().map(|metadata| metadata.dev());
+    let is_there = |path: &&Path| path.is_absolute() && device(path).is_some();
+    let Some(start) = path.ancestors().find(is_there) else { return path.to_owned() };
+    let same = start.ancestors().take_while(|above| device(above) == device(start));
+    same.last().unwrap_or(start).to_owned()
 }
 
 /// A file or directory whose permissions are in the way. Its owner can change them.
@@ -96,7 +152,7 @@ fn no_permission(path: &Path, error: &FilesError) -> Error {
 /// A directory of a process that cannot be opened.
 pub(super) fn no_directory(path: &Path, error: &std::io::Error) -> Error {
     let path = path.display();
-    if error.kind() == std::io::ErrorKind::NotFound {
+    if error.kind() == ErrorKind::NotFound {
         let message = format!("the directory {path} is not there any more");
         return Error::new(ErrorCode::NotFound, message).with_hint(format!("mkdir -p {path}"));
     }
@@ -134,4 +190,23 @@ fn are(count: usize) -> String {
 pub(super) fn lasting(error: &Error) -> Option<String> {
     let text = error.to_string();
     matches!(error.code(), ErrorCode::Invalid).then_some(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_full_disk_is_named_with_what_to_do() {
+        let full = |path: &str| {
+            let source = std::io::Error::from(ErrorKind::StorageFull);
+            Error::from(in_directory(Path::new("/proc"), FilesError::Io { action: "write", path: path.into(), source }))
+        };
+        for (path, named) in [("/proc/self/none/f", "the disk at /proc is full"), ("f", "cannot write /proc/f")] {
+            let error = full(path);
+            assert!(error.to_string().contains(named), "{error}");
+            assert_eq!(error.code(), ErrorCode::Exhausted);
+            assert!(error.hint().unwrap().contains("free some space on /proc; `relive gc`"), "{:?}", error.hint());
+        }
+    }
 }

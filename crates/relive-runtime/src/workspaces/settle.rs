@@ -2,12 +2,12 @@
 
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use relive_workspace::{Applied, Control, Direction};
+use relive_workspace::{Applied, Control, Direction, Workspace};
 
-use super::{Workspaces, lock};
-use crate::error::Result;
+use super::{OnInterrupted, Workspaces, lock};
+use crate::error::{Error, Result};
 
 /// A restore or merge that was interrupted, and what became of it.
 #[derive(Debug)]
@@ -29,9 +29,16 @@ impl Settled {
                 applied.kind.name(),
                 super::errors::named(&applied.left)
             ),
-            Err(error) => format!("an interrupted change of {directory} cannot be rolled back: {error}"),
+            Err(error) => format!(
+                "{}: {error}; the next rewind, restore or merge of it tries again",
+                not_rolled_back(&self.directory)
+            ),
         }
     }
+}
+
+fn not_rolled_back(directory: &Path) -> String {
+    format!("an interrupted change of {} cannot be rolled back", directory.display())
 }
 
 impl Workspaces {
@@ -47,7 +54,27 @@ impl Workspaces {
         roots.map(|directory| Settled { applied: self.roll_back(&directory), directory }).collect()
     }
 
-    fn roll_back(&self, directory: &std::path::Path) -> Result<Applied> {
+    /// Rolls back a change of the same directory that was interrupted, and says so. A daemon may have been unable to do
+    /// it when it started.
+    pub(super) fn settle_first(&self, workspace: &mut Workspace, wanted: OnInterrupted) -> Result<Option<String>> {
+        if wanted == OnInterrupted::Refuse || workspace.interrupted()?.is_none() {
+            return Ok(None);
+        }
+        let directory = workspace.root().to_owned();
+        self.touch(&directory);
+        let applied = workspace.settle_interrupted(Direction::RollBack, &Control::default()).map_err(|error| {
+            let error = Error::from(super::errors::in_directory(&directory, error));
+            let said = Error::new(error.code(), format!("{}: {error}", not_rolled_back(&directory)));
+            match error.hint() {
+                Some(hint) => said.with_hint(hint),
+                // No flag of a command overrides this.
+                None => said.with_hint("try again in a moment"),
+            }
+        })?;
+        Ok(Some(Settled { directory, applied: Ok(applied) }.text()))
+    }
+
+    fn roll_back(&self, directory: &Path) -> Result<Applied> {
         let shared = self.directory(directory)?;
         Ok(lock(&shared).settle_interrupted(Direction::RollBack, &Control::default())?)
     }

@@ -6,7 +6,7 @@ use std::sync::PoisonError;
 
 use relive_core::Uuid;
 use relive_journal::record::{PATHS_MAX, Snapshot as Record};
-use relive_workspace::{Change, Control, FilePath, Grade, SkipReason, Snapshot, Store, TextDiff};
+use relive_workspace::{Change, Control, FilePath, Grade, SkipReason, Snapshot, Store, TextDiff, shown};
 
 use super::activity::{Changer, Interval};
 use super::{Workspaces, lock, to_record};
@@ -80,6 +80,11 @@ impl Workspaces {
         Ok(Taken { snapshot, left_out, record: Some(Box::new(record)) })
     }
 
+    /// Returns the last snapshot of a directory, unless this process may have changed files since.
+    pub(crate) fn last_seen(&self, directory: &Path, by: Uuid) -> Option<Snapshot> {
+        self.0.activities.last_seen(&directory.canonicalize().ok()?, by)
+    }
+
     /// Says that somebody who is no process changes files of a directory.
     pub(crate) fn touch(&self, directory: &Path) {
         self.0.activities.begin(directory, Uuid::nil());
@@ -109,9 +114,9 @@ fn has_bytes(reason: SkipReason) -> bool {
 }
 
 fn count(store: &Store, changes: &[Change], record: &mut Record) -> Result<()> {
-    let files = || changes.iter().filter(|change| !change.is_directory());
-    record.changed = files().count() as u64;
-    for change in files().filter(|change| change.is_content()).take(COUNTED_MAX) {
+    let files = shown(changes);
+    record.changed = files.len() as u64;
+    for change in files.into_iter().filter(|change| change.is_content()).take(COUNTED_MAX) {
         if let TextDiff::Text { lines, .. } = store.text_diff(change)? {
             record.added += lines.added;
             record.removed += lines.removed;
@@ -131,7 +136,7 @@ struct Others<'a> {
 
 /// Tells the work of others from that of the process.
 fn others<'a>(store: &Store, whose: Whose, changes: &'a [Change], intervals: &[Interval]) -> Result<Others<'a>> {
-    let files = changes.iter().filter(|change| !change.is_directory()).map(|change| &change.path);
+    let files = shown(changes).into_iter().map(|change| &change.path);
     if whose == Whose::Foreign {
         return Ok(Others { paths: files.collect(), since: None });
     }

@@ -5,7 +5,7 @@ use relive_api::DiffQuery;
 use crate::client::Client;
 use crate::context::Context;
 use crate::error::Outcome;
-use crate::render::files::{stat, summary_of, unified};
+use crate::render::files::{not_kept, stat, summary_of, unified};
 
 /// Show how a process changed its files
 #[derive(Debug, clap::Args)]
@@ -55,6 +55,9 @@ pub(crate) async fn run(context: &Context, args: &Args) -> Outcome<u8> {
     }
     if let Some(note) = &diff.note {
         context.say(&format!("note: {note}"));
+    }
+    if let Some(skipped) = not_kept(&diff.skipped) {
+        context.say(&format!("note: too large, unreadable or special, so in no snapshot: {skipped}"));
     }
     if diff.files.is_empty() {
         if diff.note.is_none() {

@@ -57,7 +57,7 @@ fn way_out(conflicts: &[FileConflict]) -> &'static str {
 /// Says what became of files: `done` is the verb in its past form.
 pub(crate) fn tell(context: &Context, changed: &FilesChanged, done: &str) -> Outcome<u8> {
     let is_refused = changed.written == 0 && !changed.conflicts.is_empty();
-    let code = match (is_refused, changed.verified) {
+    let code = match (is_refused, changed.verified || changed.dry_run) {
         (true, _) => ErrorCode::Conflict.exit_code(),
         (false, false) => 1,
         (false, true) => 0,

@@ -69,7 +69,7 @@ pub(crate) async fn run(context: &Context, args: &Args) -> Outcome<u8> {
         }
     }
     let done = client.rewind(&args.id, &RewindRequest { dry_run: args.dry_run, ..request }).await?;
-    let code = u8::from(!done.verified);
+    let code = u8::from(!done.verified && !done.dry_run);
     if context.json {
         context.print_json(&done)?;
         return Ok(code);

@@ -7,7 +7,7 @@ use relive_api::FileChange;
 use relive_types::file_name;
 
 use super::table::{Align, Cell, Column, draw};
-use crate::terminal::{Look, Paint, without_controls};
+use crate::terminal::{Look, Paint, one_line, without_controls};
 
 /// `+12 -3 in 2 files`.
 pub(crate) fn summary(files: u64, added: u64, removed: u64) -> String {
@@ -30,6 +30,15 @@ pub(crate) fn typed(path: &OsStr) -> String {
     path.to_str().map_or_else(|| file_name::quoted(path.as_bytes()).into_owned(), str::to_owned)
 }
 
+/// The paths that a snapshot could not keep, for one line.
+pub(crate) fn not_kept(skipped: &[String]) -> Option<String> {
+    const NAMED_MAX: usize = 5;
+    let named = skipped.iter().take(NAMED_MAX).map(|path| one_line(path)).collect::<Vec<_>>().join(", ");
+    let more = skipped.len().saturating_sub(NAMED_MAX);
+    let more = if more == 0 { String::new() } else { format!(" and {more} more") };
+    (!skipped.is_empty()).then(|| format!("{named}{more}"))
+}
+
 /// One line a file.
 pub(crate) fn stat(files: &[FileChange], look: &Look) -> String {
     let left = |header| Column { header, align: Align::Left };
@@ -37,7 +46,13 @@ pub(crate) fn stat(files: &[FileChange], look: &Look) -> String {
     let columns = [left("CHANGE"), right("ADDED"), right("REMOVED"), left("PATH")];
     let count = |count: Option<u64>| count.map_or_else(|| "-".to_owned(), |count| count.to_string());
     let row = |file: &FileChange| {
-        let change = if file.binary { format!("{} (binary)", file.change) } else { file.change.clone() };
+        let marks: Vec<&str> = [(file.binary, "binary"), (file.foreign, "foreign")]
+            .into_iter()
+            .filter(|(is, _)| *is)
+            .map(|(_, mark)| mark)
+            .collect();
+        let marks = if marks.is_empty() { String::new() } else { format!(" ({})", marks.join(", ")) };
+        let change = format!("{}{marks}", file.change);
         [change, count(file.added), count(file.removed), file.path.clone()].map(Cell::plain).to_vec()
     };
     draw(&columns, columns.len() - 1, &files.iter().map(row).collect::<Vec<_>>(), look)
@@ -84,12 +99,13 @@ mod tests {
             added: lines.map(|(added, _)| added),
             removed: lines.map(|(_, removed)| removed),
             binary: lines.is_none(),
+            foreign: lines.is_none(),
         };
         let files = [file("src/a.rs", "modified", Some((12, 3))), file("logo.png", "added", None)];
         assert_eq!(summary_of(&files), "+12 -3 in 2 files");
         assert_eq!(
             stat(&files, &Look::plain()),
-            "CHANGE          ADDED  REMOVED  PATH\nmodified           12        3  src/a.rs\nadded (binary)      -        -  logo.png\n"
+            "CHANGE                   ADDED  REMOVED  PATH\nmodified                    12        3  src/a.rs\nadded (binary, foreign)      -        -  logo.png\n"
         );
         assert_eq!(summary_of(&files[..1]), "+12 -3 in 1 file");
     }

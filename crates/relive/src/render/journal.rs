@@ -181,10 +181,11 @@ fn signal_mask(line: &Line) -> String {
 
 /// Only what is done is of interest.
 fn rewound(rewound: &Rewound) -> Option<String> {
-    let Rewound { verb, done: true, to_step, into, changed, .. } = rewound else { return None };
+    let Rewound { verb, done: true, to_step, into, changed, undo, .. } = rewound else { return None };
     let (step, were) = (to_step.unwrap_or(0), if *changed == 1 { "was" } else { "were" });
     let files = count(*changed);
     Some(match verb {
+        FilesVerb::Rewind if *undo => format!("{files} {were} put back by undoing the last rewind or restore"),
         FilesVerb::Rewind => format!("{files} {were} put back to step {step}"),
         FilesVerb::Restore => format!("{files} {were} restored from step {step}"),
         FilesVerb::Merge => format!("{files} {were} merged into {}", one_line(into.as_deref().unwrap_or("?"))),

@@ -7,6 +7,7 @@ use relive_core::{Body, Pid, ProcessStatus, Timestamp, Usd, Why};
 
 mod columns;
 
+use super::files::not_kept;
 use super::parked;
 use super::table::{Cell, Table};
 use super::time::{Clock, elapsed};
@@ -157,6 +158,7 @@ pub(crate) fn details(process: &Process, clock: &Clock, look: &Look) -> String {
     }
     add("DIRECTORY", Some(one_line(&process.cwd)));
     add("WORKSPACE", process.workspace.as_ref().map(workspace));
+    add("NOT KEPT", process.workspace.as_ref().and_then(|workspace| not_kept(&workspace.skipped)));
     add("DOING", process.doing.as_deref().map(one_line));
     add("PARENT", Some(parent(process)));
     add("FORK OF", process.origin_uuid.map(|uuid| format!("{uuid} at step {}", process.origin_step.unwrap_or(0))));

@@ -95,5 +95,6 @@ mod workspaces_partial;
 mod workspaces_random;
 mod workspaces_shared;
 mod workspaces_support;
+mod workspaces_told;
 mod workspaces_undo;
 mod world;

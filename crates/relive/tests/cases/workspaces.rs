@@ -219,6 +219,9 @@ fn case_75_own_workspaces_are_listed_and_removed_when_they_are_merged() {
     fs::write(other.join("f"), "1\n").unwrap();
     world.relive(&["merge", &process.uuid, "--into", other.to_str().unwrap()]).ok();
     assert_eq!(fs::read_to_string(other.join("f")).unwrap(), "1\n2\n");
+    // That brought nothing back to where it came from.
+    world.relive(&["workspace", "rm", "-y", &process.uuid]).fails(3, &["not merged", "relive merge"]);
+    world.relive(&["merge", &process.uuid]).ok();
     world.relive(&["workspace", "rm", &process.uuid]).fails(2, &["no terminal to ask on"]);
     world.relive(&["workspace", "rm", "-y", &process.uuid]).ok();
     assert!(!path.exists());

@@ -39,6 +39,15 @@ fn case_72_what_an_agent_does_after_a_merge_into_its_directory_is_its_own() {
     let snapshots = world.records(&process.uuid, "snapshot");
     let last = snapshots.last().unwrap();
     assert_eq!((&last["after"], &last["foreign"]), (&json!(2), &json!(["merged"])), "{snapshots:?}");
+    let diff = world.relive(&["diff", &process.uuid, "--json"]).ok().json();
+    let marks: Vec<_> =
+        diff["files"].as_array().unwrap().iter().map(|file| (&file["path"], &file["foreign"])).collect();
+    let own = &json!(null);
+    assert_eq!(marks, [(&json!("first"), own), (&json!("merged"), &json!(true)), (&json!("mine"), own)]);
+    let shown = world.relive(&["diff", &process.uuid, "--stat"]).ok().stdout;
+    assert!(shown.contains("added (foreign)"), "{shown}");
+    let steps = world.relive(&["steps", &process.uuid]).ok().stdout;
+    assert!(steps.contains("in 2 files (1 foreign)"), "{steps}");
 }
 
 #[test]
@@ -70,11 +79,14 @@ fn case_75_a_merge_elsewhere_does_not_count_for_the_origin() {
     let into = world.work().join("../trial");
     world.relive(&["merge", &process.uuid, "--into", into.to_str().unwrap()]).ok();
     assert!(trial.join("new").exists());
+    assert_eq!(world.relive(&["workspace", "list", "--json"]).ok().json()["workspaces"][0]["dirty"], true);
+    world.relive(&["workspace", "rm", "-y", &process.uuid]).fails(3, &["not merged", "--force"]);
     let merged = world.relive(&["merge", &process.uuid, "--json"]).ok().json();
     assert_eq!((&merged["written"], world.work().join("new").exists()), (&json!(1), true), "{merged}");
     for arguments in [&["merge", &*process.uuid][..], &["merge", &process.uuid, "--into", trial.to_str().unwrap()]] {
         assert_eq!(world.relive(&[arguments, &["--json"]].concat()).ok().json()["written"], 0, "{arguments:?}");
     }
+    world.relive(&["workspace", "rm", "-y", &process.uuid]).ok();
 }
 
 #[test]

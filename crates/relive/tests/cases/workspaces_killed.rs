@@ -75,6 +75,36 @@ fn case_73_a_merge_whose_daemon_is_killed_is_rolled_back_or_done_again() {
     assert!(is_whole(&world.work(), &[&new]));
 }
 
+#[test]
+fn case_73_a_rewind_that_a_start_could_not_roll_back_is_rolled_back_by_the_next_command() {
+    let world = World::new();
+    let process = world.run_commands(&[MANY, OTHER], &[]);
+    let (old, new, aside) = (world.root().join("old"), world.root().join("new"), world.root().join("aside"));
+    let client = world.start(&["rewind", &process.uuid, "--to-step", "1", "-y", "--json"]);
+    kill_in_the_middle(&world);
+    kill_client(client);
+    // Another directory is in its place.
+    fs::rename(world.work(), &aside).unwrap();
+    fs::create_dir(world.work()).unwrap();
+    world.relive(&["daemon", "start"]).ok();
+    assert!(warnings(&world).contains("cannot be rolled back"), "{}", warnings(&world));
+    let refused =
+        world.relive(&["rewind", &process.uuid, "--to-step", "1", "-y"]).fails(3, &["was interrupted", "hint: rm "]);
+    assert!(!refused.stderr.contains("--force"), "{refused:?}");
+    fs::remove_dir(world.work()).unwrap();
+    fs::rename(&aside, world.work()).unwrap();
+    // A plan changes nothing, and names the command that does.
+    let plan = world.relive(&["rewind", &process.uuid, "--to-step", "2", "--dry-run"]);
+    let command = format!("relive rewind {} --to-step 2 -y", process.uuid);
+    plan.fails(3, &["has to be finished or rolled back first", &command]);
+    let typed: Vec<_> = command.split(' ').skip(1).collect();
+    let done = world.relive(&typed).ok();
+    assert!(done.stderr.contains("rolled back, and verified"), "{done:?}");
+    assert!(is_whole(&world.work(), &[&new]));
+    world.relive(&["rewind", &process.uuid, "--to-step", "1", "-y"]).ok();
+    assert!(is_whole(&world.work(), &[&old]));
+}
+
 /// A daemon that is killed between the last file and the record of it.
 #[test]
 fn case_73_a_rewind_whose_daemon_is_killed_before_it_could_answer_can_be_asked_for_again() {
