@@ -1,96 +1,131 @@
 //! The repository of a working directory, and the parts of it through which Git executes commands.
 
 use std::fs::File;
-use std::io::{Read as _, Write as _};
-use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
+use std::io::Read as _;
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
+use rustix::io::Errno;
+
+use crate::places::{Place, Places};
 use crate::surroundings::GitDirectory;
 
 /// The longest `.git`, `gitdir` or `commondir` file: each is one line.
 const LINE_MAX: u64 = 8192;
 const CONFIG_MAX: u64 = 1024 * 1024;
-/// Names the repository itself. A program could otherwise write one that names a configuration of its own.
-const COMMONDIR: &[u8] = b".\n";
-const WORKTREE_CONFIG: &[u8] = b"# made by relive, so that a confined program cannot make one\n";
 
-/// Returns the directories of the repository that contains `cwd`. One of a parent directory counts only if it belongs to
-/// the same user: anybody can put a `.git` into `/tmp`.
-pub(crate) fn look(cwd: &Path) -> Vec<GitDirectory> {
-    let Ok(owner) = cwd.metadata().map(|found| found.uid()) else { return Vec::new() };
+/// What Git has in a working directory or above it.
+#[derive(Debug, Default)]
+pub(crate) struct Repository {
+    pub(crate) directories: Vec<GitDirectory>,
+    /// The `.git` of a linked working tree or of a submodule, which names a repository.
+    pub(crate) file: Option<PathBuf>,
+    /// What should be protected and cannot be, in words.
+    pub(crate) unprotected: Vec<String>,
+    pub(crate) places: Places,
+}
+
+/// Finds the repository that contains `cwd`. One of a parent directory counts only if it belongs to the same user: anybody
+/// can put a `.git` into `/tmp`. What a program can change is not asked whether it is a repository: a program could make it one
+/// afterwards.
+pub(crate) fn look(cwd: &Path, writable: &[PathBuf]) -> Repository {
+    let mut repository = Repository::default();
+    let Ok(owner) = cwd.metadata().map(|found| found.uid()) else { return repository };
     for work_tree in cwd.ancestors() {
         let dot_git = work_tree.join(".git");
         let Ok(found) = dot_git.symlink_metadata() else { continue };
         if found.uid() != owner && work_tree != cwd {
-            return Vec::new();
+            return repository;
         }
+        let is_writable =
+            std::iter::once(cwd).chain(writable.iter().map(PathBuf::as_path)).any(|path| dot_git.starts_with(path));
         if found.is_dir() {
-            return main_directory(&dot_git).into_iter().collect();
+            if is_writable || is_repository(&dot_git) {
+                repository.add(&dot_git, vec![dot_git.clone()]);
+            } else if cwd.starts_with(&dot_git) {
+                repository.add(&dot_git, Vec::new());
+            }
+        } else if found.is_file() {
+            repository.add_linked(&dot_git);
+            repository.file = Some(dot_git);
+        } else if is_writable && found.is_symlink() {
+            repository.unprotected.push(link(&dot_git));
         }
-        return if found.is_file() { linked_directories(&dot_git).unwrap_or_default() } else { Vec::new() };
+        return repository;
     }
-    Vec::new()
+    repository
 }
 
-/// Returns a repository. Parts that are missing are made: what is not there cannot be protected.
-fn main_directory(path: &Path) -> Option<GitDirectory> {
-    if !path.join("HEAD").symlink_metadata().is_ok_and(|head| head.is_file()) {
-        return None;
+impl Repository {
+    /// Adds the directory of a repository. Parts that are missing are made: what is not there cannot be protected.
+    fn add(&mut self, path: &Path, pinned: Vec<PathBuf>) {
+        let mut wanted = vec![Place::Hooks, Place::CommonDirectory, Place::Config];
+        wanted.extend(has_worktree_config(path).then_some(Place::WorktreeConfig));
+        self.make(path, &wanted);
+        let parts = |places: &[Place]| {
+            places.iter().map(|place| path.join(place.name())).filter(|path| is_real(path)).collect()
+        };
+        self.directories.push(GitDirectory {
+            pinned,
+            protected: parts(&[Place::Hooks, Place::CommonDirectory]),
+            configs: parts(&[Place::Config, Place::WorktreeConfig]),
+        });
     }
-    let hooks = path.join("hooks");
-    // Present already, or it cannot be made here, and not by the program either.
-    let _ = std::fs::DirBuilder::new().mode(0o755).create(&hooks);
-    let commondir = path.join("commondir");
-    make(&commondir, COMMONDIR);
-    let config = path.join("config");
-    let worktree_config = path.join("config.worktree");
-    if read(&config, CONFIG_MAX).is_some_and(|text| text.to_ascii_lowercase().contains("worktreeconfig")) {
-        make(&worktree_config, WORKTREE_CONFIG);
+
+    fn make(&mut self, path: &Path, wanted: &[Place]) {
+        let not_made = |(place, error): (Place, Errno)| {
+            let path = path.join(place.name());
+            let is_missing = path.symlink_metadata().is_err();
+            is_missing.then(|| format!("{} cannot be made, and is not protected: {error}", path.display()))
+        };
+        self.unprotected.extend(self.places.make(path, wanted).into_iter().filter_map(not_made));
+        let links = wanted.iter().map(|place| path.join(place.name()));
+        let is_link = |path: &PathBuf| path.symlink_metadata().is_ok_and(|found| found.is_symlink());
+        self.unprotected.extend(links.filter(is_link).map(|path| link(&path)));
     }
-    let is_link = |path: &&PathBuf| path.symlink_metadata().is_ok_and(|found| found.is_symlink());
-    let links = [&hooks, &commondir, &config, &worktree_config].into_iter().filter(is_link).cloned().collect();
-    Some(GitDirectory {
-        path: path.to_owned(),
-        pinned: Vec::new(),
-        protected: existing([hooks, commondir]),
-        configs: existing([config, worktree_config]),
-        links,
-    })
-}
 
-/// Returns the repository of a linked working tree. The program can write its `.git` file, so the file is believed only
-/// if the repository names it in turn, from the place where Git keeps linked working trees.
-fn linked_directories(dot_git: &Path) -> Option<Vec<GitDirectory>> {
-    let text = read(dot_git, LINE_MAX)?;
-    let named = text.strip_prefix("gitdir: ")?.lines().next()?;
-    let own = dot_git.parent()?.join(named).canonicalize().ok()?;
-    let back = read(&own.join("gitdir"), LINE_MAX)?;
-    if own.join(back.lines().next()?) != dot_git {
-        return None;
-    }
-    let worktrees = own.parent().filter(|parent| parent.file_name().is_some_and(|name| name == "worktrees"))?;
-    let mut common = main_directory(worktrees.parent()?)?;
-    common.pinned = vec![worktrees.to_owned(), own.clone()];
-    common.protected.extend(existing([own.join("gitdir"), own.join("commondir")]));
-    common.configs.extend(existing([own.join("config.worktree")]));
-    Some(vec![common])
-}
-
-/// Keeps real files and directories: nothing can be mounted on a link.
-fn existing<const N: usize>(paths: [PathBuf; N]) -> Vec<PathBuf> {
-    let real = |path: &PathBuf| path.symlink_metadata().is_ok_and(|found| found.is_file() || found.is_dir());
-    paths.into_iter().filter(real).collect()
-}
-
-/// Makes a small file, unless there is one. It stays: removing it would also remove the mounts of other programs on it.
-fn make(path: &Path, text: &[u8]) {
-    let made = File::options().write(true).create_new(true).mode(0o644).custom_flags(libc::O_NOFOLLOW).open(path);
-    if let Ok(mut file) = made {
-        // An empty one would break the repository.
-        if file.write_all(text).is_err() {
-            let _ = rustix::fs::unlink(path);
+    /// Adds the repository of a linked working tree. The program can write its `.git` file, so the file is believed only if
+    /// the repository names it in turn, from the place where Git keeps linked working trees.
+    fn add_linked(&mut self, dot_git: &Path) -> Option<()> {
+        let text = read(dot_git, LINE_MAX)?;
+        let named = text.strip_prefix("gitdir: ")?.lines().next()?;
+        let own = dot_git.parent()?.join(named).canonicalize().ok()?;
+        let back = read(&own.join("gitdir"), LINE_MAX)?;
+        if own.join(back.lines().next()?) != dot_git {
+            return None;
         }
+        let worktrees = own.parent().filter(|parent| parent.file_name().is_some_and(|name| name == "worktrees"))?;
+        let common = worktrees.parent().filter(|common| is_repository(common))?;
+        self.add(common, vec![common.to_owned(), worktrees.to_owned(), own.clone()]);
+        if has_worktree_config(common) {
+            self.make(&own, &[Place::WorktreeConfig]);
+        }
+        let directory = self.directories.last_mut()?;
+        let real =
+            |names: &[&str]| names.iter().map(|name| own.join(name)).filter(|path| is_real(path)).collect::<Vec<_>>();
+        directory.protected.extend(real(&["gitdir", "commondir"]));
+        directory.configs.extend(real(&[Place::WorktreeConfig.name()]));
+        Some(())
     }
+}
+
+/// Returns whether Git would take a directory for a repository.
+fn is_repository(path: &Path) -> bool {
+    path.join("HEAD").symlink_metadata().is_ok_and(|head| head.is_file() || head.is_symlink())
+}
+
+fn has_worktree_config(path: &Path) -> bool {
+    let config = read(&path.join("config"), CONFIG_MAX);
+    config.is_some_and(|text| text.to_ascii_lowercase().contains("worktreeconfig"))
+}
+
+/// Returns whether something can be mounted on a path: not on a link.
+fn is_real(path: &Path) -> bool {
+    path.symlink_metadata().is_ok_and(|found| found.is_file() || found.is_dir())
+}
+
+fn link(path: &Path) -> String {
+    format!("{} is a link, and not protected", path.display())
 }
 
 fn read(path: &Path, most: u64) -> Option<String> {
@@ -115,25 +150,83 @@ mod tests {
         git
     }
 
+    fn write(path: &Path, text: &str) {
+        use std::io::Write as _;
+        let file = File::options().write(true).create_new(true).open(path);
+        file.unwrap().write_all(text.as_bytes()).unwrap();
+    }
+
     fn git(at: &Path, words: &[&str]) {
         let who = ["-c", "user.name=a", "-c", "user.email=a@b"];
         let done = std::process::Command::new("git").arg("-C").arg(at).args(who).args(words).output().unwrap();
         assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
     }
 
+    /// Returns the pinned directories and the parts that are protected.
+    fn found(cwd: &Path) -> (Vec<PathBuf>, Vec<PathBuf>) {
+        let found = look(cwd, &[]);
+        let all =
+            |parts: fn(&GitDirectory) -> &Vec<PathBuf>| found.directories.iter().flat_map(parts).cloned().collect();
+        (
+            all(|directory| &directory.pinned),
+            found.directories.iter().flat_map(|one| one.protected.iter().chain(&one.configs)).cloned().collect(),
+        )
+    }
+
     #[test]
-    fn the_parts_that_execute_commands_are_found_and_those_that_are_missing_are_made() {
+    fn the_parts_that_execute_commands_are_found_and_those_that_are_missing_are_made_for_a_while() {
         let dir = tempfile::tempdir().unwrap();
         let root = dir.path().canonicalize().unwrap();
         let at = repository(&root);
-        let found = look(&root);
-        assert_eq!(found.len(), 1);
-        assert_eq!(found[0].path, at);
-        assert_eq!(found[0].protected, [at.join("hooks"), at.join("commondir")]);
-        assert_eq!(found[0].configs, [at.join("config")]);
+        let parts = ["hooks", "commondir", "config"].map(|name| at.join(name));
+        assert_eq!(found(&root), (vec![at.clone()], parts.to_vec()));
+        assert!(!parts[1].exists(), "it is removed with the last launch");
+        assert_eq!(found(&at.join("refs")).1, parts, "from a directory below as well");
+        let held = look(&root, &[]);
+        drop(look(&root, &[]));
+        assert_eq!(std::fs::read_to_string(&parts[1]).unwrap(), ".\n", "another launch needs it");
         git(&root, &["commit", "--allow-empty", "-qm", "works with the commondir"]);
         git(&root, &["gc", "-q"]);
-        assert_eq!(look(&root.join(".git/refs")), found, "from a directory below as well");
+        drop(held);
+        assert!(!parts[1].exists());
+    }
+
+    #[test]
+    fn a_directory_that_is_no_repository_yet_is_protected_where_it_is_writable() {
+        let dir = tempfile::tempdir().unwrap();
+        let root = dir.path().canonicalize().unwrap();
+        let at = repository(&root);
+        rustix::fs::unlink(at.join("HEAD")).unwrap();
+        let below = root.join("below");
+        std::fs::DirBuilder::new().create(&below).unwrap();
+        assert_eq!(found(&root).0, std::slice::from_ref(&at));
+        assert_eq!(found(&below), (Vec::new(), Vec::new()), "that of a parent becomes writable by being a repository");
+        assert_eq!(look(&below, &[root]).directories.len(), 1, "unless it is writable anyway");
+        assert_eq!(
+            found(&at.join("hooks")),
+            (Vec::new(), ["hooks", "commondir", "config"].map(|name| at.join(name)).to_vec())
+        );
+        rustix::fs::symlink("refs/heads/main", at.join("HEAD")).unwrap();
+        assert_eq!(found(&below).0, [at], "Git accepts a link");
+    }
+
+    #[test]
+    fn what_is_a_link_is_not_protected_and_said() {
+        let dir = tempfile::tempdir().unwrap();
+        let root = dir.path().canonicalize().unwrap();
+        let at = repository(&root);
+        let elsewhere = root.join("elsewhere");
+        rustix::fs::rename(at.join("hooks"), &elsewhere).unwrap();
+        rustix::fs::symlink(&elsewhere, at.join("hooks")).unwrap();
+        assert_eq!(
+            look(&root, &[]).unprotected,
+            [format!("{} is a link, and not protected", at.join("hooks").display())]
+        );
+        rustix::fs::rename(&at, root.join("moved")).unwrap();
+        rustix::fs::symlink(root.join("moved"), &at).unwrap();
+        let linked = look(&root, &[]);
+        assert_eq!(linked.unprotected, [format!("{} is a link, and not protected", at.display())]);
+        assert_eq!(linked.directories, []);
     }
 
     #[test]
@@ -144,19 +237,20 @@ mod tests {
         let at = repository(&main);
         git(&main, &["commit", "--allow-empty", "-qm", "first"]);
         git(&main, &["worktree", "add", "-q", linked.to_str().unwrap()]);
-        let found = look(&linked);
-        assert_eq!(found.iter().map(|found| &found.path).collect::<Vec<_>>(), [&at]);
-        assert_eq!(found[0].pinned, [at.join("worktrees"), at.join("worktrees/linked")]);
+        let found = look(&linked, &[]);
+        assert_eq!(found.directories[0].pinned, [at.clone(), at.join("worktrees"), at.join("worktrees/linked")]);
+        assert_eq!(found.file, Some(linked.join(".git")));
 
         // A program that has written its own `.git` file gets nothing by it.
         let elsewhere = root.join("elsewhere");
         for part in ["worktrees/linked", "hooks"] {
             std::fs::DirBuilder::new().recursive(true).create(elsewhere.join(part)).unwrap();
         }
-        make(&elsewhere.join("HEAD"), b"ref: refs/heads/main\n");
+        write(&elsewhere.join("HEAD"), "ref: refs/heads/main\n");
         rustix::fs::unlink(linked.join(".git")).unwrap();
         let lie = format!("gitdir: {}\n", elsewhere.join("worktrees/linked").display());
-        make(&linked.join(".git"), lie.as_bytes());
-        assert_eq!(look(&linked), []);
+        write(&linked.join(".git"), &lie);
+        let found = look(&linked, &[]);
+        assert_eq!((found.directories, found.file), (Vec::new(), Some(linked.join(".git"))));
     }
 }

@@ -10,7 +10,7 @@
 //! **Invariants:**
 //! - what is deeper in the file system is mounted later, so a hidden directory inside of a writable one stays hidden,
 //!   and so does everything of a hidden directory except the parts that are shown;
-//! - every source is opened before anything is mounted, and no path is followed through a symbolic link;
+//! - every source is opened before anything is mounted, and no mount follows a symbolic link;
 //! - a guarantee that cannot be given is an error, or is listed in [`Plan::degraded`].
 //!
 //! Sessions, processes and the daemon are not known here.
@@ -20,6 +20,7 @@ mod filter;
 mod git;
 mod landlock;
 mod mounts;
+mod places;
 mod plan;
 mod policy;
 mod prepared;
@@ -27,6 +28,7 @@ mod probe;
 mod surroundings;
 mod system;
 
+pub use places::Places;
 pub use plan::{Capabilities, Filter, Landlock, Mount, Plan, PlanError, RootMount};
 pub use policy::{GitConfig, Isolation, NamespaceKind, Namespaces, Network, Policy, Unheld};
 pub use prepared::{PrepareError, Prepared, Refused};

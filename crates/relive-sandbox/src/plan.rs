@@ -57,7 +57,7 @@ pub enum Mount {
     Temporary { at: PathBuf },
     /// An empty directory that stays empty, except for what is mounted below it.
     Hidden { at: PathBuf },
-    /// An empty file that cannot be opened, in place of a file or socket.
+    /// An empty read-only file, in place of a file or socket.
     HiddenFile { at: PathBuf },
     /// A directory for the devices that are mounted below it.
     Devices { at: PathBuf },
@@ -166,8 +166,7 @@ impl Plan {
         if !scoped && !namespaces.has(NamespaceKind::Net) {
             degraded.push(ABSTRACT_SOCKETS.into());
         }
-        let links = found.git.iter().flat_map(|git| &git.links);
-        degraded.extend(links.map(|link| format!("isolation: {} is a link, and not protected", link.display())));
+        degraded.extend(found.unprotected.iter().map(|what| format!("isolation: {what}")));
         accept(isolation, policy.unheld, &degraded)?;
         Ok(Self {
             isolation,
@@ -187,14 +186,14 @@ impl Plan {
         let isolation = policy.isolation;
         check_directory(isolation, found)?;
         let missing = match machine.landlock_abi {
-            0 => format!("{} (and there is no Landlock)", machine.refusal()),
+            0 => format!("isolation: files are not restricted: no namespaces ({}) and no Landlock", machine.refusal()),
             _ => LANDLOCK_ONLY.to_owned(),
         };
         let network = own_network(policy).then(|| FULL_NETWORK.to_owned());
         let degraded: Vec<String> = [missing].into_iter().chain(network).collect();
         accept(isolation, policy.unheld, &degraded)?;
         let rules = [&found.temporary, &found.caches, &found.writable].into_iter().flatten();
-        let git = found.git.iter().map(|git| &git.path);
+        let git = found.git.iter().flat_map(|git| &git.pinned);
         let own = (found.cwd.parent().is_some()).then_some(&found.cwd);
         let writable = rules.chain(git).chain(own).cloned().chain(["/dev".into()]).collect();
         Ok(Self {
@@ -262,24 +261,28 @@ fn mounts(policy: &Policy, found: &Surroundings) -> Vec<Mount> {
     let read_only = |at: &PathBuf| Mount::ReadOnly { at: at.clone(), shape: Shape::Directory };
     let writable = |at: &PathBuf| Mount::Writable { at: at.clone(), shape: Shape::Directory };
     let is_hidden = |path: &Path| found.hidden.iter().any(|(hidden, _)| path.starts_with(hidden));
-    for at in &found.temporary {
+    for at in found.temporary.iter().chain(&found.own_temporary) {
         choose(Mount::Temporary { at: at.clone() });
     }
-    found.caches.iter().filter(|path| !is_hidden(path)).map(writable).for_each(&mut choose);
-    found.writable.iter().map(writable).for_each(&mut choose);
-    for git in &found.git {
-        choose(writable(&git.path));
-        git.pinned.iter().map(writable).for_each(&mut choose);
-        git.protected.iter().for_each(|at| choose(read_only(at)));
-        match policy.git_config {
-            GitConfig::ReadOnly => git.configs.iter().for_each(|at| choose(read_only(at))),
-            GitConfig::Writable => {}
-        }
+    let own = found.cwd.parent().is_some().then_some(&found.cwd);
+    let git = found.git.iter().flat_map(|git| &git.pinned);
+    let caches = found.caches.iter().filter(|path| !is_hidden(path));
+    let changed: Vec<&PathBuf> = caches.chain(&found.writable).chain(git).chain(own).collect();
+    changed.iter().for_each(|at| choose(writable(at)));
+    // Where nothing is writable, nothing has to be protected.
+    let is_writable = |path: &&PathBuf| changed.iter().any(|other| path.starts_with(other));
+    for at in found.protected.iter().filter(is_writable) {
+        // Its directory cannot be renamed either: another one would take its place.
+        at.parent()
+            .map(Path::to_owned)
+            .filter(|parent| is_writable(&parent))
+            .iter()
+            .for_each(|at| choose(writable(at)));
+        choose(read_only(at));
     }
-    if found.cwd.parent().is_some() {
-        choose(writable(&found.cwd));
-    }
-    found.protected.iter().for_each(|at| choose(read_only(at)));
+    let configs = found.git.iter().filter(|_| policy.git_config == GitConfig::ReadOnly).flat_map(|git| &git.configs);
+    let executed = found.git.iter().flat_map(|git| &git.protected);
+    executed.chain(configs).filter(is_writable).for_each(|at| choose(read_only(at)));
     found.private.iter().for_each(|at| choose(Mount::Hidden { at: at.clone() }));
     for (at, shape) in &found.hidden {
         choose(match shape {

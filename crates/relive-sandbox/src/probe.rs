@@ -43,8 +43,8 @@ impl Machine {
         self.namespaces_work() && self.landlock_abi >= SCOPE_ABI
     }
 
-    pub(crate) fn refusal(&self) -> String {
-        format!("namespaces cannot be used: {}", self.no_namespaces.as_deref().unwrap_or("unknown"))
+    pub(crate) fn refusal(&self) -> &str {
+        self.no_namespaces.as_deref().unwrap_or("unknown")
     }
 }
 
@@ -58,7 +58,7 @@ pub fn probe() -> Machine {
 
 fn attempt(machine: &Machine) -> Result<(), String> {
     let policy = Policy { isolation: Isolation::Confined, unheld: Unheld::Say, ..Policy::default() };
-    let found = Surroundings::look(&policy, "/".as_ref(), &[]).map_err(|error| error.to_string())?;
+    let (found, _places) = Surroundings::look(&policy, "/".as_ref(), &[]).map_err(|error| error.to_string())?;
     let plan = Plan::new(&policy, &found, machine).map_err(|error| error.to_string())?;
     let mut prepared = Prepared::new(&plan).map_err(|error| error.to_string())?;
     let answer = in_child(&mut prepared).map_err(|error| format!("clone3: {error}"))?;

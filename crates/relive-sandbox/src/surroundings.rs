@@ -1,13 +1,16 @@
 //! What a policy meets on this machine: read once, right before the launch.
 
 use std::io;
-use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
+use rustix::fs::Mode;
 use serde::{Deserialize, Serialize};
 
-use crate::git;
+use crate::mounts::c_path;
+use crate::places::Places;
 use crate::policy::{Isolation, Policy};
+use crate::{git, system};
 
 /// Caches that build tools cannot do without, below the home directory. Each is made if the directory before it exists,
 /// as the tool would. Not all of `.cargo`: its `bin` is in the user's `PATH`.
@@ -64,6 +67,8 @@ pub struct Surroundings {
     pub within: Option<PathBuf>,
     /// Directories for temporary files.
     pub temporary: Vec<PathBuf>,
+    /// A further one, which the program has chosen.
+    pub own_temporary: Option<PathBuf>,
     pub caches: Vec<PathBuf>,
     /// Further writable directories of the policy.
     pub writable: Vec<PathBuf>,
@@ -75,10 +80,12 @@ pub struct Surroundings {
     pub shown: Vec<(PathBuf, Shape)>,
     /// Files that are visible also in empty directories.
     pub programs: Vec<PathBuf>,
-    /// Files of the working directory that stay as they are.
+    /// Files of the working directory, and of those above it, that stay as they are where they are writable.
     pub protected: Vec<PathBuf>,
     /// The repositories that the working directory needs.
     pub git: Vec<GitDirectory>,
+    /// What should be protected and cannot be, in words.
+    pub unprotected: Vec<String>,
     /// The files of `/proc` through which root controls the machine.
     pub proc_controls: Vec<PathBuf>,
     /// The device files that a program gets.
@@ -100,64 +107,72 @@ pub enum Shape {
 /// The directory of a Git repository.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GitDirectory {
-    pub path: PathBuf,
-    /// Directories that cannot be renamed, but are writable.
+    /// Directories that are writable and cannot be renamed.
     pub pinned: Vec<PathBuf>,
     /// The parts through which commands are executed, without the configuration.
     pub protected: Vec<PathBuf>,
     pub configs: Vec<PathBuf>,
-    /// Parts that are symbolic links, on which nothing can be mounted.
-    pub links: Vec<PathBuf>,
 }
 
 impl Surroundings {
     /// Looks at the machine for a program with this working directory and environment. Blocks on the file system. Makes
-    /// caches that are missing, and the parts of a repository whose absence could not be protected.
-    pub fn look(policy: &Policy, cwd: &Path, env: &[(String, String)]) -> io::Result<Self> {
+    /// caches that are missing, and the parts of a repository whose absence could not be protected; these last as long as the
+    /// places do.
+    pub fn look(policy: &Policy, cwd: &Path, env: &[(String, String)]) -> io::Result<(Self, Places)> {
         if policy.isolation == Isolation::None {
-            return Ok(Self { cwd: cwd.to_owned(), is_root: is_root(), ..Self::default() });
+            let found = Self { cwd: cwd.to_owned(), is_root: is_root(), ..Self::default() };
+            return Ok((found, Places::default()));
         }
         let cwd = cwd.canonicalize()?;
         let variable = |name: &str| env.iter().find(|(other, _)| other == name).map(|(_, value)| PathBuf::from(value));
         let home = variable("HOME").and_then(|home| directory(&home)).filter(|home| home.parent().is_some());
-        let homes = [home.clone(), policy.home.as_deref().and_then(directory)];
+        let homes = [home, policy.home.as_deref().and_then(directory)];
         let below = |names: &[&str]| -> Vec<PathBuf> {
             homes.iter().flatten().flat_map(|home| names.iter().map(move |name| home.join(name))).collect()
         };
         let sockets =
             SOCKETS.iter().map(PathBuf::from).chain(SOCKET_VARIABLES.iter().filter_map(|name| variable(name)));
         let hidden = below(&SECRETS).into_iter().chain(sockets).chain(policy.hidden.iter().cloned());
-        let temporary = [Some("/tmp".into()), Some("/var/tmp".into()), variable("TMPDIR")].into_iter().flatten();
+        let temporary = distinct(["/tmp", "/var/tmp"].iter().filter_map(|path| directory(Path::new(path))));
+        // Not that of the environment, if the user's is known: the program may have chosen one with links to other places.
+        let [chosen, own] = &homes;
+        let cache_home = own.as_ref().or(chosen.as_ref().filter(|_| policy.home.is_none()));
         let proc_controls = ["bus", "fs", "irq", "sys", "sysrq-trigger"].map(|name| Path::new("/proc").join(name));
         let devices = ["null", "zero", "full", "random", "urandom", "tty"].map(|name| Path::new("/dev").join(name));
-        Ok(Self {
-            temporary: distinct(temporary.filter_map(|path: PathBuf| directory(&path))),
-            caches: match (&home, policy.isolation) {
+        let writable = distinct(policy.writable.iter().filter_map(|path| directory(path)));
+        let repository = git::look(&cwd, &writable);
+        let found = Self {
+            own_temporary: variable("TMPDIR").and_then(|path| directory(&path)).filter(|own| !temporary.contains(own)),
+            temporary,
+            caches: match (cache_home, policy.isolation) {
                 (Some(home), Isolation::Confined) => caches(home),
                 (Some(_), Isolation::None | Isolation::Sealed) | (None, _) => Vec::new(),
             },
-            writable: distinct(policy.writable.iter().filter_map(|path| directory(path))),
+            writable,
             hidden: shaped(hidden),
             private: distinct(policy.private.iter().filter_map(|path| directory(path))),
             shown: shaped(policy.shown.iter().cloned()),
             programs: distinct(policy.programs.iter().filter_map(|path| file(path))),
-            protected: protected(&cwd),
-            git: git::look(&cwd),
+            protected: protected(&cwd).into_iter().chain(repository.file).collect(),
+            git: repository.directories,
+            unprotected: repository.unprotected,
             proc_controls: proc_controls.into_iter().filter(|path| path.exists()).collect(),
             devices: devices.into_iter().filter(|path| path.exists()).collect(),
             is_root: is_root(),
             terminal: None,
             within: policy.within.as_deref().map(Path::canonicalize).transpose()?,
             cwd,
-        })
+        };
+        Ok((found, repository.places))
     }
 }
 
-/// Returns the files of a working directory, apart from those of its repository, that isolated programs cannot change: what
-/// else works there for the same agent must not change them either.
+/// Returns the files of a working directory and of those above it, apart from those of its repository, that isolated programs
+/// cannot change: what else works there for the same agent must not change them either.
 #[must_use]
 pub fn protected(cwd: &Path) -> Vec<PathBuf> {
-    distinct(AGENT_FILES.iter().filter_map(|name| own_file(cwd, name)))
+    let files = cwd.ancestors().flat_map(|path| AGENT_FILES.iter().filter_map(move |name| own_file(path, name)));
+    distinct(files)
 }
 
 fn is_root() -> bool {
@@ -172,9 +187,9 @@ fn file(path: &Path) -> Option<PathBuf> {
     path.canonicalize().ok().filter(|path| path.is_file())
 }
 
-/// Returns a file of the working directory, not one that a link leads to.
-fn own_file(cwd: &Path, name: &str) -> Option<PathBuf> {
-    let path = cwd.join(name);
+/// Returns a file of a directory, not one that a link leads to.
+fn own_file(directory: &Path, name: &str) -> Option<PathBuf> {
+    let path = directory.join(name);
     path.canonicalize().ok().filter(|found| *found == path)
 }
 
@@ -192,17 +207,19 @@ fn shaped(paths: impl Iterator<Item = PathBuf>) -> Vec<(PathBuf, Shape)> {
     paths.into_iter().map(|path| (path.clone(), shape(&path))).collect()
 }
 
-/// Returns the caches below a home directory that belongs to the user.
+/// Returns the caches below a home directory that belongs to the user. One that is a link, or in a link, is none: a program that
+/// works in the home could have made it.
 fn caches(home: &Path) -> Vec<PathBuf> {
     if !home.metadata().is_ok_and(|found| found.uid() == rustix::process::geteuid().as_raw()) {
         return Vec::new();
     }
     let cache = |(parent, name): (&str, &str)| {
-        let parent = directory(&home.join(parent))?;
-        let path = parent.join(name);
+        let parent = home.join(parent);
+        let opened = system::find(&c_path(&parent).ok()?).ok()?;
         // Present already, or it cannot be made: then the tool says so.
-        let _ = std::fs::DirBuilder::new().mode(0o755).create(&path);
-        directory(&path)
+        let _ = rustix::fs::mkdirat(&opened, name, Mode::from_raw_mode(0o755));
+        let path = parent.join(name);
+        directory(&path).filter(|found| *found == path)
     };
     distinct(CACHES.into_iter().filter_map(cache))
 }

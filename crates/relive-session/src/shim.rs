@@ -35,6 +35,7 @@ use clients::Clients;
 use deadline::Deadline;
 use program::Program;
 use proxy::Proxy;
+use relive_sandbox::Places;
 use spawn::Child;
 use stdio::Stdio;
 
@@ -80,6 +81,8 @@ struct Shim {
     child: Option<Child>,
     /// The program of the session that was entered, whose end is the end of this one.
     entered: Option<OwnedFd>,
+    /// The mount points that the program's isolation needs.
+    places: Option<Places>,
     /// Ends with this process, whose end of the socket is held for that.
     proxy: Option<Proxy>,
     /// Whether the child was reaped, or never existed.
@@ -131,6 +134,7 @@ fn run() -> io::Result<()> {
         tree: None,
         child: None,
         entered: None,
+        places: None,
         proxy: None,
         child_gone: true,
         stdio: None,
@@ -189,7 +193,8 @@ impl Shim {
         self.write_state(RecordedStage::Starting)?;
         let Some(tree) = self.tree.as_mut() else { return Ok(()) };
         let child = Child::spawn(&mut program, &mut stdio, spec.namespace, &mut isolated, tree)?;
-        self.entered = isolated.into_entered();
+        let (entered, places) = isolated.into_kept();
+        (self.entered, self.places) = (entered, Some(places));
         self.stdio = Some(stdio);
         self.child_gone = false;
         let host_pid = child.pid;

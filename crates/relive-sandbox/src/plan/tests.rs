@@ -106,11 +106,9 @@ fn what_is_hidden_already_is_not_mounted_again() {
 #[test]
 fn the_configuration_of_a_repository_is_protected_unless_the_policy_says_otherwise() {
     let git = crate::GitDirectory {
-        path: "/home/a/work/.git".into(),
-        pinned: Vec::new(),
+        pinned: vec!["/home/a/work/.git".into()],
         protected: vec!["/home/a/work/.git/hooks".into()],
         configs: vec!["/home/a/work/.git/config".into()],
-        links: Vec::new(),
     };
     let found = Surroundings { git: vec![git], ..surroundings() };
     let careful = drawn(&found, &confined());
@@ -120,6 +118,25 @@ fn the_configuration_of_a_repository_is_protected_unless_the_policy_says_otherwi
     let free = drawn(&found, &Policy { git_config: GitConfig::Writable, ..confined() });
     position(&free, "read-only /home/a/work/.git/hooks");
     assert!(!free.iter().any(|line| line.ends_with("/config")));
+}
+
+#[test]
+fn what_is_protected_cannot_be_replaced_with_its_directory_nor_from_inside_of_it() {
+    let settings = "/home/a/work/.claude/settings.json";
+    let git = crate::GitDirectory {
+        pinned: vec!["/home/a/work/.git".into()],
+        protected: vec!["/home/a/work/.git/hooks".into()],
+        configs: Vec::new(),
+    };
+    let at = |cwd: &str| {
+        let protected = vec!["/home/a/.mcp.json".into(), settings.into()];
+        drawn(&Surroundings { cwd: cwd.into(), protected, git: vec![git.clone()], ..surroundings() }, &confined())
+    };
+    let drawn = at("/home/a/work");
+    assert!(position(&drawn, "writable /home/a/work/.claude") < position(&drawn, &format!("read-only {settings}")));
+    assert!(!drawn.iter().any(|line| line.ends_with("/.mcp.json")), "nothing there is writable: {drawn:#?}");
+    position(&at("/home/a/work/.claude"), &format!("read-only {settings}"));
+    position(&at("/home/a/work/.git/hooks"), "read-only /home/a/work/.git/hooks");
 }
 
 #[test]
@@ -150,6 +167,18 @@ fn a_guarantee_that_cannot_be_given_is_refused_or_said() {
     assert!(
         matches!(&plan.landlock, Landlock::Files { version: 3, writable } if writable.contains(&"/home/a/work".into()))
     );
+
+    let found = Surroundings { own_temporary: Some("/home/a".into()), ..surroundings() };
+    let plan = Plan::new(&Policy { unheld: Unheld::Say, ..confined() }, &found, &weak).unwrap();
+    let Landlock::Files { writable, .. } = plan.landlock else { panic!("{plan:?}") };
+    assert!(writable.contains(&"/tmp".into()) && !writable.contains(&"/home/a".into()), "the program chooses TMPDIR");
+
+    let none = Machine { landlock_abi: 0, ..weak };
+    let refused = Plan::new(&confined(), &surroundings(), &none).unwrap_err().to_string();
+    let missing = "files are not restricted: no namespaces (EPERM) and no Landlock";
+    assert_eq!(refused, format!("this machine cannot give isolation confined: {missing}"));
+    let plan = Plan::new(&Policy { unheld: Unheld::Say, ..confined() }, &surroundings(), &none).unwrap();
+    assert_eq!(plan.degraded, [format!("isolation: {missing}")]);
 
     let old = Machine { no_namespaces: None, landlock_abi: 4 };
     assert!(Plan::new(&confined(), &surroundings(), &old).is_err());

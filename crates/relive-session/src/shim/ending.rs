@@ -28,7 +28,13 @@ const GOODBYE_PATIENCE: Duration = Duration::from_secs(1);
 impl Shim {
     pub(super) fn end(mut self) -> io::Result<()> {
         let oom_kills = self.tree.as_ref().map_or(0, |tree| tree.oom_kills());
-        let left = if self.kill_until_empty()? { Vec::new() } else { self.left() };
+        let left = if self.kill_until_empty()? {
+            // A process that is left needs what is mounted there.
+            drop(self.places.take());
+            Vec::new()
+        } else {
+            self.left()
+        };
         self.drain()?;
         let mut record = self.record(oom_kills, left);
         // Before the record: a reader of the record does not look for leaves any more.

@@ -3,7 +3,7 @@
 use std::os::fd::{OwnedFd, RawFd};
 use std::path::Path;
 
-use relive_sandbox::{NamespaceKind, Plan, Prepared, Surroundings};
+use relive_sandbox::{NamespaceKind, Places, Plan, Prepared, Surroundings};
 use relive_types::Network;
 
 use super::enter::Entered;
@@ -17,6 +17,8 @@ use crate::tree::{self, Tree};
 pub(super) struct Isolated {
     own: Option<(Plan, Prepared)>,
     entered: Option<Entered>,
+    /// What is mounted on, which has to last as long as the program.
+    places: Places,
 }
 
 /// Decides how to isolate the program of a spec, and prepares it.
@@ -24,16 +26,16 @@ pub(super) fn prepare(spec: &Spec, stdio: &Stdio) -> Result<Isolated, Failure> {
     let entered = spec.enter.as_ref().map(|enter| Entered::open(enter, &spec.tree)).transpose()?;
     let policy = &spec.isolation.policy;
     if policy.is_empty() || entered.is_some() {
-        return Ok(Isolated { own: None, entered });
+        return Ok(Isolated { entered, ..Isolated::default() });
     }
     let found = Surroundings::look(policy, Path::new(&spec.cwd), &spec.env);
-    let mut found = found.map_err(|error| Failure::of("chdir", &error))?;
+    let (mut found, places) = found.map_err(|error| Failure::of("chdir", &error))?;
     found.terminal = stdio.terminal_name();
     let refused = |errno: String, code| Failure { stage: "isolation".into(), errno, code };
     let plan = Plan::new(policy, &found, &spec.isolation.machine);
     let plan = plan.map_err(|error| refused(error.to_string(), libc::EOPNOTSUPP))?;
     let prepared = Prepared::new(&plan).map_err(|error| refused(error.to_string(), libc::EINVAL))?;
-    Ok(Isolated { own: Some((plan, prepared)), entered: None })
+    Ok(Isolated { own: Some((plan, prepared)), entered: None, places })
 }
 
 impl Isolated {
@@ -89,8 +91,9 @@ impl Isolated {
         self.entered.as_ref().map(Entered::tree_plan)
     }
 
-    /// Returns the descriptor that tells when the session that was entered ends.
-    pub(super) fn into_entered(self) -> Option<OwnedFd> {
-        self.entered.map(Entered::into_pidfd)
+    /// Returns the descriptor that tells when the session that was entered ends, and what has to last until the program has
+    /// ended.
+    pub(super) fn into_kept(self) -> (Option<OwnedFd>, Places) {
+        (self.entered.map(Entered::into_pidfd), self.places)
     }
 }

@@ -57,7 +57,11 @@ fn attempt(what: &str, argument: &str) -> c_long {
             "abstract" => connect(&[b"\0", argument.as_bytes()].concat()),
             "socket" => connect(argument.as_bytes()),
             "x32" => libc::syscall(0x4000_0000 + libc::SYS_getpid),
-            "own-child" => trace_own_child(),
+            "own-child" => on_own_child(|child| libc::ptrace(libc::PTRACE_SEIZE, child, 0, 0)),
+            "prlimit-of-child" | "process_vm_readv-of-child" => {
+                let call = what.trim_end_matches("-of-child");
+                on_own_child(|child| attempt(call, &child.to_string()))
+            }
             other => panic!("{other}: not known"),
         }
     }
@@ -77,8 +81,8 @@ fn connect(name: &[u8]) -> c_long {
     }
 }
 
-/// Does a debugger's work: seizes a child that waits, then ends it.
-fn trace_own_child() -> c_long {
+/// Makes a call about a child that waits, then ends it.
+fn on_own_child(call: impl FnOnce(c_int) -> c_long) -> c_long {
     // SAFETY: a child of this process alone, by the call that a filter can look at.
     unsafe {
         let child = libc::syscall(libc::SYS_clone, libc::SIGCHLD as c_long, 0, 0, 0, 0);
@@ -86,11 +90,11 @@ fn trace_own_child() -> c_long {
             libc::pause();
             libc::_exit(0);
         }
-        let seized = libc::ptrace(libc::PTRACE_SEIZE, child as c_int, 0, 0);
+        let done = call(child as c_int);
         let code = *libc::__errno_location();
         libc::kill(child as c_int, libc::SIGKILL);
         libc::waitpid(child as c_int, std::ptr::null_mut(), 0);
         *libc::__errno_location() = code;
-        seized
+        done
     }
 }

@@ -3,10 +3,11 @@
 mod enter;
 mod network;
 mod planted;
+mod repository;
 mod tools;
 mod world;
 
-use relive_sandbox::{GitConfig, Isolation, Machine, NamespaceKind, Namespaces, Network, Policy, Unheld};
+use relive_sandbox::{Isolation, Machine, NamespaceKind, Namespaces, Network, Policy, Unheld};
 use relive_session::spec::{Size, Spec, Stdio};
 use relive_session::stage::SessionResult;
 
@@ -51,6 +52,9 @@ const ESCAPES: &[(&str, AtNone)] = &[
     ("$A signal $SHIM", Succeeds),
     ("$A prlimit $SIBLING", Succeeds),
     ("$A process_vm_readv $SIBLING", SucceedsForRoot),
+    // The PID namespace does not keep it from its own children: the filter does.
+    ("$A prlimit-of-child", Succeeds),
+    ("$A process_vm_readv-of-child", Succeeds),
     ("echo $$ > $CGROUP/cgroup.procs", SucceedsForRoot),
     (": >> /proc/sys/kernel/core_pattern", SucceedsForRoot),
     (": > /proc/sysrq-trigger", MaySucceed),
@@ -75,6 +79,10 @@ const ESCAPES: &[(&str, AtNone)] = &[
     ("echo x > .git/config", Succeeds),
     ("git config core.fsmonitor ./evil", Succeeds),
     ("echo x > .mcp.json", Succeeds),
+    ("echo x > .claude/settings.json", Succeeds),
+    ("mv .claude moved && mkdir .claude && echo x > .claude/settings.json", Succeeds),
+    ("mv .codex moved && mkdir .codex && echo x > .codex/config.toml", Succeeds),
+    ("mv .cursor moved && mkdir .cursor && echo x > .cursor/mcp.json", Succeeds),
 ];
 
 /// What a program needs at `confined`.
@@ -95,7 +103,12 @@ const NEEDS: &[&str] = &[
 /// Runs every attempt at `none`, where it must succeed, and then isolated, where it must not.
 async fn check_escapes(isolation: Isolation) {
     let Some(world) = World::new(isolation.name()).await else { return };
+    let mut escaped = Vec::new();
     for (number, (script, at_none)) in ESCAPES.iter().enumerate() {
+        if script.contains("$CGROUP") && !world.has_cgroup() {
+            eprintln!("skipped: no cgroup v2: {script}");
+            continue;
+        }
         let world = world.fresh();
         let open = world.exit_code(&format!("none-{number}"), Isolation::None, script).await;
         let root = rustix::process::geteuid().is_root();
@@ -107,9 +120,13 @@ async fn check_escapes(isolation: Isolation) {
         }
         world.restore();
         let held = world.exit_code(&format!("held-{number}"), isolation, script).await;
-        assert_ne!(held, 0, "at {isolation}: {script}");
-        world.check_untouched(script);
+        if held == 0 {
+            escaped.push(script);
+        } else {
+            world.check_untouched(script);
+        }
     }
+    assert!(escaped.is_empty(), "at {isolation}: {escaped:#?}");
     let room = world.room.clone();
     drop(world);
     assert!(!room.exists(), "something is still mounted in it: {}", room.display());
@@ -206,15 +223,6 @@ async fn a_program_finds_its_terminal_and_can_make_others_in_its_own_devices() {
 }
 
 #[tokio::test]
-async fn the_configuration_of_a_repository_can_be_allowed() {
-    let Some(world) = World::new("git-config").await else { return };
-    let mut spec = world.spec(Isolation::Confined, "git config user.name a && ! echo x > .git/hooks/pre-commit");
-    spec.isolation.policy.git_config = GitConfig::Writable;
-    let (record, printed) = world.run_spec("config", &spec).await;
-    assert_eq!(record.result, SessionResult::Exited(0), "{printed}");
-}
-
-#[tokio::test]
 async fn case_34_a_fresh_network_namespace_has_only_its_loopback() {
     let Some(world) = World::new("network").await else { return };
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
@@ -275,6 +283,8 @@ async fn a_machine_without_namespaces_holds_what_landlock_can_and_says_the_rest(
     let mut spec =
         world.spec(Isolation::Confined, "echo x > file && ! echo x > $ROOM/outside/file && ! $A signal $SIBLING");
     spec.isolation.machine = weak;
+    // The program chooses it, so it is not writable by that.
+    spec.env.push(("TMPDIR".into(), world.room.join("outside").display().to_string()));
     let (record, _) = world.run_spec("refused", &spec).await;
     let SessionResult::Error(failure) = record.result else { panic!("{record:?}") };
     assert!(failure.errno.contains("sockets and UDP are not held"), "{failure:?}");

@@ -31,6 +31,16 @@ fn make_room(name: &str) -> Option<tempfile::TempDir> {
     real.filter(is_shown).find_map(|place| tempfile::Builder::new().prefix(name).tempdir_in(place).ok())
 }
 
+/// Files that no isolated program may change.
+const UNTOUCHED: [&str; 6] = [
+    "home/work/.mcp.json",
+    "home/work/.claude/settings.json",
+    "home/work/.codex/config.toml",
+    "home/work/.cursor/mcp.json",
+    "home/.profile",
+    "home/.cargo/bin/cargo",
+];
+
 pub(crate) struct World {
     name: String,
     lab: Lab,
@@ -123,6 +133,11 @@ impl World {
         self
     }
 
+    /// Returns whether `$CGROUP` names a cgroup.
+    pub(crate) fn has_cgroup(&self) -> bool {
+        ladder().plan.v2.is_some()
+    }
+
     pub(crate) fn home(&self) -> String {
         self.room.join("home").display().to_string()
     }
@@ -139,13 +154,14 @@ impl World {
     pub(crate) fn restore(&self) {
         self.unmount();
         let work = self.room.join("home/work");
-        for name in [".git", ".git2"] {
+        for name in [".git", ".git2", ".claude", ".codex", ".cursor", "moved"] {
             let _ = std::fs::remove_dir_all(work.join(name));
         }
         let made = Command::new("git").args(["init", "-q"]).arg(&work).status().unwrap();
         assert!(made.success());
-        for file in ["home/work/.mcp.json", "home/.profile", "home/.cargo/bin/cargo"] {
-            std::fs::write(self.room.join(file), "untouched\n").unwrap();
+        for file in UNTOUCHED.map(|file| self.room.join(file)) {
+            std::fs::create_dir_all(file.parent().unwrap()).unwrap();
+            std::fs::write(file, "untouched\n").unwrap();
         }
         for file in ["outside/file", "run/self/file"] {
             let _ = std::fs::remove_file(self.room.join(file));
@@ -156,10 +172,10 @@ impl World {
         let is = |file: &str, text: &str| {
             assert_eq!(std::fs::read_to_string(self.room.join(file)).unwrap(), text, "{file} after {script}");
         };
-        for file in ["home/work/.mcp.json", "home/.profile", "home/.cargo/bin/cargo"] {
+        for file in UNTOUCHED {
             is(file, "untouched\n");
         }
-        is("home/work/.git/commondir", ".\n");
+        assert!(!self.room.join("home/work/.git/commondir").exists(), "after {script}");
         for file in ["outside/file", "run/self/file"] {
             assert!(!self.room.join(file).exists(), "{file} after {script}");
         }
