@@ -58,9 +58,7 @@ impl Requests {
     /// Shows the requests that were made since the last time.
     pub async fn show(&mut self) {
         let Some(follower) = &mut self.follower else { return };
-        while let Ok(records) = follower.read().await
-            && !records.is_empty()
-        {
+        while let Ok(Some(records)) = follower.read().await {
             for record in records {
                 if record.verdict == Verdict::Asked && !self.asked.contains(&record.host) {
                     self.asked.push_back(record.host.clone());

@@ -58,8 +58,9 @@ impl Follower {
         std::future::pending().await
     }
 
-    /// Returns the records that were not told yet, some at a time; none if there are no more.
-    pub async fn read(&mut self) -> io::Result<Vec<Record>> {
+    /// Returns the records that were not told yet, some at a time; nothing if there are no more. Some can be none, where all
+    /// of them are unreadable.
+    pub async fn read(&mut self) -> io::Result<Option<Vec<Record>>> {
         let (path, from) = (self.session.clone(), self.told);
         let bytes = blocking(move || {
             let file = open(&open_directory(&path)?, LOG)?;
@@ -70,27 +71,27 @@ impl Follower {
         });
         let bytes = bytes.await?;
         let whole = bytes.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
+        if whole == 0 {
+            return Ok(None);
+        }
         self.told += whole as u64;
         let lines = bytes[..whole].split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
-        // A record of a later version is left out.
-        Ok(lines.filter_map(|line| serde_json::from_slice(line).ok()).collect())
+        // One of a later version, or that was cut off, is left out.
+        Ok(Some(lines.filter_map(|line| serde_json::from_slice(line).ok()).collect()))
     }
 
     /// Returns the hosts that the session has ever asked a person about.
     pub async fn asked(&self) -> io::Result<Vec<String>> {
         let mut all = Self { session: self.session.clone(), stream: None, told: 0 };
         let mut hosts = Vec::new();
-        loop {
-            let records = all.read().await?;
-            if records.is_empty() {
-                return Ok(hosts);
-            }
+        while let Some(records) = all.read().await? {
             for Record { host, verdict, .. } in records {
                 if verdict == Verdict::Asked && !hosts.contains(&host) {
                     hosts.push(host);
                 }
             }
         }
+        Ok(hosts)
     }
 
     /// Keeps that everything that was read was told.
@@ -131,4 +132,30 @@ fn open(directory: &OwnedFd, name: &str) -> io::Result<File> {
 
 async fn blocking<T: Send + 'static>(work: impl FnOnce() -> io::Result<T> + Send + 'static) -> io::Result<T> {
     tokio::task::spawn_blocking(work).await.map_err(io::Error::other)?
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write as _;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn records_after_many_that_are_unreadable_are_read() {
+        let dir = tempfile::tempdir().unwrap();
+        let asked = |host: &str| {
+            format!(r#"{{"at":"2026-01-01T00:00:00Z","host":"{host}","port":443,"by":"connect","verdict":"asked"}}"#)
+        };
+        let unreadable = "{\"at\":\"2026\"}\n".repeat(2 * READ_BYTES / 14);
+        let text = format!("{}\n{unreadable}{}\n{{", asked("a.com"), asked("b.com"));
+        let mut file = File::options().write(true).create_new(true).open(dir.path().join(LOG)).unwrap();
+        file.write_all(text.as_bytes()).unwrap();
+        let mut follower = Follower::new(dir.path()).await.unwrap().unwrap();
+        assert_eq!(follower.asked().await.unwrap(), ["a.com", "b.com"]);
+        let mut hosts = Vec::new();
+        while let Some(records) = follower.read().await.unwrap() {
+            hosts.extend(records.into_iter().map(|record| record.host));
+        }
+        assert_eq!(hosts, ["a.com", "b.com"]);
+    }
 }

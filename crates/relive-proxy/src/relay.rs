@@ -25,7 +25,7 @@ const CONNECT_WITHIN: Duration = Duration::from_secs(15);
 /// How long a request waits for a person.
 const ANSWER_WITHIN: Duration = Duration::from_secs(24 * 3600);
 /// How long to wait after the listener failed, for lack of descriptors.
-const ACCEPT_AGAIN: Duration = Duration::from_millis(100);
+pub(crate) const ACCEPT_AGAIN: Duration = Duration::from_millis(100);
 
 /// The proxy of one session.
 #[derive(Debug)]
