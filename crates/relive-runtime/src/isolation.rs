@@ -88,9 +88,7 @@ impl Runtime {
     ) -> Result<Option<Isolated>> {
         let ladder = self.bodies.exec.sessions.ladder().await?;
         let said = request.isolation.or(named.0).or(self.live.now().isolation.agents);
-        let by_default =
-            if ladder.isolation.can_confine() && !above.has_agent() { Isolation::Confined } else { Isolation::None };
-        let isolation = said.unwrap_or(by_default);
+        let isolation = said.unwrap_or(if above.has_agent() { Isolation::None } else { by_default(&ladder.isolation) });
         let wanted = Isolated {
             isolation,
             network: self.network(isolation, request.network.clone().or(named.1)),
@@ -120,6 +118,12 @@ impl Runtime {
     }
 }
 
+/// Returns the isolation of commands that nobody has said anything about. With namespaces they are confined also on a Linux
+/// before 6.12, where abstract sockets stay reachable: `info` says so.
+fn by_default(machine: &Machine) -> Isolation {
+    if machine.namespaces_work() { Isolation::Confined } else { Isolation::None }
+}
+
 /// Returns why a machine cannot isolate as asked, if it cannot.
 fn refusal(isolated: &Isolated, machine: &Machine) -> Option<String> {
     let wanted = isolated.isolation != Isolation::None && !isolated.allow_degraded;
@@ -129,4 +133,21 @@ fn refusal(isolated: &Isolated, machine: &Machine) -> Option<String> {
 
 pub(crate) fn namespaces(kinds: &[NamespaceKind]) -> Namespaces {
     Namespaces::of(kinds.iter().copied())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn commands_are_confined_by_default_wherever_there_are_namespaces() {
+        let check = |no_namespaces: Option<&str>, landlock_abi, expect| {
+            let machine = Machine { no_namespaces: no_namespaces.map(str::to_owned), landlock_abi };
+            assert_eq!(by_default(&machine), expect, "{machine:?}");
+        };
+        for landlock_abi in [0, 4, 7] {
+            check(None, landlock_abi, Isolation::Confined);
+            check(Some("EPERM"), landlock_abi, Isolation::None);
+        }
+    }
 }
