@@ -2,8 +2,8 @@
 
 use crate::rules::Host;
 
-/// The longest head of a request.
-pub(crate) const HEAD_MAX: usize = 64 << 10;
+/// The longest head of a request: what node accepts. All connections together hold no more than that many times as much.
+pub(crate) const HEAD_MAX: usize = 16 << 10;
 
 /// The head of a request to a proxy.
 #[derive(Debug, PartialEq, Eq)]

@@ -118,6 +118,8 @@ impl Proxy {
             Ok(request) => request,
             Err(reason) => return stream.write_all(&http::refusal(400, &reason)).await,
         };
+        // A request may wait for a person for long.
+        drop(head);
         let by = if request.forwarded.is_some() { Protocol::Http } else { Protocol::Connect };
         let mut server = match self.connect(&stream, &request.host, request.port, by).await {
             Ok(server) => server,
