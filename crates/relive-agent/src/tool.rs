@@ -55,19 +55,27 @@ pub struct ToolResult {
     pub lost: bool,
     /// The host that its command waits to reach, until a person has answered: the call has no result yet.
     pub asks: Option<String>,
+    /// Whether it was not made, because a person or a policy denied it.
+    pub denied: bool,
 }
 
 impl ToolResult {
     /// Creates the result of a successful call.
     #[must_use]
     pub fn ok(text: impl Into<String>) -> Self {
-        Self { ok: true, text: text.into(), done: false, lost: false, asks: None }
+        Self { ok: true, text: text.into(), done: false, lost: false, asks: None, denied: false }
     }
 
     /// Creates the result of a failed call, with the reason for the model.
     #[must_use]
     pub fn failed(text: impl Into<String>) -> Self {
-        Self { ok: false, text: text.into(), done: false, lost: false, asks: None }
+        Self { ok: false, ..Self::ok(text) }
+    }
+
+    /// Creates the result of a call that was denied, with the reason for the model.
+    #[must_use]
+    pub fn denied(text: impl Into<String>) -> Self {
+        Self { denied: true, ..Self::failed(text) }
     }
 
     /// Creates what stands for the result of a call whose command waits to reach a host.

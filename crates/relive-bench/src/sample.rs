@@ -247,5 +247,12 @@ pub(crate) fn call_started(call: u32) -> Body {
 }
 
 pub(crate) fn call_ended(call: u32, data: &StepData) -> Body {
-    Body::CallEnded(CallEnded { call, ok: true, result: data.result.as_str().into(), settled: None, done: false })
+    Body::CallEnded(CallEnded {
+        call,
+        ok: true,
+        result: data.result.as_str().into(),
+        settled: None,
+        done: false,
+        denied: false,
+    })
 }

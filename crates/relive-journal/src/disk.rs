@@ -291,7 +291,14 @@ impl Disk {
     /// Renames a file, replacing one with the new name.
     #[expect(clippy::disallowed_methods, reason = "this is the place where it is allowed")]
     pub fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
-        self.change(Op::Rename { from, to }, &self.counters.renames, || std::fs::rename(from, to))
+        self.change(Op::Rename { from, to }, &self.counters.renames, || {
+            std::fs::rename(from, to).map_err(|error| {
+                // The system's words for it name neither.
+                let (from, to) = (from.display(), to.display());
+                let apart = format!("{from} and {to} are not on the same file system");
+                if error.kind() == io::ErrorKind::CrossesDevices { io::Error::new(error.kind(), apart) } else { error }
+            })
+        })
     }
 
     /// Removes a file. A missing file is not an error.

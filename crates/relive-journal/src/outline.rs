@@ -54,12 +54,14 @@ struct OutlinedCallEnd {
     done: bool,
     #[serde(default)]
     settled: Option<RecoveryName>,
+    #[serde(default)]
+    denied: bool,
 }
 
 impl OutlinedCallEnd {
     fn body(self) -> Body {
-        let Self { call, ok, result: Hollow(result), done, settled } = self;
-        Body::CallEnded(CallEnded { call, ok, result, done, settled })
+        let Self { call, ok, result: Hollow(result), done, settled, denied } = self;
+        Body::CallEnded(CallEnded { call, ok, result, done, settled, denied })
     }
 }
 

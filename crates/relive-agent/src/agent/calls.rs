@@ -34,7 +34,7 @@ impl Loop {
         let command = tool.command(&asked.args);
         let permit = self.agent.journal.permit(call, &asked.name, command.as_deref()).await?;
         if let Permit::Refused { by, reason } = permit {
-            let result = ToolResult::failed(refusal(&asked.name, by, reason.as_deref()));
+            let result = ToolResult::denied(refusal(&asked.name, by, reason.as_deref()));
             return self.end_call(call, result, None).await;
         }
         // Preparing changes nothing, so it can be left.
@@ -218,8 +218,8 @@ impl Loop {
 
 /// Returns the record of a call's result.
 pub(super) fn call_ended(call: u32, result: ToolResult, settled: Option<RecoveryName>) -> Body {
-    let ToolResult { ok, text, done, lost: _, asks: _ } = result;
-    Body::CallEnded(CallEnded { call, ok, result: text.into(), done, settled })
+    let ToolResult { ok, text, done, lost: _, asks: _, denied } = result;
+    Body::CallEnded(CallEnded { call, ok, result: text.into(), done, settled, denied })
 }
 
 /// Tells whether a call changes anything but the conversation.

@@ -190,8 +190,9 @@ async fn joined(context: &Context, asked: &Asked, path: &Path) -> std::io::Resul
             }
         }
     };
-    let record = match waited {
-        Waited::Ended(record) => record,
+    let (record, limit) = match waited {
+        Waited::Ended(record) => (record, None),
+        Waited::OverLimit(record) => (record, Some(asked.timeout)),
         Waited::Asks(host) => return Ok(Joined::Asks(host)),
     };
     if is_lost(&record) {
@@ -200,7 +201,7 @@ async fn joined(context: &Context, asked: &Asked, path: &Path) -> std::io::Resul
     let path = path.to_owned();
     let output = context.pool.run(move || read_ends(&path, SHOWN_HEAD, SHOWN_TAIL)).await;
     let output = output.map_err(std::io::Error::other)??;
-    Ok(Joined::Result(result(&record, &output, asked.timeout)))
+    Ok(Joined::Result(result(&record, &output, limit)))
 }
 
 /// Returns a new directory for each daemon: with `retry-all`, each runs the command again.
@@ -230,6 +231,8 @@ async fn spec(context: &Context, asked: &Asked) -> std::io::Result<Spec> {
 
 enum Waited {
     Ended(ExitRecord),
+    /// It was killed at its time limit.
+    OverLimit(ExitRecord),
     Asks(String),
 }
 
@@ -250,27 +253,29 @@ async fn waited(context: &Context, connection: &Connection, asked: &Asked, path:
             host = requests.next_question() => Some(host),
         }
     };
-    match tokio::time::timeout(asked.timeout, end_or_question).await {
+    let ended: fn(ExitRecord) -> Waited = match tokio::time::timeout(asked.timeout, end_or_question).await {
         Ok(Some(host)) => return Ok(Waited::Asks(host)),
-        Ok(None) => {}
+        Ok(None) => Waited::Ended,
         Err(_) => {
             let _ = context.sessions.order(path, connection, Verb::Kill).await;
             let _ = over.await;
+            Waited::OverLimit
         }
-    }
+    };
     requests.show().await;
-    let ended = connection.seen().borrow().ended.clone();
-    match ended {
-        Some(record) => Ok(Waited::Ended(record)),
+    let known = connection.seen().borrow().ended.clone();
+    match known {
+        Some(record) => Ok(ended(record)),
         // The shim is gone without an answer: the directory of the session tells.
         None => match context.sessions.find(path).await? {
-            SessionStatus::Ended(record) => Ok(Waited::Ended(record)),
+            SessionStatus::Ended(record) => Ok(ended(record)),
             SessionStatus::Alive(_) | SessionStatus::NeverRan => Err(std::io::Error::other("its shim does not answer")),
         },
     }
 }
 
-fn result(record: &ExitRecord, output: &Ends, timeout: Duration) -> ToolResult {
+/// Returns what the model is told of a command that has ended. `limit` is the time limit that it was killed at.
+fn result(record: &ExitRecord, output: &Ends, limit: Option<Duration>) -> ToolResult {
     let mut text = String::from_utf8_lossy(&output.head).into_owned();
     if output.left_out > 0 {
         text.push_str(&format!("\n[... {} bytes left out ...]\n", output.left_out));
@@ -285,9 +290,10 @@ fn result(record: &ExitRecord, output: &Ends, timeout: Duration) -> ToolResult {
         }
         (SessionResult::Exited(code), _) => format!("exit code {code}"),
         (_, Some(EndedBy::Oom)) => "killed: out of memory".to_owned(),
-        (SessionResult::Signaled(_), Some(EndedBy::Kill)) => {
-            format!("killed: it ran longer than {} s, or was stopped", timeout.as_secs())
-        }
+        (SessionResult::Signaled(_), Some(EndedBy::Kill)) => match limit {
+            Some(limit) => format!("killed: it ran longer than {limit:?}"),
+            None => "killed: it was stopped".to_owned(),
+        },
         (SessionResult::Signaled(number), _) => format!("ended by signal {number}"),
         (SessionResult::Aborted, _) => "the command never ran".to_owned(),
         (SessionResult::Error(failure), _) => {

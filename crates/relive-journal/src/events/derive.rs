@@ -45,6 +45,8 @@ struct ResultEvent<'a> {
     call: u32,
     name: &'a str,
     ok: bool,
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    denied: bool,
     text: &'a str,
     /// How it ends, where it is not shown whole: a command says there how it ended.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -99,7 +101,8 @@ pub(super) fn call_result(record: &Entry, ended: &CallEnded, calls: &[Call], blo
     let name = calls.get(ended.call as usize).map_or("", |call| &call.name);
     let result = whole(Some(ended.result.clone()), blobs);
     let last = result.lines().last().filter(|_| result.len() > RESULT_MAX).map(|last| head(last, RESULT_MAX));
-    let body = ResultEvent { call: ended.call, name, ok: ended.ok, text: head(&result, RESULT_MAX), last };
+    let CallEnded { call, ok, denied, .. } = *ended;
+    let body = ResultEvent { call, name, ok, denied, text: head(&result, RESULT_MAX), last };
     event(record, record.id, "call_result", &body)
 }
 

@@ -108,6 +108,9 @@ pub struct CallEnded {
     /// Present where the result was found by looking, after a crash.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub settled: Option<RecoveryName>,
+    /// Whether a person or a policy denied the call, so that it was not made.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub denied: bool,
 }
 
 /// A call whose outcome nobody can know.

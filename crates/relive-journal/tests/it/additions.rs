@@ -178,6 +178,13 @@ const ADDITIONS: &[Addition] = &[
         check: check_cli,
         unknown: Some((4, "cli")),
     },
+    Addition {
+        name: "v1-denied",
+        sums: "d6706fc659a6fc93dcb58a1209487a67bbe5fe61fb167c7f949f2a8d86e8e4a4",
+        make: crate::attention::make_denied,
+        check: crate::attention::check_denied,
+        unknown: None,
+    },
 ];
 
 fn golden(name: &str) -> PathBuf {

@@ -4,12 +4,14 @@ use relive_core::{End, ProcessStatus, SuspendReason};
 use relive_journal::data::ForkPoint;
 use relive_journal::history::{Asked, Permit};
 use relive_journal::policy::{Permission, Policy};
-use relive_journal::record::{Acked, Body, Ended, Question};
+use relive_journal::record::{Acked, Body, CallEnded, Decision, Ended, Question};
+use relive_journal::recovery::Recovery;
 use relive_journal::{Next, ProcInfo, WriteError};
 
 use crate::additions::{journal, spawn, uuid};
 use crate::support::{
-    Fixture, append, call_ended, input, model_ended, model_started, moment, paused, resumed, spawn_request, step,
+    Fixture, append, approval, call_ended, call_started, input, model_ended, model_started, moment, paused, resumed,
+    spawn_request, step,
 };
 
 fn question(call: u32, answer: Option<&str>) -> Body {
@@ -39,6 +41,25 @@ pub(crate) fn check_question(fixture: &Fixture) {
     assert!(history.request("answer").is_some());
     let forked = fixture.fork(uuid(), ForkPoint::Step(1)).unwrap();
     assert_eq!(forked.history().asked(0), Asked::NotYet, "a fork has asked nothing itself");
+}
+
+/// An agent of whose two calls one was denied by a person.
+pub(crate) fn make_denied(fixture: &Fixture) {
+    let mut writer = spawn(fixture);
+    append(&mut writer, vec![model_started(), model_ended("wants", 2)]);
+    append(&mut writer, vec![approval(0, Decision::Asked), paused(SuspendReason::Approval)]);
+    append(&mut writer, vec![approval(0, Decision::Denied), resumed()]);
+    let result = "The user refused this call of tool; it was not run.".into();
+    let denied = CallEnded { call: 0, ok: false, result, done: false, settled: None, denied: true };
+    append(&mut writer, vec![Body::CallEnded(denied)]);
+    append(&mut writer, vec![call_started(1, Recovery::Rerun), call_ended(1, "x")]);
+}
+
+pub(crate) fn check_denied(fixture: &Fixture) {
+    let history = fixture.history(uuid());
+    assert_eq!(history.plan().next, Next::Ask { step: 2, again: false });
+    let text = String::from_utf8(journal(fixture)).unwrap();
+    assert_eq!(text.matches("\"denied\":true").count(), 1, "a call that was made does not say so");
 }
 
 /// A process whose end somebody had to be told of and saw, and that ended like this again.

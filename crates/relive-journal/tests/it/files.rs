@@ -277,3 +277,20 @@ fn the_last_rewind_can_be_undone_until_a_step_changes_files() {
     append(&mut writer, vec![snapshot(3, "three", Some("base"))]);
     assert_eq!(undo(), Err(NoUndo::ChangedSince));
 }
+
+/// The system's words for it name neither of the two files.
+#[test]
+fn a_rename_to_another_file_system_names_both_files() {
+    use std::os::unix::fs::MetadataExt as _;
+    let (here, there) = (tempfile::tempdir().unwrap(), std::path::Path::new("/dev/shm"));
+    let device = |path: &std::path::Path| std::fs::metadata(path).map(|metadata| metadata.dev());
+    if device(here.path()).unwrap() == device(there).unwrap_or_default() || !there.is_dir() {
+        eprintln!("skipped: there is no second file system");
+        return;
+    }
+    let (from, to) = (here.path().join("from"), there.join(format!("relive-test-{}", std::process::id())));
+    std::fs::write(&from, "x").unwrap();
+    let error = relive_journal::Disk::new().rename(&from, &to).unwrap_err();
+    let said = format!("{} and {} are not on the same file system", from.display(), to.display());
+    assert_eq!((error.kind(), error.to_string()), (std::io::ErrorKind::CrossesDevices, said));
+}

@@ -254,7 +254,7 @@ pub(crate) fn call_started(call: u32, recovery: Recovery) -> Body {
 }
 
 pub(crate) fn call_ended(call: u32, result: &str) -> Body {
-    Body::CallEnded(CallEnded { call, ok: true, result: result.into(), done: false, settled: None })
+    Body::CallEnded(CallEnded { call, ok: true, result: result.into(), done: false, settled: None, denied: false })
 }
 
 pub(crate) fn paused(reason: SuspendReason) -> Body {

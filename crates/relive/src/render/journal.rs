@@ -116,7 +116,11 @@ impl Journal {
     fn call_ended(&self, ended: &CallEnded, look: &Look) -> String {
         let result = payload(&ended.result);
         let all: Vec<&str> = result.lines().collect();
-        let word = if ended.ok { look.paint(Paint::Green, "ok") } else { look.paint(Paint::Red, "failed") };
+        let word = match (ended.ok, ended.denied) {
+            (_, true) => look.paint(Paint::Yellow, "denied"),
+            (true, false) => look.paint(Paint::Green, "ok"),
+            (false, false) => look.paint(Paint::Red, "failed"),
+        };
         let settled = if ended.settled.is_some() { ", found out after a crash" } else { "" };
         let mut shown = format!("  {}: {word}{settled}\n", self.name_of(ended.call));
         for line in all.iter().take(RESULT_LINES) {

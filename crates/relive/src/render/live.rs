@@ -1,7 +1,7 @@
 //! One event of a running agent, for a watcher.
 
 use relive_api::Process;
-use relive_core::{SuspendReason, Uuid, Why};
+use relive_core::{ProcessStatus, SuspendReason, Uuid, Why};
 use relive_journal::payload::{Json, Text};
 use relive_types::CommandRule;
 use relive_types::rule::COMMAND_TOOL;
@@ -48,9 +48,10 @@ pub(crate) fn is_command(line: &Line) -> bool {
 
 /// Returns the result of a call. Output that was already shown is not repeated.
 pub(crate) fn result(line: &Line, streamed: bool) -> String {
-    let ok = match line.field::<bool>("ok") {
-        Some(false) => "failed",
-        Some(true) | None => "ok",
+    let ok = match (line.field::<bool>("ok"), line.field::<bool>("denied")) {
+        (_, Some(true)) => "denied",
+        (Some(false), _) => "failed",
+        (Some(true) | None, _) => "ok",
     };
     let text = payload(line, "text");
     let last = line.field::<String>("last").unwrap_or_else(|| text.lines().last().unwrap_or_default().to_owned());
@@ -95,7 +96,7 @@ fn paused(reason: SuspendReason, who: Uuid) -> Option<(String, String)> {
     let (why, next) = match reason {
         SuspendReason::Approval | SuspendReason::Question => return None,
         SuspendReason::User => ("paused", resume),
-        SuspendReason::BudgetExceeded => ("paused: it has used up its budget", resume),
+        SuspendReason::BudgetExceeded => ("paused: budget exceeded", resume),
         SuspendReason::DiskFull => ("paused: the disk is full", "it resumes when there is space".to_owned()),
         SuspendReason::IoError => ("paused: its journal cannot be written", resume),
         SuspendReason::CrashLoop => ("paused: it crashed too often", resume),
@@ -114,6 +115,8 @@ fn paused(reason: SuspendReason, who: Uuid) -> Option<(String, String)> {
 pub(crate) fn resume_hint(process: &Process) -> Option<String> {
     match (&process.hint, process.why) {
         (Some(hint), _) => Some(hint.clone()),
+        // It would not start again either.
+        (None, _) if matches!(process.status, Some(ProcessStatus::StartupFailed { .. })) => None,
         // The limit is an ancestor's, and the daemon knows no command that raises it.
         (None, Some(Why::Budget | Why::Timeout)) => None,
         (None, _) => Some(format!("relive resume {}", process.pid)),
@@ -176,6 +179,8 @@ mod tests {
         let failed = parse(r#"{"kind":"call_result","name":"shell","ok":false,"text":"a\nexit code 2"}"#);
         assert_eq!(result(&failed, true), "<- shell failed: exit code 2");
         assert_eq!(result(&failed, false), "<- shell failed: a exit code 2");
+        let denied = parse(r#"{"kind":"call_result","name":"shell","ok":false,"denied":true,"text":"Not run."}"#);
+        assert_eq!(result(&denied, false), "<- shell denied: Not run.");
         let ok = parse(r#"{"kind":"call_result","name":"shell","ok":true,"text":"a\n"}"#);
         assert_eq!((result(&ok, true).as_str(), result(&ok, false).as_str()), ("<- shell ok", "<- shell ok: a"));
     }

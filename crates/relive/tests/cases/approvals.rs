@@ -184,6 +184,12 @@ fn a_denied_tool_is_an_ordinary_error_for_the_model() {
     let told = world.records(&process.uuid, "call_ended").pop().unwrap();
     assert!(told["ok"] == false && told["result"].as_str().unwrap().contains("denied by policy"), "{told}");
     assert!(files(&world).is_empty() && decisions(&world, &process).is_empty());
+    // It did not fail: it was never made.
+    assert_eq!(told["denied"], true);
+    let logs = world.relive(&["logs", "1"]).ok().stdout;
+    assert!(logs.contains("  write: denied\n") && !logs.contains("failed"), "{logs}");
+    let result = world.events(&process.uuid).into_iter().find(|event| event["kind"] == "call_result").unwrap();
+    assert_eq!(result["denied"], true, "{result}");
 }
 
 #[test]

@@ -290,7 +290,14 @@ impl Translator {
         call.is_settled = true;
         let call = u32::try_from(place).unwrap_or(u32::MAX);
         let is_over = calls.iter().all(|call| call.is_settled);
-        self.record(Record::CallEnded(CallEnded { call, ok, result: result.into(), done: false, settled: None }));
+        self.record(Record::CallEnded(CallEnded {
+            call,
+            ok,
+            result: result.into(),
+            done: false,
+            settled: None,
+            denied: false,
+        }));
         if is_over {
             self.stage = Stage::Boundary;
         }
