@@ -18,6 +18,7 @@ use super::connection::Connection;
 use super::error::Error;
 use super::http::{self, Ask, Wire};
 use super::ids::new_uuid;
+use super::silence::Witness;
 use super::start::{self, Launcher};
 
 /// A daemon that held a connection this long was healthy.
@@ -53,6 +54,10 @@ pub struct Client {
     data: Option<String>,
     /// Starts a daemon if there is none. Without it the client only waits for one.
     launcher: Option<Box<dyn Launcher>>,
+    /// Tells a daemon that is slow from a program that is none.
+    pub(super) witness: Option<Box<dyn Witness>>,
+    /// Whether a daemon has answered before.
+    pub(super) answered: AtomicBool,
     pub(super) retry: Retry,
     /// A connection that is not in use.
     idle: Mutex<Option<Connection>>,
@@ -70,7 +75,8 @@ impl Client {
     /// Creates a client that waits for a missing daemon and does not start one.
     pub fn new(socket: impl Into<PathBuf>) -> Self {
         let (socket, retry, stopped) = (socket.into(), Retry::default(), AtomicBool::new(false));
-        Self { socket, data: None, launcher: None, retry, idle: Mutex::default(), stopped }
+        let (witness, answered) = (None, AtomicBool::new(false));
+        Self { socket, data: None, launcher: None, witness, answered, retry, idle: Mutex::default(), stopped }
     }
 
     /// Sets how a daemon that went away is retried.
@@ -84,6 +90,13 @@ impl Client {
     #[must_use]
     pub fn with_launcher(mut self, launcher: impl Launcher + 'static) -> Self {
         self.launcher = Some(Box::new(launcher));
+        self
+    }
+
+    /// Sets who knows the daemon: a silent listener that is another program is then given up soon.
+    #[must_use]
+    pub fn with_witness(mut self, witness: impl Witness + 'static) -> Self {
+        self.witness = Some(Box::new(witness));
         self
     }
 
@@ -181,13 +194,14 @@ impl Client {
 
     /// Sends a request once. A refusal is read completely; of an answer only the head.
     pub(super) async fn exchange(&self, ask: &Ask) -> Result<Answer, Error> {
-        in_time(ask, async { self.exchange_on(self.connection().await?, ask).await }).await
+        in_time(ask, async { self.attend(self.connection().await?, ask).await }).await
     }
 
     pub(super) async fn exchange_on(&self, mut connection: Connection, ask: &Ask) -> Result<Answer, Error> {
         let request = ask.request(self.data.as_deref()).map_err(Error::Request)?;
         let response = connection.send(request).await.map_err(|error| http::judge(&self.socket, error))?;
         ask.check(&self.socket, &response)?;
+        self.answered.store(true, Ordering::Relaxed);
         if response.status().is_success() {
             return Ok(Answer { connection, body: response.into_body() });
         }
@@ -213,6 +227,7 @@ impl Client {
             Error::CannotConnect { .. }
             | Error::Unsafe(_)
             | Error::Silent(_)
+            | Error::Mute { .. }
             | Error::NotADaemon { .. }
             | Error::OtherVersion { .. }
             | Error::Refused(_)

@@ -31,6 +31,13 @@ pub enum Error {
     /// The answer did not begin in time.
     #[error("the daemon did not answer within {} s", .0.as_secs())]
     Silent(Duration),
+    /// A program listens on the socket, is not the daemon, and does not answer.
+    #[error(
+        "{}: the program that listens on this socket (OS pid {os_pid}) has not answered for {} s, and is not the daemon",
+        socket.display(),
+        within.as_secs()
+    )]
+    Mute { socket: PathBuf, os_pid: u32, within: Duration },
     /// The answer is not that of a Relive daemon.
     #[error("{}: the program that answers is not a Relive daemon", socket.display())]
     NotADaemon { socket: PathBuf, source: Cause },
@@ -75,6 +82,7 @@ impl Error {
             | Self::Unsafe(_)
             | Self::Lost(_)
             | Self::Silent(_)
+            | Self::Mute { .. }
             | Self::NotADaemon { .. }
             | Self::OtherVersion { .. }
             | Self::TooLarge

@@ -24,6 +24,8 @@ const START_WITHIN: Duration = Duration::from_secs(10);
 const IN_ALL_WITHIN: Duration = Duration::from_secs(60);
 /// How long a delegated daemon may take to bind its socket; one that was refused has ended by then.
 const DELEGATE_AGAIN_AFTER: Duration = Duration::from_secs(2);
+/// How long a daemon that listens elsewhere may take to stop.
+const ELSEWHERE_WITHIN: Duration = Duration::from_secs(2);
 const SAY_SO_AFTER: Duration = Duration::from_millis(500);
 const LOOK_EVERY: Duration = Duration::from_millis(10);
 /// How much of the log is searched for the reason, and how much of that is shown.
@@ -49,6 +51,11 @@ pub trait Launcher: fmt::Debug + Send + Sync {
 
     /// Returns whether only others can start the daemon, because this program does not see its files.
     fn cannot_start(&self) -> bool {
+        false
+    }
+
+    /// Returns whether the daemon that uses the data directory listens on another socket than this one.
+    fn listens_elsewhere(&self, _socket: &Path) -> bool {
         false
     }
 
@@ -242,8 +249,11 @@ impl<'a> Start<'a> {
             self.launcher.is_slow();
             self.has_told = true;
         }
+        // No wait brings it to this socket.
+        let is_elsewhere = self.is_held && in_all > ELSEWHERE_WITHIN && self.launcher.listens_elsewhere(self.socket);
         let is_in_time = match self.stage {
             Stage::Waiting => in_all <= IN_ALL_WITHIN,
+            Stage::Turn | Stage::Started(_) | Stage::Delegated(_) if is_elsewhere => false,
             Stage::Turn | Stage::Started(_) | Stage::Delegated(_) => {
                 in_all <= IN_ALL_WITHIN && self.since.elapsed() <= START_WITHIN
             }

@@ -38,7 +38,7 @@ impl Client {
             return Ok(asked.map(unanswered));
         }
         *asked = os_pid;
-        let answer = in_time(ask, self.exchange_on(connection, ask)).await?;
+        let answer = in_time(ask, self.attend(connection, ask)).await?;
         self.read_answer(answer).await.map(Some)
     }
 }

@@ -1,6 +1,7 @@
 //! The daemon for the command line: when a command starts one, and the messages about it.
 
 mod launch;
+mod witness;
 
 use std::future::Future;
 use std::ops::Deref;
@@ -14,6 +15,7 @@ use relive_client::{Error, Retry};
 use relive_core::{ErrorCode, Uuid};
 
 use launch::{Launch, is_set};
+use witness::LockHolder;
 
 use crate::context::Context;
 use crate::error::{CommandError, Outcome};
@@ -133,7 +135,7 @@ impl<'a> Client<'a> {
             }
         }
         // It knows us by the session that we are in as well.
-        let daemon = daemon_of(&context.paths.socket);
+        let daemon = daemon_of(&context.paths.socket).with_witness(LockHolder { data: context.paths.data.clone() });
         let was_running = match daemon.connect().await {
             Ok(()) | Err(Error::Lost(_)) => true,
             Err(Error::NotRunning(_)) if start.is_worth_it(&context.paths.data) => {

@@ -141,8 +141,11 @@ fn without_numbers(text: &str) -> String {
     kept + rest
 }
 
-/// The hint if something else uses the daemon's socket.
-const OTHER_SOCKET: &str = "export RELIVE_SOCKET=~/.relive-socket";
+/// Returns the hint if something else uses the daemon's socket: without the variable, or with another one.
+fn other_socket() -> &'static str {
+    let is_set = std::env::var_os("RELIVE_SOCKET").is_some_and(|socket| !socket.is_empty());
+    if is_set { "unset RELIVE_SOCKET" } else { "export RELIVE_SOCKET=~/.relive-socket" }
+}
 
 /// Adds a hint and the exit code to an error of the client.
 impl From<ClientError> for CommandError {
@@ -161,7 +164,7 @@ impl From<ClientError> for CommandError {
                     }
                     UnsafeSocket::Directory(UnsafeDirectory::Owner { .. })
                     | UnsafeSocket::SocketOwner { .. }
-                    | UnsafeSocket::Listener { .. } => OTHER_SOCKET.into(),
+                    | UnsafeSocket::Listener { .. } => other_socket().into(),
                 };
                 Self::new(ErrorCode::Permission, message).with_hint(hint)
             }
@@ -170,8 +173,9 @@ impl From<ClientError> for CommandError {
             ClientError::Silent(_) | ClientError::OtherVersion { .. } => {
                 Self::unavailable(message).with_hint("relive daemon restart")
             }
+            ClientError::Mute { .. } => Self::unavailable(message).with_hint(other_socket()),
             ClientError::NotADaemon { source, .. } => {
-                Self::unavailable(message).because(source).with_hint(OTHER_SOCKET)
+                Self::unavailable(message).because(source).with_hint(other_socket())
             }
             ClientError::TooLarge => Self::invalid(message),
             ClientError::Encode(cause) => Self::internal(message).because(cause),

@@ -64,6 +64,12 @@ impl Launcher for Launch {
         super::is_isolated(&self.paths)
     }
 
+    fn listens_elsewhere(&self, socket: &Path) -> bool {
+        let holder = relive_journal::data::holder(&self.paths.data);
+        let its_socket = holder.and_then(|os_pid| relive_journal::data::socket_of(&self.paths.data, os_pid));
+        its_socket.is_some_and(|its_socket| its_socket != socket)
+    }
+
     fn is_slow(&self) {
         if self.is_watched {
             let what = if self.cannot_start() { "waiting for the daemon" } else { "starting the daemon" };

@@ -1,0 +1,26 @@
+//! Tells the daemon from another program that listens on its socket.
+
+use std::path::{Path, PathBuf};
+
+use relive_client::Witness;
+
+/// The daemon is the process that has locked the data directory.
+#[derive(Debug)]
+pub(super) struct LockHolder {
+    pub(super) data: PathBuf,
+}
+
+impl Witness for LockHolder {
+    fn is_daemon(&self, os_pid: u32) -> bool {
+        relive_journal::data::holder(&self.data) == Some(os_pid)
+    }
+
+    fn is_silent(&self, socket: &Path, os_pid: u32) {
+        let socket = socket.display();
+        crate::context::say(&if self.is_daemon(os_pid) {
+            format!("waiting for the daemon, OS pid {os_pid}, which does not answer yet")
+        } else {
+            format!("waiting for OS pid {os_pid}, which listens on {socket} and does not answer")
+        });
+    }
+}
