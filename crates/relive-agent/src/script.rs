@@ -109,6 +109,10 @@ impl Model for Script {
         self.context_tokens
     }
 
+    fn has_price(&self) -> bool {
+        self.turns.iter().any(|(_, turn)| turn.usage.is_some_and(|usage| usage.cost_usd.is_some()))
+    }
+
     fn ask(&self, question: Question) -> BoxFuture<'static, Result<Answer, ModelError>> {
         let (turn, otherwise) = match question.purpose {
             Purpose::Step => (self.turn(question.answers), PAST_THE_END),

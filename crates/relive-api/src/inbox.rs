@@ -250,7 +250,7 @@ fn suspended(process: &Process, reason: SuspendReason, id: &str) -> Option<(Item
             (ItemKind::InDoubt, format!("it is unknown whether this happened: {text}"), answers)
         }
         SuspendReason::BudgetExceeded => {
-            (ItemKind::Budget, "has used up its budget".to_owned(), resume("allow twice as much"))
+            (ItemKind::Budget, "budget exceeded".to_owned(), resume("allow twice as much"))
         }
         SuspendReason::Quota => {
             (ItemKind::Quota, "the provider refuses calls for a while".to_owned(), resume("try again now"))

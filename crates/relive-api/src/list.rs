@@ -70,6 +70,9 @@ pub struct Resumable {
     /// How it ended, if it did.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub status: Option<ProcessStatus>,
+    /// The exit code of `wait`, if it has ended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub exit_code: Option<u8>,
 }
 
 /// Where a fork comes from, nearest first.

@@ -171,6 +171,11 @@ pub trait Model: Send + Sync + std::fmt::Debug {
         None
     }
 
+    /// Returns whether the cost of its calls is known, so that a limit in dollars can be enforced.
+    fn has_price(&self) -> bool {
+        self.cost(1, 1).is_some()
+    }
+
     /// Sends the question. The answer is a stream, so that it can be shown while it is being written.
     fn ask(&self, question: Question) -> BoxFuture<'static, Result<Answer, ModelError>>;
 }

@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use relive_api::{Created, Environment, ExecRequest, ExecStarted, RunRequest, WorkspaceKind};
-use relive_core::{ErrorCode, Pid, Uuid};
+use relive_core::{ErrorCode, Limits, Pid, Uuid};
 use relive_journal::data::SpawnRequest;
 use relive_journal::record::{Body, Input, OnBudget, OpenedBy, Spawned};
 use relive_journal::{Hash, Opening, ProcInfo, ProcessMeta};
@@ -120,6 +120,7 @@ impl Runtime {
         let isolated = self.agent_isolation(&above, &request, (isolation, network)).await?;
         let model = request.model.or(model).or_else(|| self.live.now().default_model.clone());
         let model = model.ok_or_else(|| Error::new(ErrorCode::Invalid, "no model is set").with_hint(MODEL_HINT))?;
+        self.check_cost_of_script(request.limits, &model, request.cwd.as_ref(), (request.uuid, &request.env)).await?;
         let mut meta = ProcessMeta::new(model, system_prompt, tools);
         meta.instructions = files;
         meta.note_isolation(isolated.as_ref());
@@ -237,7 +238,8 @@ impl Runtime {
 
     /// Refuses a limit of dollars, its own or an ancestor's, where the price is not known.
     pub(crate) async fn can_be_paid(&self, name: &str, model: &dyn Model, spawned: &Spawned) -> Result<()> {
-        if name.starts_with("script/") || model.cost(1, 1).is_some() {
+        // The calls of a script cost nothing, which is within all limits.
+        if name.starts_with("script/") || model.has_price() {
             return Ok(());
         }
         let mut limited = spawned.limits.max_cost_usd.is_some();
@@ -254,6 +256,25 @@ impl Runtime {
             return Err(Error::new(ErrorCode::Invalid, message).with_hint(hint));
         }
         Ok(())
+    }
+
+    /// Refuses a limit in dollars that somebody asks for, if no call of the script has a cost.
+    pub(crate) async fn check_cost_of_script(
+        &self,
+        limits: Limits,
+        model: &str,
+        cwd: &Path,
+        (uuid, environment): (Uuid, &Environment),
+    ) -> Result<()> {
+        if limits.max_cost_usd.is_none() || !model.starts_with("script/") {
+            return Ok(());
+        }
+        if self.credentials.model(model, cwd, uuid, environment).await?.has_price() {
+            return Ok(());
+        }
+        let message = format!("no turn of {model} has a `cost_usd`, so a limit in dollars cannot be enforced");
+        let hint = "use --max-tokens, or add `usage: {cost_usd: 0.01}` to its turns";
+        Err(Error::new(ErrorCode::Invalid, message).with_hint(hint))
     }
 
     /// Returns the process that this request created before; refuses a different request with the same UUID.

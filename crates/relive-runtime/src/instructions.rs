@@ -247,9 +247,6 @@ fn folder_file(cwd: &Path) -> io::Result<Option<(String, Instructions)>> {
         Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
             return Ok(None);
         }
-        Err(error) if error.raw_os_error() == Some(rustix::io::Errno::XDEV.raw_os_error()) => {
-            return Err(io::Error::other("it leads out of the directory"));
-        }
         opened => opened?,
     };
     let (text, bytes, cut) = read(file, FOLDER_FILE_MAX)?;
@@ -281,5 +278,8 @@ fn open_beneath(directory: &Path, below: &Path) -> io::Result<File> {
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let directory = rustix::fs::openat(CWD, directory, flags, Mode::empty())?;
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
-    Ok(rustix::fs::openat2(directory, below, flags, Mode::empty(), ResolveFlags::BENEATH)?.into())
+    match rustix::fs::openat2(directory, below, flags, Mode::empty(), ResolveFlags::BENEATH) {
+        Err(rustix::io::Errno::XDEV) => Err(io::Error::other("it leads out of the directory")),
+        opened => Ok(opened?.into()),
+    }
 }

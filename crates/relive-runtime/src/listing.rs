@@ -193,6 +193,7 @@ impl Runtime {
             step: process.step,
             last_active: process.dead_at.or(process.paused_at).unwrap_or(process.created_at),
             status: process.status,
+            exit_code: process.exit_code,
             reason: process
                 .suspend_reason
                 .map(|reason| relive_api::reason_word(reason).to_owned())

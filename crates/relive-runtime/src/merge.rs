@@ -92,9 +92,9 @@ impl Runtime {
 
     async fn plan_merge(&self, sides: &Sides, force: Force, on_interrupted: OnInterrupted) -> Result<Plan> {
         let (workspaces, base, theirs) = (self.workspaces.clone(), sides.base, sides.theirs);
-        let into = sides.into.clone();
+        let (into, left_out) = (sides.into.clone(), sides.left_out.clone());
         let planned = self.pools.bulk.run(move || {
-            match workspaces.plan_merge(&into, (&base, &theirs), force, on_interrupted)? {
+            match workspaces.plan_merge(&into, (&base, &theirs), force, (on_interrupted, &left_out))? {
                 Ok(planned) => {
                     let files = describe(&workspaces.store()?, &planned.plan.changes)?;
                     Ok::<_, Error>(Ok((planned, files)))

@@ -1,9 +1,9 @@
-//! Refuses to continue a process that a limit has stopped, and would stop again at once.
+//! Refuses to continue a process that a limit has stopped, and would stop again at once, and limits that do nothing.
 
 use std::sync::Arc;
 
 use relive_api::{Process, ResumeRequest};
-use relive_core::{ErrorCode, Limits, SuspendReason, Usd, Uuid};
+use relive_core::{Body, ErrorCode, Limits, SuspendReason, Usd, Uuid};
 
 use crate::error::Error;
 use crate::hints::{Ended, Raise, Used};
@@ -89,6 +89,40 @@ fn seconds(millis: u64) -> String {
 }
 
 impl Runtime {
+    /// Refuses new limits that do nothing: those of agents for a program or a tree, and dollars for a script without costs.
+    pub(crate) async fn limits_without_effect(self: &Arc<Self>, id: &str, request: &ResumeRequest) -> Option<Error> {
+        let Limits { max_steps, max_tokens, max_cost_usd, timeout_ms } = request.limits;
+        if max_steps.is_none() && max_tokens.is_none() && max_cost_usd.is_none() {
+            return None;
+        }
+        // A failure to look is told by the resume itself.
+        let process = self.process(id).await.ok()?;
+        let steps = max_steps.map(|_| Limit::Steps.option());
+        let (what, without_effect) = match process.body {
+            Body::Agent => {
+                let model = request.model.as_deref().or(process.model.as_deref())?;
+                let (cwd, whose) = (process.cwd.as_ref(), (process.uuid, &request.env));
+                return self.check_cost_of_script(request.limits, model, cwd, whose).await.err();
+            }
+            Body::Cli => return None,
+            Body::Exec => {
+                let spending = [max_tokens.map(|_| Limit::Tokens.option()), max_cost_usd.map(|_| Limit::Cost.option())];
+                ("a program", [steps].into_iter().chain(spending).flatten().collect::<Vec<_>>())
+            }
+            Body::Compose => ("a run of a compose file", steps.into_iter().collect()),
+            Body::Supervisor => ("a supervisor", steps.into_iter().collect()),
+        };
+        if without_effect.is_empty() {
+            return None;
+        }
+        let named = without_effect.join(" and ");
+        let limits = if without_effect.len() == 1 { "limits" } else { "limit" };
+        let message = format!("PID {} is {what}: {named} {limits} only agents", process.pid);
+        let fork = if request.fork.is_some() { " --fork" } else { "" };
+        let timeout = timeout_ms.map(|millis| format!(" --timeout {}", seconds(millis))).unwrap_or_default();
+        Some(Error::new(ErrorCode::Invalid, message).with_hint(format!("relive resume{fork} {id}{timeout}")))
+    }
+
     /// Returns the refusal of a request that would have no effect: a limit stops the process, or its fork, again at once.
     /// `id` is what was typed.
     pub(crate) async fn stops_at_once(

@@ -46,6 +46,9 @@ impl Runtime {
         if request.input.as_ref().is_some_and(|input| input.trim().is_empty()) {
             return Err(crate::send::empty_message(id));
         }
+        if let Some(refusal) = self.limits_without_effect(id, &request).await {
+            return Err(refusal);
+        }
         let (runtime, id) = (Arc::clone(self), id.to_owned());
         self.to_the_end(async move {
             if let Some(fork) = request.fork {

@@ -80,7 +80,11 @@ pub enum Error {
     InTheWay { paths: Vec<FilePath> },
     /// The snapshot lacks files, and the caller did not force the operation.
     #[error("the snapshot is {}, not exact", grade.name())]
-    NotExact { grade: crate::snapshot::Grade },
+    NotExact {
+        grade: crate::snapshot::Grade,
+        /// Files of the directory that cannot be kept now, so that the snapshot probably lacks them; not all of many.
+        left_out: Vec<FilePath>,
+    },
     /// Both sides changed the same lines, and the caller did not force the operation.
     #[error("{} files conflict, first {}", conflicts.len(), conflicts.first().map_or_else(String::new, |conflict| conflict.path.to_string()))]
     Conflicts { conflicts: Vec<crate::merge::Conflict> },

@@ -96,7 +96,7 @@ impl Workspace {
         // A file that could not be stored would look as if it had been removed.
         let inexact = [request.base, request.theirs].into_iter().find(|snapshot| snapshot.grade != Grade::Exact);
         if let (Some(inexact), Force::No) = (inexact, request.force) {
-            return Err(Error::NotExact { grade: inexact.grade });
+            return Err(Error::NotExact { grade: inexact.grade, left_out: Vec::new() });
         }
         let before = self.snapshot(control)?;
         let store = self.store().clone();

@@ -62,7 +62,9 @@ impl Workspace {
     pub fn plan_restore(&mut self, request: &RestoreRequest<'_>, control: &Control) -> Result<Prepared> {
         self.check_not_interrupted()?;
         if request.target.grade != Grade::Exact && request.force == Force::No {
-            return Err(Error::NotExact { grade: request.target.grade });
+            let now = self.snapshot(control)?.skipped.into_iter();
+            let left_out = now.filter(|skipped| skipped.reason.leaves_out()).map(|skipped| skipped.path).collect();
+            return Err(Error::NotExact { grade: request.target.grade, left_out });
         }
         let before = self.snapshot(control)?;
         let store = self.store();

@@ -92,7 +92,7 @@ impl Workspaces {
         directory: &Path,
         (base, theirs): (&Snapshot, &Snapshot),
         force: Force,
-        on_interrupted: OnInterrupted,
+        (on_interrupted, left_out): (OnInterrupted, &[FilePath]),
     ) -> Result<Result<Planned, Vec<Conflict>>> {
         let shared = self.directory(directory)?;
         let mut workspace = lock(&shared);
@@ -107,6 +107,9 @@ impl Workspaces {
                 Ok(Ok(Planned { plan, before, conflicts, spared, settled, at_best, _pin }))
             }
             Err(FilesError::Conflicts { conflicts }) => Ok(Err(conflicts)),
+            Err(FilesError::NotExact { grade, .. }) => {
+                Err(FilesError::NotExact { grade, left_out: left_out.to_vec() }.into())
+            }
             Err(error) => Err(error.into()),
         }
     }

@@ -5,7 +5,7 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 use relive_core::ErrorCode;
-use relive_workspace::{Error as FilesError, FilePath};
+use relive_workspace::{Error as FilesError, FilePath, Grade};
 
 use crate::error::Error;
 
@@ -54,6 +54,7 @@ impl From<FilesError> for Error {
                 let paths: Vec<_> = conflicts.iter().map(|conflict| conflict.path.clone()).collect();
                 format!("both sides changed {}: {}", count_files(paths.len()), named(&paths))
             }
+            FilesError::NotExact { grade, left_out } => not_exact(*grade, left_out),
             FilesError::Missing(_) => "the files of this step are not in the store any more".to_owned(),
             FilesError::Io { .. }
             | FilesError::RefusedRoot { .. }
@@ -67,7 +68,6 @@ impl From<FilesError> for Error {
             | FilesError::PlanPending { .. }
             | FilesError::OtherDirectory { .. }
             | FilesError::NoPlan { .. }
-            | FilesError::NotExact { .. }
             | FilesError::Mounted { .. }
             | FilesError::InvalidPattern { .. }
             | FilesError::NotADirectory { .. }
@@ -138,6 +138,16 @@ fn mount_point(path: &Path) -> PathBuf {
     let Some(start) = path.ancestors().find(is_there) else { return path.to_owned() };
     let same = start.ancestors().take_while(|above| device(above) == device(start));
     same.last().unwrap_or(start).to_owned()
+}
+
+/// Says what a snapshot lacks, as far as it is known.
+pub(crate) fn not_exact(grade: Grade, left_out: &[FilePath]) -> String {
+    let why = match grade {
+        Grade::Exact => return "the snapshot is exact".to_owned(),
+        Grade::Partial => "the snapshot is partial: some files could not be kept",
+        Grade::Moving => "the snapshot is moving: files changed while it was taken",
+    };
+    if left_out.is_empty() { why.to_owned() } else { format!("{why}; these cannot be kept now: {}", named(left_out)) }
 }
 
 /// A file or directory whose permissions are in the way. Its owner can change them.

@@ -78,7 +78,8 @@ fn a_partial_snapshot_needs_force() {
     shell(&bed.root, "mkfifo pipe; echo 1 > a");
     let first = bed.snapshot();
     bed.write("a", "2");
-    assert!(matches!(bed.try_restore(&first), Err(Error::NotExact { grade: Grade::Partial })));
+    let Err(Error::NotExact { grade: Grade::Partial, left_out }) = bed.try_restore(&first) else { panic!() };
+    assert_eq!(left_out.iter().map(ToString::to_string).collect::<Vec<_>>(), ["pipe"]);
     assert_eq!(bed.read("a"), "2");
 }
 

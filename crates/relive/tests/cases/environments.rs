@@ -295,6 +295,10 @@ fn instructions_that_lead_out_of_the_folder_are_not_taken_and_long_ones_are_cut(
     assert!(!meta(&world, &process.uuid)["system_prompt"].as_str().unwrap().contains(SECRET));
     let warnings = world.relive(&["daemon", "status", "--json"]).ok().json()["daemon"]["warnings"].to_string();
     assert!(warnings.contains("AGENTS.md: ignored: it leads out of the directory"), "{warnings}");
+    fs::create_dir(world.work().join("agents")).unwrap();
+    std::os::unix::fs::symlink("../../home/private", world.work().join("agents/spy.yaml")).unwrap();
+    let refused = world.relive(&["run", "-d", "--agent", "spy", "--model", "script/demo", "x"]);
+    refused.fails(2, &["agents/spy.yaml: cannot be read: it leads out of the directory"]);
 
     // Nobody writes into the pipe, and nobody waits for it.
     fs::remove_file(&instructions).unwrap();

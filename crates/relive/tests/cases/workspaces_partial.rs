@@ -24,6 +24,9 @@ fn case_71_a_fork_of_a_partial_step_stays_partial() {
     let again = world.relive(&["resume", "--fork", "--json", &fork.uuid]).ok().json();
     assert_eq!(again["workspace"]["grade"], "partial");
     world.relive(&["wait", &begun(&again).uuid]);
+    let refused = world.relive(&["rewind", &process.uuid, "--to-step", "1", "-y"]);
+    let said = "the snapshot is partial: some files could not be kept; these cannot be kept now: pipe\n";
+    refused.fails(3, &[said, "--force"]);
 }
 
 #[test]
