@@ -336,8 +336,9 @@ async fn finish(words: Vec<String>, wanted: bool) -> Finished {
     let output = Command::new("/proc/self/exe").args(&words).stdin(Stdio::null()).kill_on_drop(true).output().await;
     match output {
         Ok(output) => {
-            let mut bytes =
-                if output.status.success() && !output.stdout.is_empty() { output.stdout } else { output.stderr };
+            // A command that acts prints at most PIDs, for scripts, and says what it did on stderr.
+            let has_data = output.stdout.iter().any(|byte| !byte.is_ascii_digit() && *byte != b'\n');
+            let mut bytes = if output.status.success() && has_data { output.stdout } else { output.stderr };
             bytes.truncate(OUTPUT_MAX);
             let text = String::from_utf8_lossy(&bytes).into_owned();
             Finished { command, ok: output.status.success(), output: text, wanted }

@@ -148,7 +148,7 @@ fn report_affected(context: &Context, id: &str, affected: &Affected, done: &str,
     if context.json {
         context.print_json(affected)?;
     } else {
-        context.print(&told)?;
+        context.say_on(&told);
     }
     Ok(code)
 }
@@ -171,7 +171,7 @@ fn tell_affected(context: &Context, id: &str, affected: &Affected, done: &str, u
     match (reached.len(), note) {
         (0, _) if !pending.is_empty() || !handled.is_empty() => {}
         (0, Some(note)) => lines.push(note.clone()),
-        (0, None) => lines.push(format!("{id}: nothing changed")),
+        (0, None) => lines.push(format!("{}: nothing changed", spoken(id))),
         (_, note) => {
             let note = note.map(|note| format!("; {note}")).unwrap_or_default();
             lines.push(format!("{}{note}{undo}", tell_done(&reached, &affected.pausing, done)));
@@ -185,6 +185,11 @@ fn tell_affected(context: &Context, id: &str, affected: &Affected, done: &str, u
         lines.push(format!("{} {handle}", name_pids(handled.len(), handled)));
     }
     (lines.join("\n") + "\n", code)
+}
+
+/// `PID 5`, or what else was typed.
+fn spoken(id: &str) -> String {
+    if id.bytes().all(|byte| byte.is_ascii_digit()) { format!("PID {id}") } else { id.to_owned() }
 }
 
 /// `PID 5 paused`, or what has not happened yet.

@@ -7,6 +7,8 @@ use clap::Command;
 use super::{HELP_WIDTH_MAX, groups};
 
 const COLUMNS: [usize; 2] = [80, 200];
+/// Commands that only Relive itself runs.
+const HIDDEN: [&str; 2] = ["relive daemon serve", "relive self watch"];
 
 #[test]
 fn the_help_of_every_command_reads_as_in_its_snapshot() {
@@ -28,6 +30,15 @@ fn the_help_of_every_command_reads_as_in_its_snapshot() {
         }
     }
     assert!(differing.is_empty(), "the help of these commands differs from its snapshot: {differing:?}");
+}
+
+#[test]
+fn the_help_of_every_command_has_examples() {
+    let mut names = Vec::new();
+    collect_names(&built(COLUMNS[0]), "relive", &mut names);
+    let shown = names.iter().filter(|name| !HIDDEN.contains(&name.as_str()));
+    let without: Vec<&String> = shown.filter(|name| !help(name, COLUMNS[0]).contains("Examples:\n")).collect();
+    assert!(without.is_empty(), "{without:?}");
 }
 
 /// Returns the definition as it renders on a terminal with so many columns.

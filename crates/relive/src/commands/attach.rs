@@ -16,6 +16,7 @@ use super::run::foreground::{self, AtQuestion};
 use crate::client::{Client, loses_sight};
 use crate::context::Context;
 use crate::error::{CommandError, Outcome};
+use crate::render;
 use crate::session::input::AtEnd;
 use crate::session::output::{Output, plainly, unreadable};
 use crate::session::watch::{Arrival, Left, Manner, Pace, watch};
@@ -69,7 +70,7 @@ pub(crate) async fn run(context: &Context, args: &Args) -> Outcome<u8> {
     };
     match (process.body, &process.session) {
         (Body::Exec, Some(session)) => tokio::select! {
-            left = program(context, args, &process, session, input, leave) => left,
+            left = program(&client, args, &process, session, input, leave) => left,
             refused = loses_sight(&client, &args.id, process.uuid) => Err(refused),
         },
         (Body::Agent | Body::Cli, _) => {
@@ -91,14 +92,14 @@ pub(crate) async fn run(context: &Context, args: &Args) -> Outcome<u8> {
 }
 
 async fn program(
-    context: &Context,
+    client: &Client<'_>,
     args: &Args,
     process: &Process,
     session: &Session,
     input: Input,
     leave: impl Future<Output = ()>,
 ) -> Outcome<u8> {
-    let pid = process.pid;
+    let (context, pid) = (client.context(), process.pid);
     if context.json {
         let message = format!("PID {pid}: attach has no JSON: stdout belongs to the program");
         return Err(CommandError::invalid(message).with_hint(format!("relive logs -f --json {pid}")));
@@ -128,10 +129,7 @@ async fn program(
             context.say(&format!("PID {pid} has ended with exit code {code}: relive info {pid}"));
             Ok(code)
         }
-        Left::Lost => {
-            context.say(&format!("PID {pid} has ended: relive info {pid}"));
-            Ok(0)
-        }
+        Left::Lost => lost(client, process).await,
         Left::Detached => {
             // The last line of the program was not ended.
             context.say(&format!("\ndetached, PID {pid} keeps running: relive attach {pid}"));
@@ -144,6 +142,16 @@ async fn program(
         Left::HungUp => Ok(HUNG_UP),
         Left::Signaled(number) => Ok(SIGNALED + number),
     }
+}
+
+/// Says how a program ended whose session was lost: only the daemon knows.
+async fn lost(client: &Client<'_>, process: &Process) -> Outcome<u8> {
+    let answer = client.wait_for_end(&process.uuid.to_string()).await?;
+    let (pid, code) = (process.pid, answer.exit_code);
+    let reason = answer.exit.map(|exit| format!(": {}", render::exit::reason(answer.status.as_ref(), &exit.reason)));
+    let reason = reason.unwrap_or_default();
+    client.context().say(&format!("PID {pid} has ended with exit code {code}{reason}: relive info {pid}"));
+    Ok(code)
 }
 
 /// Whether something can be typed.

@@ -12,6 +12,7 @@ use relive_core::{ErrorCode, Limits};
 use relive_flow::ComposeFile;
 use serde_json::json;
 
+use super::targets::Told;
 use crate::client::{Client, Start};
 use crate::context::{Context, new_uuid};
 use crate::environment::EnvironmentArgs;
@@ -191,7 +192,8 @@ pub(crate) async fn run(context: &Context, args: &Args) -> Outcome<u8> {
             if context.json {
                 context.print_json(&resumed)?;
             } else {
-                context.print_line(&format!("resumed node {} of run {}", resumed.node, resumed.pid))?;
+                let message = format!("resumed node {} of run {}\n", resumed.node, resumed.pid);
+                Told::message(message).with_pid(context, resumed.pid).show(context)?;
             }
             Ok(0)
         }
@@ -295,9 +297,9 @@ async fn down(context: &Context, run: &str) -> Outcome<u8> {
     if context.json {
         context.print_json(&affected)?;
     } else if affected.affected == 0 {
-        context.print_line(&format!("run {} has ended already", flow.pid))?;
+        context.say(&format!("run {} has ended already", flow.pid));
     } else {
-        context.print_line(&format!("ended run {} (undo: relive resume {})", flow.pid, flow.pid))?;
+        context.say(&format!("ended run {} (undo: relive resume {})", flow.pid, flow.pid));
     }
     Ok(0)
 }

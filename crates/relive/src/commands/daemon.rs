@@ -30,7 +30,7 @@ enum Verb {
     #[command(before_long_help = "\
 Examples:
   relive daemon start
-  relive daemon start --json | jq .os_pid")]
+  relive daemon start --json | jq .daemon.os_pid")]
     Start,
     /// Pause all agents at their next step boundary and stop the daemon
     #[command(before_long_help = "\

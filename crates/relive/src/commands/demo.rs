@@ -129,8 +129,11 @@ impl Stage {
         let quoted = args.iter().map(|arg| if arg.contains(' ') { format!("\"{arg}\"") } else { (*arg).to_owned() });
         println!("  $ relive {}", quoted.collect::<Vec<_>>().join(" "));
         let output = self.relive(args).output()?;
-        print!("{}", indent(&String::from_utf8_lossy(&output.stdout)));
         print!("{}", indent(&String::from_utf8_lossy(&output.stderr)));
+        // Of a process that continues, a terminal shows the sentence, and not the PID that scripts read.
+        if args.first() != Some(&"resume") {
+            print!("{}", indent(&String::from_utf8_lossy(&output.stdout)));
+        }
         if output.status.success() {
             Ok(())
         } else {

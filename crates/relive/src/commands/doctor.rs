@@ -143,9 +143,9 @@ mod tests {
         let weak = ["process-group", "sigstop", "subreaper", "rlimit", "none", "none"];
         let weak = rungs(weak, &["pids: all processes of the user count"]);
         let mut rows = vec![
-            Row::ok("data", "/home/someone/.local/share/relive", "1234 MB free"),
+            Row::ok("data", "/home/someone/.local/share/relive", "1.2 GB free"),
             Row::ok("config", "/home/someone/.config/relive/config.yaml", "invalid").failed("relive config show"),
-            Row::ok("daemon", "running", "pid 5, version 0.0.1, while this is 0.1.0").weak("relive daemon restart"),
+            Row::ok("daemon", "running", "OS pid 5, version 0.0.1, while this is 0.1.0").weak("relive daemon restart"),
         ];
         rows.extend(sessions::rows(&good));
         rows.extend(sessions::rows(&weak));

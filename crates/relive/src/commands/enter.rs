@@ -4,7 +4,6 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use relive_api::{EnterRequest, ExecRequest, NamespaceKind};
-use relive_types::program::quote;
 
 use super::exec::{self, Attachment};
 use crate::context::Context;
@@ -70,8 +69,7 @@ pub(crate) async fn run(context: &Context, args: &Args) -> Outcome<u8> {
         detach_key: args.detach_key,
         argv: &args.argv,
     };
-    let rest = format!("{} -- {}", quote(&args.id), exec::command_line(&args.argv));
-    exec::check_attachment(context, attachment, &rest)?;
+    exec::check_attachment(context, attachment)?;
     let cwd = args.cwd.clone().map(|cwd| exec::utf8("the name of the directory", cwd.into_os_string()));
     let request = ExecRequest {
         name: args.name.clone(),

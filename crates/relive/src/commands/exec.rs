@@ -1,14 +1,17 @@
 //! `relive exec`: runs any program as a process, in the foreground or the background.
 
+mod background;
+mod failure;
 mod foreground;
 mod inherited;
+mod typed;
 
 use std::ffi::OsString;
 use std::io::{self, IsTerminal as _};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use relive_api::{Created, ExecRequest, Isolation, Namespace, NamespaceKind, Network, Stdio};
+use relive_api::{ExecRequest, Isolation, Namespace, NamespaceKind, Network, Stdio};
 use relive_core::Limits;
 use relive_types::program::quote;
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -153,7 +156,7 @@ pub(crate) async fn run(context: &Context, args: &Args) -> Outcome<u8> {
         detach_key: args.detach_key,
         argv: &args.argv,
     };
-    check_attachment(context, attachment, &format!("-- {}", args.command_line()))?;
+    check_attachment(context, attachment)?;
     check(args)?;
     start(context, attachment, request(args, attachment)?).await
 }
@@ -182,28 +185,22 @@ pub(super) async fn start(context: &Context, attachment: Attachment<'_>, request
             return Ok(code);
         }
     };
-    if !attachment.detach {
-        return foreground::run(&client, attachment, started, Pressed { interrupts, terminations }).await;
+    if attachment.detach {
+        return background::run(&client, attachment, &started).await;
     }
-    if context.json {
-        context.print_json(&Created { pid: started.pid, uuid: started.uuid })?;
-    } else {
-        context.print_line(&started.pid.to_string())?;
-    }
-    Ok(0)
+    foreground::run(&client, attachment, started, Pressed { interrupts, terminations }).await
 }
 
-/// Reports all mistakes in how a program is connected that can be found without the daemon. `rest` is what was typed after the
-/// options.
-pub(super) fn check_attachment(context: &Context, attachment: Attachment<'_>, rest: &str) -> Outcome<()> {
+/// Reports all mistakes in how a program is connected that can be found without the daemon.
+pub(super) fn check_attachment(context: &Context, attachment: Attachment<'_>) -> Outcome<()> {
     let Attachment { command, detach, tty, .. } = attachment;
     if context.json && !detach {
         let message = format!("{command} in the foreground has no JSON: stdout belongs to the program");
-        return Err(CommandError::invalid(message).with_hint(format!("relive {command} -d --json {rest}")));
+        return Err(CommandError::invalid(message).with_hint(typed::in_background(command)));
     }
     if tty && !detach && !io::stdin().is_terminal() {
         let message = "-t needs a terminal on stdin, and there is none";
-        return Err(CommandError::invalid(message).with_hint(format!("relive {command} {rest}")));
+        return Err(CommandError::invalid(message).with_hint(typed::without_terminal(command)));
     }
     Ok(())
 }

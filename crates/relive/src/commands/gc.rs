@@ -13,6 +13,7 @@ use super::targets::{Scope, matching};
 use crate::client::{Client, Start};
 use crate::context::Context;
 use crate::error::{CommandError, Outcome};
+use crate::render;
 use crate::render::size::bytes;
 use crate::render::table::{Align, Cell, Column, Table};
 use crate::render::time::{as_millis, local_minute};
@@ -153,13 +154,13 @@ fn tell(context: &Context, args: &Args, answer: &GcAnswer, ended: &[Process]) ->
         return context.print_json(&told);
     }
     if answer.removed.is_empty() {
-        context.print_line("nothing to remove")?;
+        context.say("nothing to remove");
     } else {
         let freed = bytes(answer.freed_bytes);
-        context.print_line(&format!("removed {}, {freed} freed", count(answer.removed.len())))?;
+        context.say(&format!("removed {}, {freed} freed", count(answer.removed.len())));
     }
     if let Some(freed) = answer.snapshots.map(|snapshots| snapshots.freed_bytes).filter(|freed| *freed > 0) {
-        context.print_line(&format!("snapshots of files: {} freed", bytes(freed)))?;
+        context.say(&format!("snapshots of files: {} freed", bytes(freed)));
     }
     Ok(())
 }
@@ -172,22 +173,24 @@ fn reason(word: &str) -> &str {
 fn table(context: &Context, candidates: &[GcCandidate], ended: &[Process]) -> String {
     let left = |header| Column { header, align: Align::Left };
     let right = |header| Column { header, align: Align::Right };
-    let columns = [right("PID"), left("ID"), left("NAME"), left("ENDED"), right("SIZE"), left("REASON")];
+    let columns =
+        [right("PID"), left("ID"), left("NAME"), left("INTENT"), left("ENDED"), right("SIZE"), left("REASON")];
     let by_uuid: HashMap<Uuid, &Process> = ended.iter().map(|process| (process.uuid, process)).collect();
     let rows: Vec<Vec<Cell>> = candidates
         .iter()
         .map(|candidate| {
             let process = by_uuid.get(&candidate.uuid);
-            let name = process.map(|process| one_line(process.name.as_ref().unwrap_or(&process.intent)));
+            let name = process.and_then(|process| process.name.as_deref());
             vec![
                 Cell::plain(process.map_or("-".to_owned(), |process| process.pid.to_string())),
                 Cell::plain(short(candidate.uuid)),
-                Cell::plain(name.unwrap_or_else(|| "-".to_owned())),
+                Cell::plain(render::processes::name(name)),
+                Cell::plain(process.map_or("-".to_owned(), |process| one_line(&process.intent))),
                 Cell::plain(local_minute(candidate.dead_at)),
                 Cell::plain(bytes(candidate.bytes)),
                 Cell::plain(reason(&candidate.reason)),
             ]
         })
         .collect();
-    Table::cutting(&columns, &[2, columns.len() - 1]).draw(&rows, &context.out)
+    Table::cutting(&columns, &[2, 3, columns.len() - 1]).draw(&rows, &context.out)
 }

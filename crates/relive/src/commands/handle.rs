@@ -90,7 +90,7 @@ pub(crate) async fn run(context: &Context, args: &Args) -> Outcome<u8> {
                         "PID {holder} is already {has} of PID {target}: nothing to do (to reduce: {undo}, then grant)"
                     )
                 };
-                context.print_line(&line)?;
+                context.say(&line);
             }
         }
         Verb::List => {
@@ -116,7 +116,7 @@ pub(crate) async fn run(context: &Context, args: &Args) -> Outcome<u8> {
                 Some(Handle { holder, .. }) => format!("released the handle of PID {holder} to {id}"),
                 None => format!("there is no handle to {id}: nothing to do"),
             };
-            context.print_line(&line)?;
+            context.say(&line);
         }
     }
     Ok(0)

@@ -19,13 +19,29 @@ pub(crate) const INTERRUPTED: u8 = 130;
 /// How long to wait for a killed process.
 const KILLED_WITHIN: Duration = Duration::from_secs(5);
 
+/// The process in the foreground.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Front<'a> {
+    pub(crate) pid: Pid,
+    pub(crate) uuid: &'a str,
+    pub(crate) reach: Reach,
+}
+
+/// How far a pressed key reaches.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Reach {
+    Process,
+    /// Also those below it, whose questions are asked here too: none of them is left behind without anybody to answer.
+    Subtree,
+}
+
 type Sending<'a> = Pin<Box<dyn Future<Output = Outcome<Affected>> + 'a>>;
 
 /// Sends signals for pressed keys, and `SIGTERM` if it has to be passed on. Returns when it is time to leave.
 /// `pressed_any` reports whether anything was pressed.
 pub(crate) async fn obey(
     client: &Client<'_>,
-    (pid, uuid): (Pid, &str),
+    Front { pid, uuid, reach }: Front<'_>,
     mut presses: Presses,
     mut terminations: Option<Presses>,
     pressed_any: &Cell<bool>,
@@ -53,8 +69,9 @@ pub(crate) async fn obey(
             sent = &mut sending => {
                 sending = Box::pin(std::future::pending());
                 under_way = false;
-                if let Err(error) = sent {
-                    context.say(&format!("the signal was not sent: {error}"));
+                match sent {
+                    Ok(sent) => say_below(client, pid, &sent),
+                    Err(error) => context.say(&format!("the signal was not sent: {error}")),
                 }
                 if leaving {
                     return;
@@ -91,8 +108,18 @@ pub(crate) async fn obey(
             Signal::Term | Signal::Pause | Signal::Resume => {}
         }
         under_way = true;
-        sending = Box::pin(async move {
-            client.signal(uuid, &SignalRequest { signal: signal.name().into(), subtree: false }).await
-        });
+        let subtree = reach == Reach::Subtree;
+        sending =
+            Box::pin(
+                async move { client.signal(uuid, &SignalRequest { signal: signal.name().into(), subtree }).await },
+            );
+    }
+}
+
+/// Names the processes below that got the signal too.
+fn say_below(client: &Client<'_>, pid: Pid, sent: &Affected) {
+    let below: Vec<Pid> = sent.pids.iter().copied().filter(|below| *below != pid).collect();
+    if !below.is_empty() {
+        client.context().say(&format!("also sent to {} below it", super::name_pids(below.len(), &below)));
     }
 }

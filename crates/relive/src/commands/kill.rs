@@ -7,7 +7,7 @@ use relive_api::{Affected, ListQuery, Process, SignalRequest};
 use relive_core::{Body, ErrorCode, OsSignal, Pid, Signal, SuspendReason};
 
 use super::resume::raising;
-use super::targets::{Batch, Scope, Target, Targets};
+use super::targets::{Batch, Scope, Target, Targets, Told};
 use super::tell_affected;
 use crate::client::{Client, is_continues};
 use crate::context::Context;
@@ -137,7 +137,7 @@ pub(crate) async fn run(context: &Context, args: &Args) -> Outcome<u8> {
             Some(error) => Err(error),
             None if args.signal == AnySignal::Nothing => {
                 match client.process(&target.id).await.and_then(|process| lives(&process)) {
-                    Ok(()) => batch.answer(&target.id, &Affected::default(), "", 0)?,
+                    Ok(()) => batch.answer(&target.id, &Affected::default(), &Told::default(), 0)?,
                     Err(error) => batch.failure(&target.id, error)?,
                 }
                 continue;
@@ -155,7 +155,7 @@ pub(crate) async fn run(context: &Context, args: &Args) -> Outcome<u8> {
                     }
                     Some(_) | None => tell_affected(context, &target.id, &affected, &done, undo.as_deref()),
                 };
-                batch.answer(&target.id, &affected, &told, code)?;
+                batch.answer(&target.id, &affected, &Told::message(told), code)?;
             }
             Err(error) => batch.failure(&target.id, error)?,
         }

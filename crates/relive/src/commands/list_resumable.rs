@@ -1,7 +1,7 @@
 //! `relive list-resumable`: lists resumable processes.
 
 use relive_api::{ListQuery, Resumable, ResumableList};
-use relive_core::{KillSignal, ProcessStatus, Timestamp};
+use relive_core::Timestamp;
 use relive_types::short_id::short;
 
 use crate::client::{Client, Start};
@@ -50,20 +50,9 @@ pub(crate) async fn run(context: &Context) -> Outcome<u8> {
 fn reason(process: &Resumable) -> String {
     let Some(reason) = &process.reason else { return "-".to_owned() };
     if let Some(status) = &process.status {
-        let words = match status {
-            // Its name is in the column before.
-            ProcessStatus::StartupFailed { stage, errno, .. } => match (stage.as_str(), errno.as_str()) {
-                ("execve", "ENOENT") => "program not found".to_owned(),
-                ("execve", "EACCES") => "permission denied".to_owned(),
-                _ => one_line(reason),
-            },
-            ProcessStatus::Exited { .. }
-            | ProcessStatus::Abandoned
-            | ProcessStatus::Killed { .. }
-            | ProcessStatus::Faulted { .. } => render::exit::reason(Some(status), reason),
-        };
-        return match code(status, reason) {
-            Some(code) => render::exit::brief(code, &words),
+        let words = render::exit::reason(Some(status), reason);
+        return match process.exit_code {
+            Some(code) => render::exit::brief(code.into(), &words),
             None => words,
         };
     }
@@ -73,25 +62,19 @@ fn reason(process: &Resumable) -> String {
     }
 }
 
-/// Returns the exit code, where the status and the reason determine it: a limit has a code of its own.
-fn code(status: &ProcessStatus, reason: &str) -> Option<i32> {
-    let is_plain = ["interrupted", "context cancelled while paused"].contains(&reason);
-    match status {
-        ProcessStatus::Exited { code } => Some(*code),
-        ProcessStatus::Abandoned | ProcessStatus::Faulted { .. } => Some(1),
-        ProcessStatus::Killed { signal: KillSignal::Os(number) } if is_plain => Some(128 + i32::from(*number)),
-        ProcessStatus::Killed { signal: KillSignal::Relive(_) } if is_plain => Some(1),
-        ProcessStatus::StartupFailed { .. } if reason == "aborted" => None,
-        ProcessStatus::StartupFailed { stage, errno, .. } if stage == "execve" && errno == "ENOENT" => Some(127),
-        ProcessStatus::StartupFailed { .. } => Some(126),
-        ProcessStatus::Killed { .. } => None,
-    }
-}
-
 fn table(context: &Context, list: &ResumableList) -> String {
     let left = |header| Column { header, align: Align::Left };
     let right = |header| Column { header, align: Align::Right };
-    let columns = [right("PID"), left("ID"), left("STATE"), right("STEP"), right("AGE"), left("NAME"), left("REASON")];
+    let columns = [
+        right("PID"),
+        left("ID"),
+        left("STATE"),
+        right("STEP"),
+        right("AGE"),
+        left("NAME"),
+        left("INTENT"),
+        left("REASON"),
+    ];
     let now = Timestamp::now();
     let rows: Vec<Vec<Cell>> = list
         .processes
@@ -103,13 +86,14 @@ fn table(context: &Context, list: &ResumableList) -> String {
                 Cell::plain(process.display.clone()),
                 Cell::plain(process.step.to_string()),
                 Cell::plain(age(process.last_active, now)),
-                Cell::plain(one_line(process.name.as_ref().unwrap_or(&process.intent))),
+                Cell::plain(render::processes::name(process.name.as_deref())),
+                Cell::plain(one_line(&process.intent)),
                 Cell::plain(reason(process)),
             ]
         })
         .collect();
-    let (name, reason) = (columns.len() - 2, columns.len() - 1);
-    Table::cutting(&columns, &[name, reason]).draw(&rows, &context.out)
+    let reason = columns.len() - 1;
+    Table::cutting(&columns, &[reason - 2, reason - 1, reason]).draw(&rows, &context.out)
 }
 
 #[cfg(test)]
@@ -119,21 +103,24 @@ mod tests {
 
     #[test]
     fn a_reason_has_its_exit_code() {
-        let check = |status: serde_json::Value, given: &str, expect: &str| {
+        let check = |status: serde_json::Value, code: Option<u8>, given: &str, expect: &str| {
             let process: Resumable = serde_json::from_value(json!({
                 "uuid": "0198f3c1-0000-7000-8000-000000000005", "pid": 5, "name": null, "intent": "x", "step": 1,
                 "display": "dead", "last_active": "2026-11-15T12:00:00Z", "reason": given, "status": status,
+                "exit_code": code,
             }))
             .unwrap();
             assert_eq!(reason(&process), expect);
         };
-        check(json!({ "kind": "exited", "code": 2 }), "exited", "exit 2");
-        check(json!({ "kind": "exited", "code": 0 }), "completed", "exit 0, completed");
-        check(json!({ "kind": "killed", "signal": "SIGTERM" }), "interrupted", "exit 1, SIGTERM");
-        check(json!({ "kind": "killed", "signal": "SIGTERM" }), "timed out", "timed out");
-        check(json!({ "kind": "faulted", "fault": "no answer" }), "no answer", "exit 1, no answer");
+        let killed = json!({ "kind": "killed", "signal": "SIGTERM" });
+        check(json!({ "kind": "exited", "code": 2 }), Some(2), "exited", "exit 2");
+        check(json!({ "kind": "exited", "code": 0 }), Some(0), "completed", "exit 0, completed");
+        check(killed.clone(), Some(1), "interrupted", "exit 1, SIGTERM");
+        check(killed.clone(), Some(1), "timed out", "exit 1, timed out");
+        check(killed, Some(2), "budget_exceeded", "exit 2, budget exceeded");
+        check(json!({ "kind": "faulted", "fault": "no answer" }), Some(1), "no answer", "exit 1, no answer");
         let absent = json!({ "kind": "startup_failed", "stage": "execve", "errno": "ENOENT", "code": 2 });
-        check(absent, "execve: ENOENT", "exit 127, program not found");
-        check(serde_json::Value::Null, "user", "paused");
+        check(absent, Some(127), "execve: ENOENT", "exit 127, program not found");
+        check(serde_json::Value::Null, None, "user", "paused");
     }
 }

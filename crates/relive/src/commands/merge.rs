@@ -79,16 +79,16 @@ pub(crate) fn tell(context: &Context, changed: &FilesChanged, done: &str) -> Out
         return Ok(code);
     }
     if changed.files.is_empty() {
-        context.print_line("nothing to change")?;
+        context.say("nothing to change");
         return Ok(code);
     }
     context.print(&stat(&changed.files, &context.out))?;
     let verified = if changed.verified { "verified" } else { "NOT verified" };
     let path = one_line(&changed.path);
-    context.print_line(&match changed.dry_run {
+    context.say(&match changed.dry_run {
         true => format!("{} would be {done} in {path}", count(changed.written)),
         false => format!("{done} {} in {path}, {verified}", count(changed.written)),
-    })?;
+    });
     Ok(code)
 }
 

@@ -3,11 +3,12 @@
 use relive_api::{Affected, PauseRequest};
 use relive_core::{ErrorCode, SuspendReason};
 
-use super::targets::{Batch, Scope, Targets};
+use super::targets::{Batch, Scope, Targets, Told};
 use super::tell_affected;
 use crate::client::Client;
 use crate::context::Context;
 use crate::error::{CommandError, Outcome};
+use crate::render::processes::suspension;
 
 /// Pause processes at their next step boundary
 #[derive(Debug, clap::Args)]
@@ -41,13 +42,21 @@ pub(crate) async fn run(context: &Context, args: &Args) -> Outcome<u8> {
         };
         match paused {
             Ok(affected) => {
-                if let Some(refused) = refused(&client, &target.id, &affected).await.filter(|_| is_named) {
-                    batch.failure(&target.id, refused)?;
-                    continue;
-                }
+                let untouched = untouched(&client, &target.id, &affected).await;
+                let already = match untouched.filter(|_| is_named) {
+                    Some(Untouched::Refused(error)) => {
+                        batch.failure(&target.id, error)?;
+                        continue;
+                    }
+                    Some(Untouched::Suspended(told)) => Some(told),
+                    None => None,
+                };
                 let undo = format!("relive resume {}{subtree}", target.id);
-                let (told, code) = tell_affected(context, &target.id, &affected, "paused", Some(&undo));
-                batch.answer(&target.id, &affected, &told, code)?;
+                let (told, code) = match already {
+                    Some(told) => (told, 0),
+                    None => tell_affected(context, &target.id, &affected, "paused", Some(&undo)),
+                };
+                batch.answer(&target.id, &affected, &Told::message(told), code)?;
             }
             Err(error) => batch.failure(&target.id, error)?,
         }
@@ -55,8 +64,15 @@ pub(crate) async fn run(context: &Context, args: &Args) -> Outcome<u8> {
     batch.finish("no process is running")
 }
 
-/// Returns why a process cannot be paused. A pattern and `--all` only mean those that can.
-async fn refused(client: &Client<'_>, id: &str, affected: &Affected) -> Option<CommandError> {
+/// Why a pause changed nothing.
+enum Untouched {
+    Refused(CommandError),
+    /// It was suspended before, which this says.
+    Suspended(String),
+}
+
+/// Returns why a process was not paused. A pattern and `--all` only mean those that can be.
+async fn untouched(client: &Client<'_>, id: &str, affected: &Affected) -> Option<Untouched> {
     let Affected { pids, pending, handled, failed, .. } = affected;
     let reached = !pids.is_empty() || !pending.is_empty() || !handled.is_empty() || !failed.is_empty();
     if reached {
@@ -67,15 +83,27 @@ async fn refused(client: &Client<'_>, id: &str, affected: &Affected) -> Option<C
     let conflict = |message: String| CommandError::new(ErrorCode::Conflict, message);
     let pid = process.pid;
     if process.dead_at.is_some() {
-        return Some(conflict(format!("PID {pid} has ended, so it cannot be paused")));
+        return Some(Untouched::Refused(conflict(format!("PID {pid} has ended, so it cannot be paused"))));
     }
-    let waits_for = match process.suspend_reason {
-        Some(SuspendReason::Approval) => "approval",
-        Some(SuspendReason::Question) => "answer",
-        Some(_) | None => return None,
+    let waits_for = match process.suspend_reason? {
+        SuspendReason::Approval => "approval",
+        SuspendReason::Question => "answer",
+        SuspendReason::User => {
+            return Some(Untouched::Suspended(format!("PID {pid} is already paused: nothing changed\n")));
+        }
+        reason @ (SuspendReason::BudgetExceeded
+        | SuspendReason::DiskFull
+        | SuspendReason::IoError
+        | SuspendReason::CrashLoop
+        | SuspendReason::InDoubt
+        | SuspendReason::Quota
+        | SuspendReason::NeedsCredentials
+        | SuspendReason::Stalled
+        | SuspendReason::DaemonStop) => {
+            let told = format!("PID {pid} is already suspended ({}): nothing changed\n", suspension(reason));
+            return Some(Untouched::Suspended(told));
+        }
     };
-    Some(
-        conflict(format!("PID {pid} waits for your {waits_for}, so it cannot be paused"))
-            .with_hint(format!("relive resolve {id}")),
-    )
+    let message = format!("PID {pid} waits for your {waits_for}, so it cannot be paused");
+    Some(Untouched::Refused(conflict(message).with_hint(format!("relive resolve {id}"))))
 }

@@ -7,12 +7,12 @@ use relive_core::{Body, Limits, Pid, ProcessStatus, State, Usd};
 use relive_types::program::quote;
 use relive_types::short_id::short;
 
-use super::targets::{Batch, Scope, Targets};
+use super::targets::{Batch, Scope, Targets, Told};
 use crate::client::{Client, is_continues};
 use crate::commands::run::parse_dollars;
 use crate::context::{Context, new_uuid};
 use crate::error::{CommandError, Outcome};
-use crate::render::time::as_millis;
+use crate::render::time::{as_millis, elapsed};
 use crate::terminal::one_line;
 
 /// What an agent that has completed its task is told where nobody says anything else.
@@ -100,7 +100,10 @@ pub(crate) async fn run(context: &Context, args: &Args) -> Outcome<u8> {
             None => resume(context, args, &client, &target.id).await,
         };
         match resumed {
-            Ok(Some((resumed, told))) => batch.answer(&target.id, &resumed, &told, 0)?,
+            Ok(Some((resumed, told))) => {
+                let told = Told::message(told).with_pid(context, resumed.pid);
+                batch.answer(&target.id, &resumed, &told, 0)?;
+            }
             Ok(None) => {
                 context.say("nothing was resumed");
                 return Ok(0);
@@ -139,11 +142,35 @@ async fn resume(context: &Context, args: &Args, client: &Client<'_>, id: &str) -
             "PID {pid} had completed its task: sent {to} \"{CONTINUE}\" (use --input TEXT to send something else)"
         ));
     }
-    let told = match before.filter(|before| before.body == Body::Exec) {
-        Some(program) if !args.fork => tell_of_program(&resumed, program.state),
-        Some(_) | None => tell(&resumed, args.fork),
+    let told = match before.as_ref().filter(|before| before.body == Body::Exec) {
+        Some(_) if args.fork => tell_of_forked_program(&resumed),
+        Some(program) => tell_of_program(&resumed, program.state),
+        None => tell(&resumed, args.fork),
     };
+    // What was added to a process that runs is no resume of it.
+    let ran = before.is_some_and(|before| before.state == State::Running && !before.paused && before.dead_at.is_none());
+    let told =
+        match added(&args.changes).filter(|_| ran && !args.fork && resumed.changed && resumed.cancelled.is_empty()) {
+            Some(added) => format!("PID {} is already running: {added}\n", resumed.pid),
+            None => told,
+        };
     Ok(Some((resumed, told)))
+}
+
+/// Says what a resume adds to a process that runs.
+fn added(changes: &Changes) -> Option<String> {
+    let Changes { input, max_steps, max_tokens, max_cost, timeout, .. } = changes;
+    let limits = [
+        max_steps.map(|steps| format!("max steps {steps}")),
+        max_tokens.map(|tokens| format!("max tokens {tokens}")),
+        max_cost.map(|cost| format!("max cost ${cost}")),
+        timeout.map(|timeout| format!("timeout {}", elapsed(as_millis(timeout)))),
+    ];
+    let limits = limits.into_iter().flatten().collect::<Vec<_>>().join(", ");
+    let limits = (!limits.is_empty()).then(|| format!("it has new limits ({limits})"));
+    let message = input.as_ref().map(|_| "it was sent the message".to_owned());
+    let parts: Vec<String> = [limits, message].into_iter().flatten().collect();
+    (!parts.is_empty()).then(|| parts.join(", and "))
 }
 
 /// Tells whether an agent has done what it was asked to.
@@ -275,6 +302,20 @@ fn cancelled(resumed: &Resumed) -> String {
     told
 }
 
+/// A fork of a program is a new run of it.
+pub(crate) fn tell_of_forked_program(resumed: &Resumed) -> String {
+    let Resumed { pid, uuid, origin_uuid, .. } = resumed;
+    let origin =
+        origin_uuid.map_or_else(|| "the program".to_owned(), |origin| format!("the program of {}", short(origin)));
+    let mut told =
+        format!("starting {origin} again, as {}: programs have no steps to fork from\nPID {pid} started", short(*uuid));
+    if let Some(note) = resumed.note.as_ref().filter(|note| !is_continues(note)) {
+        told.push_str(&format!("; {note}"));
+    }
+    told.push('\n');
+    told
+}
+
 /// A program has only its present: it is thawed, or run once more.
 fn tell_of_program(resumed: &Resumed, before: State) -> String {
     let Resumed { pid, uuid, .. } = resumed;
@@ -332,6 +373,26 @@ mod tests {
         );
         let gated = Resumed { note: Some("it waits at its gate".into()), ..resumed() };
         assert!(tell_of_program(&gated, State::Dead).ends_with("\nPID 5 started; it waits at its gate\n"));
+    }
+
+    #[test]
+    fn a_fork_of_a_program_is_a_new_run_of_it() {
+        let origin_uuid = Some("0199a2b4-0000-7000-8000-00005f6a7b8c".parse().unwrap());
+        assert_eq!(
+            tell_of_forked_program(&Resumed { origin_uuid, model: None, ..resumed() }),
+            "starting the program of 5f6a7b8c again, as 0c9d1e77: programs have no steps to fork from\nPID 5 started\n"
+        );
+    }
+
+    #[test]
+    fn what_is_added_to_a_running_process_is_named() {
+        let none =
+            Changes { input: None, model: None, max_steps: None, max_tokens: None, max_cost: None, timeout: None };
+        assert_eq!(added(&none), None);
+        let some =
+            Changes { input: Some("x".into()), max_steps: Some(9), timeout: Some(Duration::from_secs(60)), ..none };
+        let expect = "it has new limits (max steps 9, timeout 1m00s), and it was sent the message";
+        assert_eq!(added(&some).as_deref(), Some(expect));
     }
 
     #[test]

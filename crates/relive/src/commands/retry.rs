@@ -1,9 +1,10 @@
 //! `relive retry`: a fork of a process that failed, from before the step that failed.
 
 use relive_api::Process;
-use relive_core::ErrorCode;
+use relive_core::{Body, ErrorCode};
 
 use super::resume::{self, Changes};
+use super::targets::Told;
 use crate::client::Client;
 use crate::context::{Context, new_uuid};
 use crate::error::{CommandError, Outcome};
@@ -44,7 +45,11 @@ pub(crate) async fn run(context: &Context, args: &Args) -> Outcome<u8> {
     if context.json {
         context.print_json(&resumed)?;
     } else {
-        context.print(&resume::tell(&resumed, true))?;
+        let told = match process.body {
+            Body::Exec => resume::tell_of_forked_program(&resumed),
+            Body::Agent | Body::Cli | Body::Compose | Body::Supervisor => resume::tell(&resumed, true),
+        };
+        Told::message(told).with_pid(context, resumed.pid).show(context)?;
     }
     Ok(0)
 }

@@ -93,18 +93,20 @@ fn tell(context: &Context, args: &Args, done: &Rewound) -> Outcome<()> {
         context.say(&format!("note: {note}"));
     }
     if done.files.is_empty() {
-        return context.print_line(&format!("nothing to do: the files are already in {}", args.state(done)));
+        context.say(&format!("nothing to do: the files are already in {}", args.state(done)));
+        return Ok(());
     }
     context.print(&stat(&done.files, &context.out))?;
     if done.dry_run {
-        return context.print_line(&format!("{} would change", summary_of(&done.files)));
+        context.say(&format!("{} would change", summary_of(&done.files)));
+        return Ok(());
     }
     let verified = if done.verified { "verified" } else { "NOT verified" };
     let undo = done.undo.as_ref().map(|undo| format!(" (undo: {undo})")).unwrap_or_default();
     let (count, state) = (count(done.restored), args.state(done));
-    context.print_line(&format!("put {count} back to {state}, {verified}{undo}"))?;
+    context.say(&format!("put {count} back to {state}, {verified}{undo}"));
     if done.paused {
-        context.print_line(&format!("paused {} (resume: relive resume {})", args.id, args.id))?;
+        context.say(&format!("paused {} (resume: relive resume {})", args.id, args.id));
     }
     Ok(())
 }

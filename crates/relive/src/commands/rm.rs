@@ -2,7 +2,7 @@
 
 use relive_api::Process;
 
-use super::targets::{Batch, Scope, Target, Targets};
+use super::targets::{Batch, Scope, Target, Targets, Told};
 use crate::client::Client;
 use crate::context::Context;
 use crate::error::{CommandError, Outcome};
@@ -45,7 +45,7 @@ pub(crate) async fn run(context: &Context, args: &Args) -> Outcome<u8> {
         match removed {
             Ok(removed) => {
                 let told = format!("removed {} ({} freed)\n", target.id, bytes(removed.freed_bytes));
-                batch.answer(&target.id, &removed, &told, 0)?;
+                batch.answer(&target.id, &removed, &Told::message(told), 0)?;
             }
             Err(error) => batch.failure(&target.id, error)?,
         }

@@ -11,16 +11,23 @@ use std::time::Duration;
 
 use relive_api::{Isolation, Network, RunRequest};
 use relive_core::{ErrorCode, Limits, Usd};
+use relive_types::program::quote;
 use tokio::signal::unix::{SignalKind, signal};
 
 use self::foreground::{Arrival, AtQuestion, Manner};
 use self::stdin::Patience;
-use super::interrupts::{INTERRUPTED, obey};
+use super::interrupts::{Front, INTERRUPTED, Reach, obey};
 use crate::client::{Client, Start};
 use crate::context::{Context, new_uuid};
 use crate::error::{CommandError, Outcome};
 use crate::render::time::as_millis;
 use crate::terminal::key::{self, Key};
+
+/// The model that is offered to whoever has not chosen one.
+const REAL_MODEL: &str = "anthropic/claude-sonnet-4-5";
+
+/// The longest task that a hint repeats.
+const TASK_SHOWN_MAX: usize = 60;
 
 /// Run an agent
 #[derive(Debug, clap::Args)]
@@ -145,7 +152,8 @@ pub(crate) async fn run(context: &Context, args: &Args) -> Outcome<u8> {
                 arrival: Arrival::First,
                 generation: 1,
             };
-            let leave = obey(&client, (created.pid, &uuid), interrupts, None, &pressed);
+            let front = Front { pid: created.pid, uuid: &uuid, reach: Reach::Subtree };
+            let leave = obey(&client, front, interrupts, None, &pressed);
             foreground::run(&client, created, manner, &pressed, leave).await
         }
         None if context.json => context.print_json(&created).map(|()| 0),
@@ -226,9 +234,12 @@ fn explain(context: &Context, request: &RunRequest, error: CommandError) -> Comm
     if !no_model {
         return error;
     }
+    let is_short = request.intent.chars().count() <= TASK_SHOWN_MAX && !request.intent.contains('\n');
+    let task = if is_short { quote(&request.intent) } else { "\"fix the failing test\"".to_owned() };
     error.with_hint(format!(
-        "add --model PROVIDER/MODEL (script/demo needs no key), or set `default_model: script/demo` in {}; `relive demo` \
-         needs no model",
+        "relive run --model {REAL_MODEL} {task}\n\
+         It needs ANTHROPIC_API_KEY; `default_model: {REAL_MODEL}` in {} makes it the default.\n\
+         Without a key: relive run --model script/demo {task}, or relive demo",
         context.paths.config.display()
     ))
 }

@@ -47,10 +47,10 @@ pub(crate) async fn run(context: &Context, args: &Args) -> Outcome<u8> {
         return Ok(0);
     }
     let id = &args.id;
-    context.print_line(&match (&args.text, args.eof) {
+    context.say(&match (&args.text, args.eof) {
         (Some(_), true) => format!("sent to {id}, and closed its input"),
         (Some(_), false) => format!("sent to {id}"),
         (None, _) => format!("closed the input of {id}"),
-    })?;
+    });
     Ok(0)
 }

@@ -1,7 +1,7 @@
 //! Which processes a command acts on: ids, patterns for names, or all.
 
 use relive_api::{ListQuery, Process};
-use relive_core::ErrorCode;
+use relive_core::{ErrorCode, Pid};
 use relive_types::program::quote;
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -162,6 +162,30 @@ pub(super) async fn matching(client: &Client<'_>, scope: Scope, name: Option<Str
     }
 }
 
+/// An answer for a person or a script: what was done is said on stderr, and stdout has data only.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Told {
+    pub(crate) data: String,
+    pub(crate) message: String,
+}
+
+impl Told {
+    pub(crate) fn message(message: impl Into<String>) -> Self {
+        Self { message: message.into(), ..Self::default() }
+    }
+
+    /// Adds the PID of a process that was started or continues, for a script. A person reads it in the message.
+    pub(crate) fn with_pid(self, context: &Context, pid: Pid) -> Self {
+        let data = if context.out.is_terminal { String::new() } else { format!("{pid}\n") };
+        Self { data, ..self }
+    }
+
+    pub(crate) fn show(&self, context: &Context) -> Outcome<()> {
+        context.say_on(&self.message);
+        context.print(&self.data)
+    }
+}
+
 /// The answers of a command about several processes. One failure does not stop the others.
 pub(crate) struct Batch<'a> {
     context: &'a Context,
@@ -175,11 +199,11 @@ impl<'a> Batch<'a> {
         Self { context, is_one: targets.is_one(), results: Vec::new(), codes: Vec::new() }
     }
 
-    /// Takes in an answer: `told` is for a person, and `code` the exit code that goes with it.
-    pub(crate) fn answer(&mut self, id: &str, answer: &impl Serialize, told: &str, code: u8) -> Outcome<()> {
+    /// Takes in an answer, with the exit code that goes with it.
+    pub(crate) fn answer(&mut self, id: &str, answer: &impl Serialize, told: &Told, code: u8) -> Outcome<()> {
         self.codes.push(code);
         if !self.context.json {
-            return self.context.print(told);
+            return told.show(self.context);
         }
         if self.is_one {
             return self.context.print_json(answer);

@@ -8,7 +8,7 @@ use relive_api::{Process, WaitAnswer};
 use relive_client::Waited;
 use relive_core::{ErrorCode, SuspendReason};
 
-use super::targets::{Batch, Scope, Targets};
+use super::targets::{Batch, Scope, Targets, Told};
 use crate::client::Client;
 use crate::context::Context;
 use crate::error::{CommandError, Outcome};
@@ -95,17 +95,14 @@ fn say_what_it_waits_for(context: &Context, process: &Process) {
 }
 
 /// What is said of an end: of several whose is whose, of one only to a person.
-fn told(context: &Context, args: &Args, answer: &WaitAnswer) -> String {
-    let Some(exit) = &answer.exit else { return String::new() };
+fn told(context: &Context, args: &Args, answer: &WaitAnswer) -> Told {
+    let Some(exit) = &answer.exit else { return Told::default() };
     let reason = render::exit::reason(answer.status.as_ref(), &exit.reason);
     let line = format!("PID {}: {reason} ({})", answer.pid, answer.exit_code);
     if !args.targets.is_one() {
-        return format!("{line}\n");
+        return Told { data: format!("{line}\n"), ..Told::default() };
     }
-    if context.err.is_terminal {
-        context.say(&line);
-    }
-    String::new()
+    if context.err.is_terminal { Told::message(format!("{line}\n")) } else { Told::default() }
 }
 
 fn timed_out(process: &Process) -> WaitAnswer {

@@ -133,9 +133,9 @@ async fn remove(context: &Context, request: RemoveWorkspaceRequest, is_sure: boo
     if context.json {
         context.print_json(&removed)?;
     } else if request.dry_run {
-        context.print_line(&format!("{} would be removed, {}", removed.path, bytes(removed.bytes)))?;
+        context.say(&format!("{} would be removed, {}", removed.path, bytes(removed.bytes)));
     } else {
-        context.print_line(&format!("removed {}, {} freed", removed.path, bytes(removed.bytes)))?;
+        context.say(&format!("removed {}, {} freed", removed.path, bytes(removed.bytes)));
     }
     Ok(0)
 }

@@ -12,10 +12,22 @@ pub(crate) fn code(process: &Process, exit: &Exit) -> i32 {
 
 /// Returns the reason in one line. It names the signal of a process that one ended.
 pub(crate) fn reason(status: Option<&ProcessStatus>, reason: &str) -> String {
-    let Some(ProcessStatus::Killed { signal }) = status else { return one_line(reason) };
+    let signal = match status {
+        Some(ProcessStatus::Killed { signal }) => signal,
+        Some(ProcessStatus::StartupFailed { stage, errno, .. }) => {
+            return match (stage.as_str(), errno.as_str()) {
+                ("execve", "ENOENT") => "program not found".to_owned(),
+                ("execve", "EACCES") => "permission denied".to_owned(),
+                _ => one_line(reason),
+            };
+        }
+        Some(ProcessStatus::Exited { .. } | ProcessStatus::Abandoned | ProcessStatus::Faulted { .. }) | None => {
+            return one_line(reason);
+        }
+    };
     match reason {
         "interrupted" => format!("ended by {}", signal.name()),
-        "budget_exceeded" => "over budget".to_owned(),
+        "budget_exceeded" => "budget exceeded".to_owned(),
         "context cancelled while paused" => format!("ended by {} while suspended", signal.name()),
         other => one_line(other),
     }
@@ -66,11 +78,13 @@ mod tests {
         let killed = ProcessStatus::Killed { signal: KillSignal::Os(9) };
         check(Some(&killed), "interrupted", "ended by SIGKILL");
         check(Some(&killed), "out of memory", "out of memory");
-        check(Some(&killed), "budget_exceeded", "over budget");
+        check(Some(&killed), "budget_exceeded", "budget exceeded");
         let agent = ProcessStatus::Killed { signal: Signal::Term.into() };
         check(Some(&agent), "context cancelled while paused", "ended by SIGTERM while suspended");
         check(Some(&ProcessStatus::Exited { code: 1 }), "the model\nfailed", "the model failed");
         check(None, "interrupted", "interrupted");
+        let absent = ProcessStatus::StartupFailed { stage: "execve".into(), errno: "ENOENT".into(), code: 2 };
+        check(Some(&absent), "execve: ENOENT", "program not found");
     }
 
     #[test]

@@ -43,7 +43,8 @@ pub(crate) fn not_kept(skipped: &[String]) -> Option<String> {
 pub(crate) fn stat(files: &[FileChange], look: &Look) -> String {
     let left = |header| Column { header, align: Align::Left };
     let right = |header| Column { header, align: Align::Right };
-    let columns = [left("CHANGE"), right("ADDED"), right("REMOVED"), left("PATH")];
+    let path = Column { header: "PATH", align: Align::Path };
+    let columns = [left("CHANGE"), right("ADDED"), right("REMOVED"), path];
     let count = |count: Option<u64>| count.map_or_else(|| "-".to_owned(), |count| count.to_string());
     let row = |file: &FileChange| {
         let marks: Vec<&str> = [(file.binary, "binary"), (file.foreign, "foreign")]

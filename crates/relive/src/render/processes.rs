@@ -55,9 +55,9 @@ fn of_agent(process: &Process, shown: impl FnOnce() -> String) -> String {
     }
 }
 
-/// Its name, or what it is for.
-fn name(process: &Process) -> String {
-    one_line(process.name.as_ref().unwrap_or(&process.intent))
+/// Returns a name for a table.
+pub(crate) fn name(name: Option<&str>) -> String {
+    name.map_or("-".to_owned(), one_line)
 }
 
 fn state(process: &Process, look: &Look) -> String {

@@ -100,7 +100,7 @@ fn case_03_a_blocked_pause_or_resume_is_said_to_be_pending() {
     let pending =
         format!("PID {} blocks the signal: it is pending until it is unblocked (relive signals {0})\n", process.pid);
     let paused = world.relive(&["pause", &process.uuid]).ok();
-    assert_eq!(paused.stdout, pending);
+    assert_eq!(paused.stderr, pending);
     let info = world.info(&process.uuid);
     assert_eq!((&info["display"], &info["pending_signals"]), (&json!("running"), &json!(["SIGPAUSE"])));
     let again = world.relive(&["pause", "--json", &process.uuid]).ok().json();
@@ -108,7 +108,7 @@ fn case_03_a_blocked_pause_or_resume_is_said_to_be_pending() {
     world.relive(&["signals", &process.uuid, "--block", "RESUME"]).ok();
     world.await_display(&process.uuid, "suspended");
     let resumed = world.relive(&["resume", &process.uuid]).ok();
-    assert_eq!(resumed.stdout, pending);
+    assert_eq!(resumed.stderr, pending);
     assert_eq!(world.info(&process.uuid)["display"], "suspended");
 }
 
@@ -118,7 +118,7 @@ fn case_03_a_handled_pause_runs_its_command_and_pauses_nothing() {
     let process = program(&world, "relive self on PAUSE -- sh -c 'echo $RELIVE_SIGNAL >> said'");
     let said = || fs::read_to_string(world.work().join("said")).unwrap_or_default();
     let paused = world.relive(&["pause", &process.uuid]).ok();
-    assert_eq!(paused.stdout, format!("PID {} handles the signal itself\n", process.pid));
+    assert_eq!(paused.stderr, format!("PID {} handles the signal itself\n", process.pid));
     wait_until("the command ran", || said() == "SIGPAUSE\n");
     assert_eq!(world.info(&process.uuid)["display"], "running");
     world.relive(&["signals", &process.uuid, "--handle", "none"]).ok();
@@ -201,9 +201,9 @@ fn case_03_a_resume_that_only_cancels_a_pause_says_so() {
     let blocks = program(&world, "relive self mask PAUSE");
     world.relive(&["pause", &blocks.uuid]).ok();
     let cancelled = |pid| format!("PID {pid} had not paused yet: its pause is cancelled\n");
-    assert_eq!(world.relive(&["resume", &blocks.uuid]).ok().stdout, cancelled(blocks.pid));
+    assert_eq!(world.relive(&["resume", &blocks.uuid]).ok().stderr, cancelled(blocks.pid));
     assert_eq!(world.info(&blocks.uuid)["pending_signals"], serde_json::Value::Null);
-    let again = world.relive(&["resume", &blocks.uuid]).ok().stdout;
+    let again = world.relive(&["resume", &blocks.uuid]).ok().stderr;
     assert_eq!(again, format!("PID {} is already running: nothing changed\n", blocks.pid));
 
     // An agent pauses after the model call that is under way, which never ends here.
@@ -214,5 +214,5 @@ fn case_03_a_resume_that_only_cancels_a_pause_says_so() {
     let answer = world.relive(&["resume", "--json", &agent.uuid]).ok().json();
     assert_eq!(answer["cancelled"], json!([agent.pid]), "{answer}");
     world.relive(&["pause", &agent.uuid]).ok();
-    assert_eq!(world.relive(&["resume", &agent.uuid]).ok().stdout, cancelled(agent.pid));
+    assert_eq!(world.relive(&["resume", &agent.uuid]).ok().stderr, cancelled(agent.pid));
 }

@@ -57,7 +57,7 @@ fn what_is_edited_counts_only_if_it_can_be_used() {
     assert_eq!(fs::read_to_string(&file).unwrap(), "default_model: script/a\n");
     edit(&editor(&world, "default_model: script/b")).ok();
     assert_eq!(fs::read_to_string(&file).unwrap(), "default_model: script/b\n");
-    assert_eq!(edit("true").ok().stdout, "nothing was changed\n");
+    assert_eq!(edit("true").ok().stderr, "nothing was changed\n");
     // The editor that there is anyway needs a terminal.
     world.relive(&["config", "edit"]).fails(2, &["vi needs a terminal", "hint: relive config path"]);
     edit("false").fails(2, &["the editor `false`"]);

@@ -267,7 +267,7 @@ fn a_fork_says_how_the_files_differ_from_those_of_its_step() {
     assert_eq!(fork("1")["note"], sentence(1));
     assert_eq!(fork("2")["note"], sentence(2));
     let here = ["resume", "--fork", "--workspace", "here", "--from-step", "2", &process.uuid];
-    let told = world.relive(&here).ok().stdout;
+    let told = world.relive(&here).ok().stderr;
     assert!(told.contains(&format!("note: {}", sentence(2))), "{told}");
 }
 

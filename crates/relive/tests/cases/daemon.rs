@@ -72,7 +72,7 @@ fn a_second_daemon_on_the_same_data_folder_is_refused_and_names_the_first() {
     assert!(!elsewhere.exists());
     assert_eq!(world.daemon_pid(), Some(first));
     assert_eq!(fs::read(world.steps_file(&process.uuid)).unwrap(), before);
-    assert!(world.relive(&["daemon", "start"]).ok().stdout.contains("already"));
+    assert!(world.relive(&["daemon", "start"]).ok().stderr.contains("already"));
 }
 
 #[test]

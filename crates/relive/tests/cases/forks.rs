@@ -62,7 +62,7 @@ fn case_19_a_fork_from_a_step_goes_on_at_the_next_with_or_without_a_checkpoint()
         }
     }
     check(&original.uuid, 30);
-    let told = world.relive(&["resume", "--fork", "--from-step", "30", &original.uuid]).ok().stdout;
+    let told = world.relive(&["resume", "--fork", "--from-step", "30", &original.uuid]).ok().stderr;
     let fork = world.relive(&["ps", "--json"]).ok().json()["processes"][0]["short"].as_str().unwrap().to_owned();
     let origin = short(&original.uuid);
     assert_ne!(fork, origin, "what is shown tells them apart");

@@ -131,6 +131,23 @@ fn a_program_that_is_not_there_is_called_so() {
 }
 
 #[test]
+fn a_program_that_is_not_there_is_called_so_in_the_background_too() {
+    let world = World::new();
+    let said = world.relive(&["exec", "-d", "--", "no-such-command"]);
+    let said = said.fails(127, &["error: no-such-command: command not found\n"]);
+    assert_eq!(said.stdout, "", "a PID would be taken for that of a program that runs");
+    world.relive(&["exec", "-d", "--", "/etc/passwd"]).fails(126, &["error: /etc/passwd: permission denied\n"]);
+    let said = world.relive(&["exec", "-d", "--json", "--", "no-such-command"]).exits(127).json();
+    assert_eq!(said["error"]["message"], "no-such-command: command not found");
+    let uuid = said["uuid"].as_str().unwrap();
+    world.relive(&["wait", uuid]).exits(127);
+    // At its gate it has not been looked for yet.
+    let gated = world.exec(&["--gate"], &["no-such-command"]);
+    world.relive(&["abort", &gated.uuid]).ok();
+    world.ends(&gated, 125);
+}
+
+#[test]
 fn a_process_in_the_place_of_a_program_is_answered_with_enter() {
     let world = World::new();
     let web = world.exec(&["--name", "web"], &["sleep", "1000"]);
@@ -174,4 +191,37 @@ fn a_list_that_is_watched_shows_no_keys_and_ends_with_q() {
     screen.await_text("q quits");
     screen.keys(&["C-c"]);
     screen.await_code(130);
+}
+
+#[test]
+fn what_was_done_is_said_on_stderr_and_stdout_has_pids_only() {
+    let world = World::new();
+    world.run_hanging(&["--name", "one"]);
+    let check = |args: &[&str], stdout: &str, said: &str| {
+        let told = world.relive(args).ok();
+        assert_eq!(told.stdout, stdout, "{args:?}");
+        assert!(told.stderr.contains(said), "{args:?}: {told:?}");
+    };
+    check(&["pause", "--now", "one"], "", "(undo: relive resume one)\n");
+    world.await_display("one", "suspended");
+    check(&["resume", "one"], "1\n", "resuming ");
+    check(&["rename", "one", "two"], "", "PID 1 renamed to two\n");
+    check(&["send", "two", "hello"], "", "sent to two\n");
+    check(&["kill", "two"], "", "PID 1 got SIGTERM");
+    world.relive(&["wait", "two"]).exits(1);
+    check(&["retry", "two"], "2\n", "forking ");
+    check(&["kill", "-9", "2"], "", "PID 2 got SIGKILL");
+    world.relive(&["wait", "2"]).exits(1);
+    check(&["resume", "2"], "3\n", "resuming ");
+    check(&["resume", "--fork", "--name", "copy", "2"], "4\n", "forking ");
+    check(&["rm", "-y", "two"], "", "removed two (");
+    let gated = world.exec(&["--gate", "--name", "gated"], &["true"]);
+    check(&["proceed", "gated"], "", "started\n");
+    world.ends(&gated, 0);
+    // A person reads the PID in the sentence.
+    world.relive(&["pause", "--now", "copy"]).ok();
+    world.await_display("copy", "suspended");
+    let shown = world.on_terminal("resume copy").ok().stdout;
+    assert!(shown.contains("PID 4 running"), "{shown}");
+    assert!(!shown.lines().any(|line| line.trim() == "4"), "{shown}");
 }

@@ -142,7 +142,7 @@ fn case_70_a_handle_to_a_removed_process_is_listed_and_released() {
     assert_eq!(held().len(), 2, "{:?}", held());
     let short = relive_types::short_id::short(targets[0].parse().unwrap());
     assert!(world.relive(&["handle", "list"]).ok().stdout.contains(&short));
-    let said = world.relive(&["handle", "release", &short, "--of", "friend"]).ok().stdout;
+    let said = world.relive(&["handle", "release", &short, "--of", "friend"]).ok().stderr;
     assert!(said.contains("released the handle of PID"), "{said}");
     assert_eq!(held(), [json!(targets[1])]);
     let (code, said) = friend.says(&format!("relive handle release {}", targets[1]));
@@ -348,7 +348,7 @@ fn case_70_the_person_changes_handles_to_ended_processes_right_after_a_crash() {
     restart(&world);
     assert_eq!(friend.says("relive wait target").0, 9, "also after the next restart");
     let kept = grant("observer").ok();
-    assert!(kept.stdout.contains("already"), "{}", kept.stdout);
+    assert!(kept.stderr.contains("already"), "{}", kept.stderr);
     assert_eq!(rights_of(&list(), &target), [json!("controller")]);
 }
 

@@ -59,7 +59,7 @@ fn case_02_kill_of_the_dead_does_nothing_and_says_so() {
     world.relive(&["wait", "early"]).ok();
     let check = |id: &str| {
         let journal = fs::read(world.steps_file(&dead.uuid)).unwrap();
-        let said = world.relive(&["kill", id]).ok().stdout;
+        let said = world.relive(&["kill", id]).ok().stderr;
         assert!(said.contains("has ended already"), "{said}");
         let counted = world.relive(&["kill", "--json", "-s", "KILL", id]).ok().json();
         assert_eq!(counted["affected"], 0);

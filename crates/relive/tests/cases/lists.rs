@@ -12,14 +12,14 @@ fn a_command_reaches_several_and_one_failure_does_not_stop_the_others() {
     for name in ["test-1", "test-2", "other"] {
         world.run_hanging(&["--name", name]);
     }
-    let paused = world.relive(&["pause", "--now", "test-*"]).ok().stdout;
+    let paused = world.relive(&["pause", "--now", "test-*"]).ok().stderr;
     assert_eq!(paused, "PID 1 paused (undo: relive resume 1)\nPID 2 paused (undo: relive resume 2)\n");
     world.await_display("test-2", "suspended");
     let resumed = world.relive(&["resume", "--all", "--json"]).ok().json();
     let ids: Vec<&str> = resumed["results"].as_array().unwrap().iter().map(|it| it["id"].as_str().unwrap()).collect();
     assert_eq!(ids, ["1", "2"], "what runs is not resumed");
     let some = world.relive(&["kill", "nobody", "test-1", "none-*", "3"]).exits(4);
-    assert!(some.stdout.contains("PID 1 got SIGTERM") && some.stdout.contains("PID 3 got SIGTERM"), "{some:?}");
+    assert!(some.stderr.contains("PID 1 got SIGTERM") && some.stderr.contains("PID 3 got SIGTERM"), "{some:?}");
     assert!(some.stderr.contains("nobody") && some.stderr.contains("no process matches `none-*`"), "{some:?}");
     world.relive(&["wait", "1", "3"]).exits(1);
     world.relive(&["kill", "-y", "--all"]).ok();
@@ -49,7 +49,7 @@ fn what_has_ended_is_removed_and_what_lives_is_named_with_the_way_out() {
     world.relive(&["wait", "early"]).ok();
     world.run_hanging(&["--name", "living"]);
     let both = world.relive(&["rm", "-y", "living", "early"]).exits(3);
-    assert!(both.stdout.starts_with("removed early ("), "{both:?}");
+    assert!(both.stderr.contains("\nremoved early ("), "{both:?}");
     assert!(both.stderr.contains("has not ended") && both.stderr.contains("hint: relive kill 2;"), "{both:?}");
     world.relive(&["info", &ended.uuid]).fails(4, &["garbage collected"]);
 }
@@ -84,7 +84,7 @@ fn a_process_that_a_limit_has_ended_is_offered_a_resume_that_does_not_end_at_onc
         let refused = world.relive(&["resume", &pid]).fails(3, &[flags[0], "would end at once", "hint: relive resume"]);
         let hint = refused.stderr.lines().find_map(|line| line.strip_prefix("hint: relive ")).unwrap().to_owned();
         let typed: Vec<&str> = hint.split(' ').collect();
-        let told = world.relive(&typed).ok().stdout;
+        let told = world.relive(&typed).ok().stderr;
         let resumed = told.split("PID ").nth(1).unwrap().split(' ').next().unwrap().to_owned();
         world.await_records(&process, "model_started", 3);
         assert_eq!(world.info(&process.uuid)["pid"].to_string(), resumed);
@@ -95,10 +95,10 @@ fn a_process_that_a_limit_has_ended_is_offered_a_resume_that_does_not_end_at_onc
 fn a_program_that_is_killed_is_offered_no_undo_and_an_agent_is() {
     let world = World::new();
     let program = world.exec(&[], &["sleep", "1000"]);
-    let told = world.relive(&["kill", "-9", &program.pid.to_string()]).ok().stdout;
+    let told = world.relive(&["kill", "-9", &program.pid.to_string()]).ok().stderr;
     assert_eq!(told, format!("PID {} got SIGKILL\n", program.pid));
     let agent = world.run_hanging(&[]);
-    let told = world.relive(&["kill", &agent.pid.to_string()]).ok().stdout;
+    let told = world.relive(&["kill", &agent.pid.to_string()]).ok().stderr;
     assert!(told.contains(&format!("(undo: relive wait {0}; relive resume {0})", agent.pid)), "{told}");
 }
 
@@ -155,6 +155,23 @@ fn tokens_are_told_by_model_and_in_all() {
 }
 
 #[test]
+fn the_steps_that_a_fork_begins_with_are_paid_by_its_original() {
+    let world = World::new();
+    let list = "calls: [{name: list, args: {path: .}}]";
+    let turns = format!("turns: [{{usage: {{input: 100}}, {list}}}, {{text: two, usage: {{input: 7}}}}]");
+    let original = world.run(&turns);
+    world.relive(&["wait", &original.uuid]).ok();
+    let fork = world.relive(&["resume", "--fork", "--from-step", "1", "--json", "1"]).ok().json();
+    world.relive(&["wait", fork["uuid"].as_str().unwrap()]).ok();
+    let rows = world.relive(&["usage", "--json", "--by", "process"]).ok().json();
+    let spent = |uuid: &str| {
+        let row = rows["rows"].as_array().unwrap().iter().find(|row| row["uuid"] == uuid);
+        row.map(|row| row["tokens_in"].clone())
+    };
+    assert_eq!((spent(&original.uuid), spent(fork["uuid"].as_str().unwrap())), (Some(json!(107)), Some(json!(7))));
+}
+
+#[test]
 fn an_empty_message_is_refused() {
     let world = World::new();
     world.run_hanging(&[]);
@@ -170,7 +187,7 @@ fn a_name_that_is_nearly_right_is_answered_with_the_right_one() {
     world
         .relive(&["run", "-d", "--name", "reviewer", "--model", &world.hanging(), "x"])
         .fails(3, &["is taken by another process", "hint: relive info reviewer"]);
-    assert_eq!(world.relive(&["rename", "reviewer", "critic"]).ok().stdout, "PID 1 renamed to critic\n");
+    assert_eq!(world.relive(&["rename", "reviewer", "critic"]).ok().stderr, "PID 1 renamed to critic\n");
     world.relive(&["info", "critic"]).ok();
 }
 

@@ -51,7 +51,7 @@ fn case_12_pausing_one_pauses_that_one_and_a_subtree_all_below() {
     assert_eq!(pause(&["--subtree", &all[0].pid.to_string()])["affected"], 1);
     await_suspended(&world, &all);
     let journals: Vec<_> = all.iter().map(|process| world.journal(&process.uuid)).collect();
-    let again = world.relive(&["pause", "--subtree", "1"]).ok().stdout;
+    let again = world.relive(&["pause", "--subtree", "1"]).ok().stderr;
     assert!(again.contains("nothing changed"), "{again}");
     assert_eq!(pause(&["1"])["affected"], 0);
     assert_eq!(all.iter().map(|process| world.journal(&process.uuid)).collect::<Vec<_>>(), journals);
@@ -183,7 +183,7 @@ fn case_15_resuming_a_descendant_wakes_its_ancestors_and_no_sibling() {
     wait_until("three run", || displays(&world, &all) == ["running", "running", "running", "suspended"]);
     let again = world.relive(&["resume", "--json", "grandchild"]).ok().json();
     assert_eq!((&again["changed"], &again["affected"]), (&json!(false), &json!(0)));
-    let said = world.relive(&["resume", "grandchild"]).ok().stdout;
+    let said = world.relive(&["resume", "grandchild"]).ok().stderr;
     assert!(said.contains("nothing changed"), "{said}");
 }
 

@@ -20,7 +20,7 @@ fn case_18_a_dead_process_resumes_from_its_journals_end_with_or_without_a_checkp
         if damage {
             fs::write(&checkpoint, "{").unwrap();
         }
-        let told = world.relive(&["resume", &process.uuid]).ok().stdout;
+        let told = world.relive(&["resume", &process.uuid]).ok().stderr;
         assert!(told.contains(&format!("from its journal (step {steps})")), "{told}");
         assert!(told.contains(" running (script/"), "{told}");
         world.await_records(&process, "model_started", steps as usize + 2);

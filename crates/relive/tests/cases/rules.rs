@@ -55,7 +55,7 @@ fn always_stores_the_command_and_no_more_and_a_kill_does_not_lose_it() {
     await_question(&world, &process, first);
     let told = world.relive(&["resolve", "1"]).ok().stdout;
     assert!(told.contains(r"with --always you are not asked again about shell:echo \*; pwd"), "{told}");
-    let told = world.relive(&["resolve", "1", "--allow", "--always"]).ok().stdout;
+    let told = world.relive(&["resolve", "1", "--allow", "--always"]).ok().stderr;
     assert!(told.contains(r"stored the rule shell:echo \*; pwd"), "{told}");
     await_question(&world, &process, other);
     world.kill_daemon();

@@ -191,7 +191,7 @@ fn a_program_inherits_from_the_shell_it_was_typed_in_and_not_from_the_daemon() {
 #[test]
 fn what_cannot_be_asked_for_is_refused_with_the_way_out() {
     let world = World::new();
-    world.relive(&["exec", "-t", "true"]).fails(2, &["-t needs a terminal", "hint: relive exec -- true\n"]);
+    world.relive(&["exec", "-t", "true"]).fails(2, &["-t needs a terminal", "hint: relive exec true\n"]);
     let error = world.relive(&["exec", "--json", "true"]).exits(2).json();
     assert_eq!(error["error"]["code"], "INVALID");
     world.relive(&["exec", "--init=false", "true"]).fails(2, &["--ns pid --init=false"]);
@@ -209,7 +209,7 @@ fn a_program_shows_in_ps_without_what_only_agents_have() {
     world.await_stage(&sleeper, "running");
     let table = world.relive(&["ps"]).ok().stdout;
     let row: Vec<&str> = table.lines().nth(1).unwrap().split_whitespace().collect();
-    assert_eq!(&row[..8], &[&sleeper.pid.to_string(), "running", "sleep", "1000", "exec", "-", "-", "-"]);
+    assert_eq!(&row[..9], &[&sleeper.pid.to_string(), "running", "-", "sleep", "1000", "exec", "-", "-", "-"]);
 }
 
 #[test]
@@ -227,13 +227,13 @@ fn a_program_is_frozen_by_pause_and_started_again_by_resume_once_it_is_dead() {
     world.relive(&["info", "counter"]).ok();
     world.relive(&["info", "counter"]).ok();
     assert_eq!(count(), before);
-    let told = world.relive(&["resume", "counter"]).ok().stdout;
+    let told = world.relive(&["resume", "counter"]).ok().stderr;
     assert!(told.ends_with("resumed\n"), "{told}");
     wait_for("it counts again", || (count() > before).then_some(()));
     world.relive(&["kill", "-s", "KILL", "counter"]).ok();
     world.ends(&counter, 137);
 
-    let told = world.relive(&["resume", &counter.uuid]).ok().stdout;
+    let told = world.relive(&["resume", &counter.uuid]).ok().stderr;
     let first = format!("starting {} again: programs have no journal to resume from\n", short(&counter.uuid));
     assert!(told.starts_with(&first), "{told}");
     wait_for("it runs again", || {

@@ -1,7 +1,9 @@
 //! Sessions whose shim cannot be asked any more: each has an end of its own, and nothing is started twice.
 
 use std::fs;
+use std::io::Read as _;
 use std::path::{Path, PathBuf};
+use std::process::Stdio;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -14,7 +16,7 @@ use rustix::process::Signal;
 use serde_json::{Value, json};
 
 use super::sessions_support::is_alive;
-use super::world::{Begun, World, kill, wait_for, wait_until};
+use super::world::{Begun, World, finish, kill, wait_for, wait_until};
 use crate::freezer::is_frozen;
 
 /// A program that runs, and then neither a daemon nor a shim.
@@ -30,6 +32,25 @@ fn lost(world: &World) -> (Begun, PathBuf) {
     let host = session["host_pid"].as_u64().unwrap();
     wait_until("the program went with its shim", || !is_alive(host));
     (program, folder)
+}
+
+#[test]
+fn whoever_is_attached_to_a_lost_program_learns_how_it_ended() {
+    let world = World::new();
+    let program = world.exec(&["--name", "job"], &["sh", "-c", "echo up; exec sleep 1000"]);
+    let session = world.await_stage(&program, "running");
+    world.await_output(&program, "up");
+    let mut attached = world.command(&["attach", "job"]);
+    attached.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut attached = attached.spawn().unwrap();
+    attached.stdout.as_mut().unwrap().read_exact(&mut [0; 3]).unwrap();
+    let state = fs::read(Path::new(session["folder"].as_str().unwrap()).join("state")).unwrap();
+    let state: Value = serde_json::from_slice(&state).unwrap();
+    kill(u32::try_from(state["shim_pid"].as_u64().unwrap()).unwrap(), Signal::KILL);
+    let told = finish(attached);
+    let code = world.relive(&["wait", "job"]).code;
+    assert!(code != 0, "it did not end by itself");
+    told.fails(code, &[&format!("PID 1 has ended with exit code {code}: ")]);
 }
 
 #[test]
@@ -182,7 +203,7 @@ fn a_signal_is_sent_once_by_a_shim_that_hangs_up_before_it_answers() {
     let session = world.info(&program.uuid)["session"]["folder"].as_str().unwrap().to_owned();
     world.kill_daemon();
     stand_between(Path::new(&session), json!({}), Some("SIGUSR2:"));
-    let sent = world.relive(&["kill", "-USR2", &program.uuid]).ok().stdout;
+    let sent = world.relive(&["kill", "-USR2", &program.uuid]).ok().stderr;
     assert!(sent.contains("got SIGUSR2"), "{sent}");
     world.await_output(&program, "usr2");
     world.relive(&["kill", "-USR1", &program.uuid]).ok();

@@ -136,7 +136,7 @@ fn a_program_reads_the_end_of_its_input_after_all_messages_and_once() {
     let begin = "while [ ! -e begin ]; do sleep 0.01; done; cat; echo end";
     let waits = world.exec(&["-i"], &["sh", "-c", begin]);
     world.relive(&["send", &waits.uuid, "one"]).ok();
-    let sent = world.relive(&["send", &waits.uuid, "two", "--eof"]).ok().stdout;
+    let sent = world.relive(&["send", &waits.uuid, "two", "--eof"]).ok().stderr;
     assert_eq!(sent, format!("sent to {}, and closed its input\n", waits.uuid));
     world.kill_daemon();
     fs::write(world.work().join("begin"), "").unwrap();

@@ -26,12 +26,12 @@ fn a_program_takes_any_signal_by_name_or_number() {
             world.relive(&["kill", "-28", &program.uuid]).ok();
             world.await_output(&program, "winch");
             let sent = world.relive(&["kill", "-s", "QUIT", &program.uuid]).ok();
-            assert!(sent.stdout.starts_with(&format!("PID {} got SIGQUIT", program.pid)), "{sent:?}");
+            assert!(sent.stderr.starts_with(&format!("PID {} got SIGQUIT", program.pid)), "{sent:?}");
             let answer = world.ends(&program, 131);
             assert_eq!(answer["status"], json!({"kind": "killed", "signal": "SIGQUIT", "os_signal": 3}));
             assert_eq!(answer["why"], "user");
             let late = world.relive(&["kill", "-HUP", &program.uuid]).ok();
-            assert!(late.stdout.contains("has ended already"), "{late:?}");
+            assert!(late.stderr.contains("has ended already"), "{late:?}");
         }
         let killed = world.exec(&[], &["sleep", "1000"]);
         world.relive(&["kill", "-9", &killed.uuid]).ok();
@@ -45,7 +45,7 @@ fn a_signal_at_the_gate_is_kept() {
     let gated = world.exec(&["--gate"], &["sleep", "1000"]);
     world.await_stage(&gated, "ready");
     let kept = world.relive(&["kill", "-USR1", &gated.uuid]).ok();
-    assert!(kept.stdout.contains("SIGUSR1 waits until it does"), "{kept:?}");
+    assert!(kept.stderr.contains("SIGUSR1 waits until it does"), "{kept:?}");
     world.relive(&["proceed", &gated.uuid]).ok();
     world.ends(&gated, 138);
 }

@@ -27,7 +27,7 @@ fn case_30_a_program_reaches_its_end_and_its_arguments_and_folder_arrive() {
         world.ends(&failing, 1);
         assert_eq!(world.info(&failing.uuid)["session"]["result"], json!({"exited": 1}));
 
-        let missing = world.exec(&[], &["no-such-program"]);
+        let missing = begun(&world.relive(&["exec", "-d", "--json", "--", "no-such-program"]).exits(127).json());
         let answer = world.ends(&missing, 127);
         let status = json!({"kind": "startup_failed", "stage": "execve", "errno": "ENOENT", "code": 2});
         assert_eq!(answer["status"], status);
@@ -55,7 +55,7 @@ fn case_31_a_signal_ends_it_or_waits_for_it_at_the_gate() {
         assert_eq!(answer["why"], "user");
         assert_eq!(world.info(&sleeper.uuid)["session"]["result"], json!({"signaled": 15}));
         let told = world.relive(&["kill", &sleeper.uuid]).ok();
-        assert!(told.stdout.contains("ended"), "{told:?}");
+        assert!(told.stderr.contains("ended"), "{told:?}");
 
         let gated = world.exec(&["--gate"], &["sleep", "1000"]);
         world.await_stage(&gated, "ready");
@@ -170,7 +170,7 @@ fn a_pause_says_paused_when_the_program_is_frozen_and_not_before() {
     let world = World::new();
     let program = world.exec(&[], &["sleep", "1000"]);
     let session = world.await_stage(&program, "running");
-    let said = world.relive(&["pause", &program.uuid]).ok().stdout;
+    let said = world.relive(&["pause", &program.uuid]).ok().stderr;
     let display = world.info(&program.uuid)["display"].clone();
     assert!(said.contains("is pausing") || (said.contains("paused") && display == "suspended"), "{said} {display}");
     world.await_display(&program.uuid, "suspended");

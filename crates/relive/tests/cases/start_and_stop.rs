@@ -65,9 +65,9 @@ fn a_stop_returns_when_the_daemon_is_gone_also_if_somebody_else_stops_it() {
     assert_eq!(world.daemon_pid(), Some(pid), "it has not stopped yet");
     let told = world.relive(&["daemon", "stop"]).ok();
     assert_eq!(world.daemon_pid(), None, "{told:?}");
-    let gone = format!("the daemon has stopped (pid {pid})\n");
-    assert_eq!((told.stdout, finish(first).ok().stdout), (gone.clone(), gone));
-    assert_eq!(world.relive(&["daemon", "stop"]).ok().stdout, "the daemon is not running\n");
+    let gone = format!("the daemon has stopped (OS pid {pid})\n");
+    assert_eq!((told.stderr, finish(first).ok().stderr), (gone.clone(), gone));
+    assert_eq!(world.relive(&["daemon", "stop"]).ok().stderr, "the daemon is not running\n");
 }
 
 #[test]

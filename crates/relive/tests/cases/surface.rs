@@ -1,9 +1,10 @@
 //! The same fact in the same words, whichever command tells it.
 
 use relive_fake_model::{Failure, FakeModel, Turn};
+use rustix::process::Signal;
 use serde_json::json;
 
-use super::world::{World, finish, wait_for, wait_until};
+use super::world::{World, begun, finish, kill, wait_for, wait_until};
 
 #[test]
 fn case_07_the_exit_code_of_a_program_ended_by_a_signal_is_the_same_everywhere() {
@@ -15,7 +16,8 @@ fn case_07_the_exit_code_of_a_program_ended_by_a_signal_is_the_same_everywhere()
     assert_eq!(end["exit_code"], 137);
     let crashed = world.exec(&["--name", "crashed"], &["sh", "-c", "kill -SEGV $$"]);
     world.ends(&crashed, 139);
-    let absent = world.exec(&["--name", "absent"], &["/nowhere/at/all"]);
+    let absent = world.relive(&["exec", "-d", "--json", "--name", "absent", "--", "/nowhere/at/all"]);
+    let absent = begun(&absent.exits(127).json());
     world.ends(&absent, 127);
 
     for (process, code, words) in [
@@ -78,7 +80,7 @@ fn case_08_a_program_with_a_gate_is_never_shown_as_running_before_it_is_opened()
 
     world.relive(&["abort", "gated"]).ok();
     world.ends(&gated, 125);
-    let told = world.relive(&["resume", "gated"]).ok().stdout;
+    let told = world.relive(&["resume", "gated"]).ok().stderr;
     assert!(!told.contains("running"), "{told}");
     let pid = world.info(&gated.uuid)["pid"].clone();
     assert!(told.ends_with(&format!("PID {pid} started; it waits at its gate; to let it run: relive proceed {pid}\n")));
@@ -107,13 +109,13 @@ fn case_11_a_blocked_signal_is_said_to_be_pending() {
     world.relive(&["signals", "1", "--block", "TERM,PAUSE"]).ok();
     let pending = "PID 1 blocks the signal: it is pending until it is unblocked (relive signals 1)\n";
     for _ in 0..2 {
-        assert_eq!(world.relive(&["kill", "1"]).ok().stdout, pending, "also if it was pending before");
+        assert_eq!(world.relive(&["kill", "1"]).ok().stderr, pending, "also if it was pending before");
     }
-    assert_eq!(world.relive(&["pause", "1"]).ok().stdout, pending);
+    assert_eq!(world.relive(&["pause", "1"]).ok().stderr, pending);
     let answer = world.relive(&["kill", "--json", "1"]).ok().json();
     assert_eq!(answer["pending"], json!([1]));
     assert_eq!(world.info(&agent.uuid)["display"], "running");
-    let got = world.relive(&["kill", "-9", "1"]).ok().stdout;
+    let got = world.relive(&["kill", "-9", "1"]).ok().stderr;
     assert_eq!(got, "PID 1 got SIGKILL (undo: relive wait 1; relive resume 1)\n");
     world.relive(&["wait", "1"]).exits(1);
     world.relive(&["resume", "1"]).ok();
@@ -181,6 +183,23 @@ fn run_without_a_terminal_says_that_a_key_was_refused() {
 }
 
 #[test]
+fn ctrl_c_leaves_no_child_behind_that_waits_for_an_approval() {
+    let world = World::new();
+    let write = json!({"name": "write", "args": {"path": "file-1", "content": "x"}});
+    let child = world.script(&json!({"turns": [{"calls": [write]}]}).to_string());
+    let spawn = json!({"name": "spawn_agent", "args": {"intent": "help", "name": "child", "model": child}});
+    let wait = json!({"name": "wait_agent", "args": {"uuid": "{{child}}"}});
+    let parent = world.script(&json!({"turns": [{"calls": [spawn]}, {"calls": [wait]}, {"text": "done"}]}).to_string());
+    let run = world.start(&["run", "--wait-approval", "--ask", "write", "--model", &parent, "do it"]);
+    let child = world.named("child");
+    world.await_display(&child.uuid, "approval");
+    kill(run.id(), Signal::INT);
+    finish(run).fails(130, &["asked PID 1 to stop (SIGINT)", "also sent to PID 2 below it\n"]);
+    world.relive(&["wait", &child.uuid]).exits(1);
+    assert_eq!(world.relive(&["ps", "-q"]).ok().stdout, "");
+}
+
+#[test]
 fn the_words_of_a_child_come_before_its_question() {
     let world = World::new();
     let write = json!({"name": "write", "args": {"path": "file-1", "content": "x"}});
@@ -202,7 +221,7 @@ fn what_a_program_has_not_is_not_claimed_of_it() {
     let world = World::new();
     let gated = world.exec(&["--gate", "--name", "gated"], &["sleep", "1000"]);
     world.await_display(&gated.uuid, "ready");
-    let told = world.relive(&["kill", "-HUP", "gated"]).ok().stdout;
+    let told = world.relive(&["kill", "-HUP", "gated"]).ok().stderr;
     assert_eq!(told, "process 1 does not run yet: SIGHUP waits until it does\n");
     world.relive(&["proceed", "gated"]).ok();
     world.ends(&gated, 129);
@@ -261,7 +280,7 @@ fn a_resume_that_would_end_at_once_is_refused_with_the_number_that_works() {
     world.relive(&["resume", "bs", "--max-steps", "2"]).fails(3, &["so --max-steps 2 would suspend it", hint]);
     world.relive(&["resume", "--all"]).fails(3, &["so it would be suspended again at once", "--max-steps 4\n"]);
     assert_eq!(world.info(&suspended.uuid)["display"], "suspended");
-    let killed = world.relive(&["kill", "bs"]).ok().stdout;
+    let killed = world.relive(&["kill", "bs"]).ok().stderr;
     assert_eq!(killed, "PID 2 got SIGTERM (undo: relive wait bs; relive resume bs --max-steps 4)\n");
     world.relive(&["wait", "bs"]).exits(1);
     world.relive(&["resume", "bs", "--max-steps", "4"]).ok();
@@ -315,6 +334,11 @@ fn whoever_finds_the_data_directory_in_use_is_told_where_its_daemon_listens() {
     let socket = world.socket().display().to_string();
     let says = [format!("and its socket is {socket}"), format!("hint: export RELIVE_SOCKET={socket}\n")];
     at_other_socket(&["ps", "-a"]).fails(6, &[&says[0], &says[1]]);
+    // A socket that a dead program has left there promises no daemon.
+    drop(std::os::unix::net::UnixListener::bind(&elsewhere).unwrap());
+    let begun = std::time::Instant::now();
+    at_other_socket(&["ps", "-a"]).fails(6, &[&says[0], &says[1]]);
+    assert!(begun.elapsed() < std::time::Duration::from_secs(30), "{:?}", begun.elapsed());
     at_other_socket(&["daemon", "serve"]).fails(3, &[&says[0]]);
 }
 
@@ -364,4 +388,76 @@ fn a_message_of_spaces_is_refused_by_an_agent_and_read_by_a_program() {
     world.relive(&["send", &program.uuid, "  "]).ok();
     world.ends(&program, 0);
     assert_eq!(world.relive(&["logs", &program.uuid]).ok().stdout, "  \n");
+}
+
+#[test]
+fn an_end_by_a_limit_has_the_same_words_and_code_everywhere() {
+    let world = World::new();
+    let model = world.script(WORKS);
+    let slow = world.script("turns: [{text: slow, hang: true}]");
+    for (name, model, limit, words, code) in [
+        ("steps", &model, ["--max-steps", "2"], "max steps exceeded", 1),
+        ("tokens", &model, ["--max-tokens", "25"], "budget exceeded", 2),
+        ("cost", &model, ["--max-cost", "1"], "budget exceeded", 2),
+        ("time", &slow, ["--timeout", "100ms"], "timed out", 1),
+    ] {
+        let run = [&["run", "-n", "--name", name, "--model", model], &limit[..], &["do it"]].concat();
+        let ended = world.relive(&run).exits(code);
+        let pid = world.info(name)["pid"].clone();
+        assert!(ended.stderr.contains(&format!("PID {pid} ended: {words} (")), "{ended:?}");
+        let told = |args: &[&str]| world.relive(args).stdout;
+        assert!(told(&["info", name]).contains(&format!("EXIT       {code} ({words})\n")), "{name}");
+        let brief = format!("exit {code}, {words}\n");
+        assert_eq!(told(&["ps", "-a", "--name", name, "--columns", "detail"]), format!("DETAIL\n{brief}"));
+        let resumable = told(&["list-resumable"]);
+        let row = resumable.lines().find(|row| row.contains(name)).unwrap();
+        assert!(format!("{row}\n").ends_with(&brief), "{row}");
+        assert_eq!(told(&["wait", name, "steps"]).lines().next().unwrap(), format!("PID {pid}: {words} ({code})"));
+        assert_eq!(world.relive(&["wait", name]).code, code);
+    }
+}
+
+#[test]
+fn limits_that_do_nothing_are_refused() {
+    let world = World::new();
+    let job = world.exec(&["--name", "job"], &["sleep", "1000"]);
+    world.await_stage(&job, "running");
+    let refused = world.relive(&["resume", "job", "--max-steps", "3", "--max-cost", "1", "--timeout", "1h"]);
+    let said = "PID 1 is a program: --max-steps and --max-cost limit only agents";
+    refused.fails(2, &[said, "hint: relive resume job --timeout 3600s\n"]);
+    world.relive(&["resume", "--fork", "job", "--max-tokens", "9"]).fails(2, &["hint: relive resume --fork job\n"]);
+    let free = world.script("turns: [{calls: [{name: list, args: {path: .}}], repeat: 90}]");
+    let run = world.relive(&["run", "-n", "--model", &free, "--max-cost", "1", "do it"]);
+    run.fails(2, &["has a `cost_usd`, so a limit in dollars cannot be enforced", "hint: use --max-tokens"]);
+    world.run_hanging(&["--name", "agent"]);
+    world.relive(&["resume", "agent", "--max-cost", "1"]).fails(2, &["so a limit in dollars cannot be enforced"]);
+}
+
+#[test]
+fn what_is_added_to_a_running_process_is_not_called_a_resume() {
+    let world = World::new();
+    let agent = world
+        .run_with("turns: [{delay: 50ms, calls: [{name: list, args: {path: .}}], repeat: 5000}]", &["--name", "agent"]);
+    world.await_step(&agent, 2);
+    let told = world.relive(&["resume", "agent", "--max-steps", "3"]).ok().stderr;
+    assert_eq!(told, "PID 1 is already running: it has new limits (max steps 3)\n");
+    world.relive(&["wait", "agent"]).exits(1);
+    assert_eq!(world.info("agent")["exit"]["reason"], "max steps exceeded");
+}
+
+#[test]
+fn pausing_twice_and_forking_a_program_say_what_is_so() {
+    let world = World::new();
+    let agent = world.run_hanging(&[]);
+    world.relive(&["pause", "--now", "1"]).ok();
+    world.await_display(&agent.uuid, "suspended");
+    assert_eq!(world.relive(&["pause", "1"]).ok().stderr, "PID 1 is already paused: nothing changed\n");
+    let job = world.exec(&["--name", "job"], &["sleep", "1000"]);
+    let told = world.relive(&["resume", "--fork", "job"]).ok().stderr;
+    let copy = super::world::short(world.info("3")["uuid"].as_str().unwrap());
+    let origin = super::world::short(&job.uuid);
+    let said = format!(
+        "starting the program of {origin} again, as {copy}: programs have no steps to fork from\nPID 3 started\n"
+    );
+    assert_eq!(told, said);
 }

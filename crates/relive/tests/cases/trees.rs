@@ -292,7 +292,7 @@ fn case_57_compose_down_leaves_nothing() {
         assert_eq!(world.relive(&["ps", "-q"]).ok().stdout, "");
         assert!(pids.iter().all(|pid| !is_alive(*pid)));
         world.relive(&["wait", &run.uuid]).exits(1);
-        assert!(world.relive(&["compose", "down", &run.uuid]).ok().stdout.contains("has ended already"));
+        assert!(world.relive(&["compose", "down", &run.uuid]).ok().stderr.contains("has ended already"));
         assert_eq!(world.states(&run), "agent=halted program=halted deaf=halted later=halted");
     }
     assert!(world.ran().is_empty());

@@ -45,7 +45,7 @@ fn a_pid_that_ended_says_under_which_pid_its_process_runs_now() {
     world.relive(&["resume", &process.uuid]).ok();
     world.await_display(&process.uuid, "running");
     let told = world.relive(&["kill", "1"]).ok();
-    assert!(told.stdout.contains("has ended and was resumed as PID 2, which got no signal"), "{told:?}");
+    assert!(told.stderr.contains("has ended and was resumed as PID 2, which got no signal"), "{told:?}");
     assert_eq!(world.info("2")["display"], "running");
 }
 

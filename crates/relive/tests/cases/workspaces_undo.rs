@@ -44,9 +44,9 @@ fn case_72_a_second_rewind_is_undone_to_the_state_before_it() {
     assert_eq!(world.read("f"), "2\n");
     assert_eq!(world.rewind(&process, 3, "-y")["restored"], 1, "every step still has its own files");
     assert_eq!(world.read("f"), "3\n");
-    let restored = world.relive(&["restore", &process.uuid, "--step", "1", "f"]).ok().stdout;
+    let restored = world.relive(&["restore", &process.uuid, "--step", "1", "f"]).ok().stderr;
     assert!(restored.contains("restored 1 file in "), "{restored}");
-    let told = world.relive(&["rewind", &process.uuid, "--undo", "-y"]).ok().stdout;
+    let told = world.relive(&["rewind", &process.uuid, "--undo", "-y"]).ok().stderr;
     assert!(told.contains("put 1 file back to the state before the last rewind or restore, verified"), "{told}");
     assert_eq!(world.read("f"), "3\n");
 }

@@ -12,7 +12,7 @@ fn case_01_ps_with_no_daemon_is_an_empty_list() {
     let table = place.relive(&["ps"]).exits(0);
     assert_eq!(
         table.stdout,
-        "PID  STATE  NAME  BODY  STEP  TOKENS  COST  ELAPSED  AGE  ID  MODEL  DIRECTORY  DETAIL\n"
+        "PID  STATE  NAME  INTENT  BODY  STEP  TOKENS  COST  ELAPSED  AGE  ID  MODEL  DIRECTORY  DETAIL\n"
     );
     assert_eq!(place.relive(&["ps", "--json"]).exits(0).json(), json!({ "processes": [] }));
     assert_eq!(place.relive(&["ps", "-q"]).exits(0).stdout, "");
@@ -203,7 +203,7 @@ fn a_daemon_that_is_not_running_is_said_to_be() {
     let place = Place::new();
     assert_eq!(place.relive(&["daemon", "status"]).exits(3).stdout, "the daemon is not running\n");
     assert_eq!(place.relive(&["daemon", "status", "--json"]).exits(3).json(), json!({ "running": false }));
-    assert_eq!(place.relive(&["daemon", "stop"]).exits(0).stdout, "the daemon is not running\n");
+    assert_eq!(place.relive(&["daemon", "stop"]).exits(0).stderr, "the daemon is not running\n");
 }
 
 #[test]

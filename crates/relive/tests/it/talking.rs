@@ -20,7 +20,7 @@ fn case_01_pids_are_listed_ascending_and_nothing_is_cut_in_a_pipe() {
     let (place, daemon) = answering(json!({ "processes": [process(12, 0), process(2, 0)] }));
     assert_eq!(place.relive(&["ps", "-q"]).exits(0).stdout, "2\n12\n");
     let table = place.relive(&["ps", "-a"]).exits(0).stdout;
-    assert!(table.contains("\n  2  running  fixer2   agent  3/20      12     -     4.0s  "), "{table}");
+    assert!(table.contains("\n  2  running  fixer2   fix it  agent  3/20      12     -     4.0s  "), "{table}");
     assert_eq!(daemon.asked("GET /v1/processes?all=true").len(), 1);
     let json = place.relive(&["ps", "--json"]).exits(0).json();
     assert_eq!(json["processes"][0]["name"], "fixer2");
@@ -97,7 +97,7 @@ fn errors_of_the_daemon_pick_the_exit_code() {
 fn pause_resume_and_kill_say_what_they_did() {
     let (place, daemon) = answering(json!({ "affected": 2, "pids": [5, 6] }));
     let paused = place.relive(&["pause", "5", "--subtree", "--now"]).exits(0);
-    assert_eq!(paused.stdout, "2 processes (PID 5, 6) paused (undo: relive resume 5 --subtree)\n");
+    assert_eq!(paused.stderr, "2 processes (PID 5, 6) paused (undo: relive resume 5 --subtree)\n");
     assert_eq!(daemon.asked("POST /v1/processes/5/pause")[0].body, json!({ "subtree": true, "now": true }));
     assert!(daemon.asked("pause")[0].request_id.is_some());
     let killed = place.relive(&["kill", "-s", "int", "5", "--json"]).exits(0);
@@ -105,7 +105,7 @@ fn pause_resume_and_kill_say_what_they_did() {
     assert_eq!(daemon.asked("/signal")[0].body, json!({ "signal": "SIGINT", "subtree": false }));
 
     let (place, _daemon) = answering(json!({ "affected": 0, "pids": [], "note": "PID 5 has ended already" }));
-    assert_eq!(place.relive(&["kill", "5"]).exits(0).stdout, "PID 5 has ended already\n");
+    assert_eq!(place.relive(&["kill", "5"]).exits(0).stderr, "PID 5 has ended already\n");
 }
 
 #[test]
@@ -115,7 +115,7 @@ fn resume_passes_on_what_was_asked_and_a_fork_has_a_uuid_of_our_choice() {
         "max_steps": 30, "model": "script/x", "changed": true, "affected": 1, "pids": [6],
     }));
     let args = ["resume", "--fork", "--from-step", "5", "fixer", "--input", "go", "--max-steps", "30", "--name", "n"];
-    let told = place.relive(&args).exits(0).stdout;
+    let told = place.relive(&args).exits(0).stderr;
     let origin = relive_types::short_id::short(UUID.parse().unwrap());
     assert_eq!(
         told,
@@ -198,7 +198,8 @@ fn no_model_says_what_to_set_and_offers_the_demo() {
     let place = Place::new();
     let _daemon = place.daemon(|_, reply| reply.error(400, "INVALID", "no model is configured"));
     let told = place.relive(&["run", "x"]).exits(2).says("error: no model is configured");
-    told.says("script/demo").says("default_model: script/demo").says("relive demo");
+    told.says("hint: relive run --model anthropic/claude-sonnet-4-5 x\n").says("relive run --model script/demo x");
+    place.relive(&["run", "x"]).exits(2).says("default_model: anthropic/claude-sonnet-4-5").says("relive demo");
 }
 
 #[test]
@@ -237,7 +238,7 @@ fn a_listener_of_another_user_is_refused_before_anything_is_sent() {
         return;
     };
     let told = place.relive(&RUN).exits(5).says("socket: the daemon's socket belongs to uid 65534, not to you");
-    told.says("hint: export RELIVE_SOCKET=");
+    told.says("hint: unset RELIVE_SOCKET\n");
     listener.set_nonblocking(true).unwrap();
     assert_eq!(listener.accept().unwrap_err().kind(), std::io::ErrorKind::WouldBlock, "nobody connected");
 }

@@ -71,11 +71,11 @@ fn finish(context: &Context, path: &Path, copy: &PathBuf, before: &str) -> Outco
     if after == before {
         // What cannot be removed is edited the next time.
         let _ = fs::remove_file(copy);
-        context.print_line("nothing was changed")?;
+        context.say("nothing was changed");
         return Ok(0);
     }
     fs::rename(copy, path).map_err(|error| failed("cannot be replaced", path, error))?;
-    context.print_line(&format!("saved {}", path.display()))?;
+    context.say(&format!("saved {}", path.display()));
     Ok(0)
 }
 

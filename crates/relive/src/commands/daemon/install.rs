@@ -33,7 +33,7 @@ pub(super) fn run(context: &Context, args: &Args) -> Outcome<u8> {
     if context.json {
         context.print_json(&json!({ "unit": path.display().to_string() }))?;
     } else {
-        context.print_line(&format!("wrote {}", path.display()))?;
+        context.say(&format!("wrote {}", path.display()));
         context.say(
             "\nhint: relive daemon stop; systemctl --user daemon-reload && systemctl --user enable --now relive.service",
         );

@@ -14,7 +14,7 @@ pub(crate) async fn run(context: &Context) -> Outcome<u8> {
     if context.json {
         status::print_json(context, &status)?;
     } else {
-        context.print_line(&format!("the daemon is running (pid {})", status.os_pid))?;
+        context.say(&format!("the daemon is running (OS pid {})", status.os_pid));
     }
     Ok(0)
 }

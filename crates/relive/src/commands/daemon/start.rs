@@ -14,7 +14,7 @@ pub(crate) async fn run(context: &Context) -> Outcome<u8> {
         status::print_json(context, &status)?;
     } else {
         let already = if was_running { " already" } else { "" };
-        context.print_line(&format!("the daemon is running{already} (pid {})", status.os_pid))?;
+        context.say(&format!("the daemon is running{already} (OS pid {})", status.os_pid));
     }
     Ok(0)
 }

@@ -44,7 +44,7 @@ pub(super) fn print_json(context: &Context, status: &DaemonStatus) -> Outcome<()
 fn text(status: &DaemonStatus) -> String {
     let mut lines = vec![
         format!(
-            "the daemon is running (pid {}, version {}, since {})",
+            "the daemon is running (OS pid {}, version {}, since {})",
             status.os_pid,
             status.version,
             Clock::local().second(status.started_at)
@@ -52,7 +52,7 @@ fn text(status: &DaemonStatus) -> String {
         format!("data       {}", status.data_dir),
         format!("socket     {}", status.socket),
         format!("processes  {} running, {} suspended", status.running, status.suspended),
-        format!("disk       {} MB free", status.free_bytes / 1_000_000),
+        format!("disk       {} free", crate::render::size::bytes(status.free_bytes)),
     ];
     lines.extend(status.warnings.iter().map(|warning| format!("warning: {}", without_controls(warning))));
     lines.join("\n") + "\n"

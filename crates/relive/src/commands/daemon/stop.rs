@@ -20,10 +20,10 @@ pub(crate) async fn run(context: &Context) -> Outcome<u8> {
         context.print_json(&json!({ "running": false, "stopped": stopped.is_some(), "os_pid": stopped }))?;
     } else {
         let line = match stopped {
-            Some(os_pid) => format!("the daemon has stopped (pid {os_pid})"),
+            Some(os_pid) => format!("the daemon has stopped (OS pid {os_pid})"),
             None => "the daemon is not running".into(),
         };
-        context.print_line(&line)?;
+        context.say(&line);
     }
     Ok(0)
 }
@@ -69,7 +69,7 @@ fn holder(context: &Context) -> Option<u32> {
 
 async fn wait(os_pid: u32, begun: Instant) -> Outcome<()> {
     if begun.elapsed() > GONE_WITHIN {
-        let message = format!("the daemon (pid {os_pid}) is still stopping after {} s", GONE_WITHIN.as_secs());
+        let message = format!("the daemon (OS pid {os_pid}) is still stopping after {} s", GONE_WITHIN.as_secs());
         return Err(CommandError::new(ErrorCode::Timeout, message).with_hint("relive daemon status"));
     }
     tokio::time::sleep(LOOK_EVERY).await;

@@ -27,7 +27,7 @@ pub(super) fn data(context: &Context) -> Row {
         return Row::ok("data", shown, "the free space is not known").weak(format!("df {}", place.display()));
     };
     let free = disk.f_bavail.saturating_mul(disk.f_frsize);
-    let row = Row::ok("data", shown, format!("{} MB free", free / 1_000_000));
+    let row = Row::ok("data", shown, format!("{} free", crate::render::size::bytes(free)));
     if free < FREE_MIN_BYTES { row.weak("free some space: every process pauses when the disk is full") } else { row }
 }
 
@@ -60,10 +60,10 @@ pub(super) async fn daemon(context: &Context) -> Row {
     };
     match client.daemon().await {
         Ok(status) if status.version == ours => {
-            Row::ok("daemon", "running", format!("pid {}, version {ours}", status.os_pid))
+            Row::ok("daemon", "running", format!("OS pid {}, version {ours}", status.os_pid))
         }
         Ok(status) => {
-            let means = format!("pid {}, version {}, while this is {ours}", status.os_pid, status.version);
+            let means = format!("OS pid {}, version {}, while this is {ours}", status.os_pid, status.version);
             Row::ok("daemon", "running", means).weak("relive daemon restart")
         }
         Err(error) => unusable(error.into()),

@@ -5,14 +5,13 @@ use std::path::Path;
 use std::time::Duration;
 
 use relive_api::{ExecStarted, WaitAnswer};
-use relive_core::{Body, ErrorCode, ProcessStatus, Why};
-use relive_session::exit::{EndedBy, ExitRecord};
-use relive_session::stage::{Failure, SessionResult};
-use relive_types::program::quote;
+use relive_core::{ErrorCode, ProcessStatus, Why};
+use relive_session::exit::ExitRecord;
+use relive_session::stage::SessionResult;
 
-use super::{Attachment, Pressed};
+use super::{Attachment, Pressed, failure};
 use crate::client::Client;
-use crate::commands::interrupts::{INTERRUPTED, obey};
+use crate::commands::interrupts::{Front, INTERRUPTED, Reach, obey};
 use crate::context::Context;
 use crate::error::Outcome;
 use crate::render;
@@ -50,7 +49,8 @@ pub(super) async fn run(client: &Client<'_>, args: Attachment<'_>, started: Exec
                 arrival: Arrival::First,
             };
             let pressed = Cell::new(false);
-            let leave = obey(client, (pid, &uuid), told.interrupts, Some(told.terminations), &pressed);
+            let front = Front { pid, uuid: &uuid, reach: Reach::Process };
+            let leave = obey(client, front, told.interrupts, Some(told.terminations), &pressed);
             watch(context, &connection, folder, &manner, leave).await?
         }
         Opened::Ended(record) => {
@@ -100,24 +100,6 @@ async fn show_all(folder: &Path) -> Outcome<()> {
     Ok(output.finished().await?)
 }
 
-/// Says in words why a program could not be started.
-fn cause(failure: &Failure) -> String {
-    let Failure { stage, errno, .. } = failure;
-    match (stage.as_str(), errno.as_str()) {
-        ("execve", "ENOENT") => "no such file, or its interpreter does not exist".to_owned(),
-        ("memory.max", _) => format!("this machine cannot limit its memory ({stage}: {errno})"),
-        ("pids.max", _) => format!("this machine cannot limit its number of processes ({stage}: {errno})"),
-        ("cpu.max", _) => format!("this machine cannot limit its processors ({stage}: {errno})"),
-        ("execve", "EACCES") => "permission denied".to_owned(),
-        ("execve", "ENOEXEC") => "it is not in a format that can be executed".to_owned(),
-        ("chdir", "ENOENT") => "its working directory does not exist".to_owned(),
-        ("enter", "ESRCH") => "the session that it was to enter has ended".to_owned(),
-        // Its cause is a sentence of its own.
-        ("isolation", sentence) => sentence.to_owned(),
-        _ => format!("{stage} failed with {errno}"),
-    }
-}
-
 /// Returns the end from the daemon, so that the next caller finds it recorded; without a daemon, from the session.
 async fn conclude(
     client: &Client<'_>,
@@ -127,15 +109,11 @@ async fn conclude(
 ) -> Outcome<u8> {
     let context = client.context();
     if let SessionResult::Error(failure) = &record.result {
-        let not_run = not_run(args, failure).filter(|_| record.why.is_none());
-        let why = not_run.unwrap_or_else(|| format!("PID {}: {}", started.pid, explain(failure, record.why)));
+        let why = failure::told(args, started.pid, failure, record.why);
         context.say(&format!("error: {}", crate::terminal::without_controls(&why)));
-        if let Some(hint) = meant_process(client, args, failure).await {
+        if let Some(hint) = failure::hint(client, args, failure).await {
             context.say(&format!("\nhint: {hint}"));
         }
-    }
-    if is_unheld_limit(&record.result) {
-        context.say("hint: `relive doctor` shows why this limit cannot be enforced; --allow-degraded runs the program without it");
     }
     if !record.left.is_empty() {
         context.say(&format!("PID {}: OS pids that could not be ended: {}", started.pid, pids(&record.left)));
@@ -150,51 +128,6 @@ async fn conclude(
     // A reader must not take incomplete output for complete.
     let incomplete = record.output_lost && code == 0;
     Ok(if incomplete { ErrorCode::Internal.exit_code() } else { code })
-}
-
-/// Says why a program cannot be run as a shell does, with its name in front.
-fn not_run(args: Attachment<'_>, failure: &Failure) -> Option<String> {
-    let program = args.argv.first()?.to_string_lossy();
-    let why = match (failure.stage.as_str(), failure.errno.as_str()) {
-        ("execve", "ENOENT") if super::is_name(args.argv) => "command not found".to_owned(),
-        ("execve", _) => cause(failure),
-        _ => return None,
-    };
-    Some(format!("{program}: {why}"))
-}
-
-/// Returns the command for who typed the name of a process where a program belongs, as with `docker exec NAME CMD`.
-async fn meant_process(client: &Client<'_>, args: Attachment<'_>, failure: &Failure) -> Option<String> {
-    let is_missing = (failure.stage.as_str(), failure.errno.as_str()) == ("execve", "ENOENT");
-    let [name, command @ ..] = args.argv else { return None };
-    if args.command != "exec" || !is_missing || command.is_empty() {
-        return None;
-    }
-    let process = std::ops::Deref::deref(client).process(name.to_str()?).await.ok()?;
-    // What this command has started itself has no such name.
-    (process.dead_at.is_none() && process.body == Body::Exec).then(|| {
-        let tty = if args.tty { "-t " } else { "" };
-        format!("relive enter {tty}{} -- {}", quote(&name.to_string_lossy()), super::command_line(command))
-    })
-}
-
-/// Says why a session has no exit code.
-fn explain(failure: &Failure, why: Option<EndedBy>) -> String {
-    match why {
-        Some(EndedBy::ShimLost) => "its shim, the process above it, was lost, and the program was killed".to_owned(),
-        Some(EndedBy::HostLost) => "the machine went down while the program ran".to_owned(),
-        Some(EndedBy::Version) => "its shim could not be used, and the program was killed".to_owned(),
-        Some(EndedBy::Oom | EndedBy::Abort | EndedBy::Kill | EndedBy::Signal) | None => {
-            format!("the program cannot be run: {}", cause(failure))
-        }
-    }
-}
-
-fn is_unheld_limit(result: &SessionResult) -> bool {
-    match result {
-        SessionResult::Error(failure) => ["memory.max", "cpu.max", "pids.max"].contains(&failure.stage.as_str()),
-        SessionResult::Exited(_) | SessionResult::Signaled(_) | SessionResult::Aborted => false,
-    }
 }
 
 /// Returns the exit code of the program.
@@ -224,39 +157,5 @@ fn say_why(context: &Context, answer: &WaitAnswer) {
     {
         let end = render::exit::phrase(answer.status.as_ref(), exit);
         context.say(&format!("PID {} {end}", answer.pid));
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_program_that_cannot_be_run_is_named() {
-        let check = |program: &str, stage: &str, errno: &str, expect: Option<&str>| {
-            let argv = [std::ffi::OsString::from(program)];
-            let detach_key = crate::terminal::key::parse_key(crate::terminal::key::DETACH).unwrap();
-            let (tty, no_input) = (false, false);
-            let args =
-                Attachment { command: "exec", detach: false, tty, no_input, gate: false, detach_key, argv: &argv };
-            let failure = Failure { stage: stage.to_owned(), errno: errno.to_owned(), code: 1 };
-            assert_eq!(not_run(args, &failure).as_deref(), expect);
-        };
-        check("nosuchprog", "execve", "ENOENT", Some("nosuchprog: command not found"));
-        check("./no", "execve", "ENOENT", Some("./no: no such file, or its interpreter does not exist"));
-        check("/etc/passwd", "execve", "EACCES", Some("/etc/passwd: permission denied"));
-        check("true", "memory.max", "ENOENT", None);
-    }
-
-    #[test]
-    fn a_lost_program_is_not_called_one_that_cannot_be_run() {
-        let check = |stage: &str, errno: &str, why, expect: &str| {
-            let failure = Failure { stage: stage.to_owned(), errno: errno.to_owned(), code: 1 };
-            assert_eq!(explain(&failure, why), expect);
-        };
-        let lost = "its shim, the process above it, was lost, and the program was killed";
-        check("shim", "ESRCH", Some(EndedBy::ShimLost), lost);
-        check("boot", "EHOSTDOWN", Some(EndedBy::HostLost), "the machine went down while the program ran");
-        check("execve", "EACCES", None, "the program cannot be run: permission denied");
     }
 }

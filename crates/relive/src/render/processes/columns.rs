@@ -16,6 +16,8 @@ pub(crate) enum Column {
     Id,
     State,
     Name,
+    /// The task of an agent, or the command line of a program
+    Intent,
     Body,
     Step,
     Tokens,
@@ -44,10 +46,11 @@ const MEDIUM: usize = 110;
 const WIDE: usize = 160;
 
 /// The usual columns, each with the width of the terminal from which it is shown.
-const USUAL: [(Column, usize); 13] = [
+const USUAL: [(Column, usize); 14] = [
     (Column::Pid, 0),
     (Column::State, 0),
     (Column::Name, 0),
+    (Column::Intent, 0),
     (Column::Body, MEDIUM),
     (Column::Step, SMALL),
     (Column::Tokens, MEDIUM),
@@ -73,6 +76,7 @@ impl Column {
             Self::Id => ("ID", Align::Left),
             Self::State => ("STATE", Align::Left),
             Self::Name => ("NAME", Align::Left),
+            Self::Intent => ("INTENT", Align::Left),
             Self::Body => ("BODY", Align::Left),
             Self::Step => ("STEP", Align::Right),
             Self::Tokens => ("TOKENS", Align::Right),
@@ -93,7 +97,27 @@ impl Column {
 
     /// Tells whether the column may be cut.
     pub(crate) fn is_cut(self) -> bool {
-        matches!(self, Self::Name | Self::Model | Self::Directory | Self::Exit | Self::Why | Self::Doing | Self::Detail)
+        match self {
+            Self::Name
+            | Self::Intent
+            | Self::Model
+            | Self::Directory
+            | Self::Exit
+            | Self::Why
+            | Self::Doing
+            | Self::Detail => true,
+            Self::Pid
+            | Self::Id
+            | Self::State
+            | Self::Body
+            | Self::Step
+            | Self::Tokens
+            | Self::Cost
+            | Self::Elapsed
+            | Self::Age
+            | Self::Parent
+            | Self::Uuid => false,
+        }
     }
 
     pub(crate) fn cell(self, branch: &str, process: &Process, now: Timestamp, look: &Look) -> Cell {
@@ -102,7 +126,8 @@ impl Column {
             Self::Pid => Cell::plain(process.pid.to_string()),
             Self::Id => Cell::plain(one_line(&process.short)),
             Self::State => Cell { text: state(process, look), paint: state_paint(&process.display) },
-            Self::Name => Cell::plain(format!("{branch}{}", name(process))),
+            Self::Name => Cell::plain(format!("{branch}{}", name(process.name.as_deref()))),
+            Self::Intent => Cell::plain(one_line(&process.intent)),
             Self::Body => Cell::plain(body(process.body)),
             Self::Step => Cell::plain(of_agent(process, || out_of(process.step, process.max_steps))),
             Self::Tokens => {
@@ -178,12 +203,12 @@ pub(crate) enum SortKey {
 }
 
 impl SortKey {
-    /// Puts names and states in alphabetical order, and of amounts the largest first.
+    /// Puts names and states in alphabetical order, processes without a name last, and of amounts the largest first.
     pub(crate) fn sort(self, processes: &mut [Process]) {
         use std::cmp::Reverse;
         match self {
             Self::Pid => processes.sort_by_key(|process| process.pid),
-            Self::Name => processes.sort_by_key(name),
+            Self::Name => processes.sort_by_key(|process| (process.name.is_none(), process.name.clone())),
             Self::State => processes.sort_by_key(|process| process.display.clone()),
             Self::Age => processes.sort_by_key(|process| process.created_at),
             Self::Elapsed => processes.sort_by_key(|process| Reverse(process.elapsed_ms)),

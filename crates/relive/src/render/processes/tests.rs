@@ -48,12 +48,12 @@ fn piped_nothing_is_cut_or_coloured() {
     let mut list = sample();
     list[4].intent = "rewrite all\nof the \u{1b}[31mdocs".into();
     let expected = "\
-PID  STATE          NAME                          BODY   STEP  TOKENS     COST  ELAPSED  AGE  ID        MODEL     DIRECTORY  DETAIL
-  1  running        p1                            agent  3/20    1234  $0.0123    1m05s   2h  0c9d1e77  script/x  /w         shell: make -j4 41s
-  2  [P] suspended  p2                            agent  3/20    1234  $0.0123    1m05s   2h  0c9d1e77  script/x  /w         budget exceeded
-  3  running        p3                            agent  3/20    1234  $0.0123    1m05s   2h  0c9d1e77  script/x  /w         -
-  4  dead           p4                            agent  3/20    1234  $0.0123    1m05s   2h  0c9d1e77  script/x  /w         exit 1, max steps exceeded
- 15  running        rewrite all of the ?[31mdocs  agent     3    1234        -    1m05s   2h  0c9d1e77  script/x  /w         -
+PID  STATE          NAME  INTENT                        BODY   STEP  TOKENS     COST  ELAPSED  AGE  ID        MODEL     DIRECTORY  DETAIL
+  1  running        p1    do it                         agent  3/20    1234  $0.0123    1m05s   2h  0c9d1e77  script/x  /w         shell: make -j4 41s
+  2  [P] suspended  p2    do it                         agent  3/20    1234  $0.0123    1m05s   2h  0c9d1e77  script/x  /w         budget exceeded
+  3  running        p3    do it                         agent  3/20    1234  $0.0123    1m05s   2h  0c9d1e77  script/x  /w         -
+  4  dead           p4    do it                         agent  3/20    1234  $0.0123    1m05s   2h  0c9d1e77  script/x  /w         exit 1, max steps exceeded
+ 15  running        -     rewrite all of the ?[31mdocs  agent     3    1234        -    1m05s   2h  0c9d1e77  script/x  /w         -
 ";
     assert_eq!(drawn(&list, Order::Listed, &Look { ascii: true, ..Look::plain() }), expected);
 }
@@ -62,21 +62,21 @@ PID  STATE          NAME                          BODY   STEP  TOKENS     COST  
 fn on_a_terminal_the_table_fits_80_columns() {
     let look = Look { is_terminal: true, width: Some(80), ..Look::plain() };
     let expected = "\
-PID  STATE        NAME                  STEP     COST  AGE  DETAIL
-  1  running      p1                    3/20  $0.0123   2h  shell: make -j4 41s
-  2  ⏸ suspended  ├─ p2                 3/20  $0.0123   2h  budget exceeded
-  3  running      │  └─ p3              3/20  $0.0123   2h  -
-  4  dead         └─ p4                 3/20  $0.0123   2h  exit 1, max steps e…
- 15  running      rewrite the whole o…     3        -   2h  -
+PID  STATE        NAME      INTENT           STEP     COST  AGE  DETAIL
+  1  running      p1        do it            3/20  $0.0123   2h  shell: make -j…
+  2  ⏸ suspended  ├─ p2     do it            3/20  $0.0123   2h  budget exceeded
+  3  running      │  └─ p3  do it            3/20  $0.0123   2h  -
+  4  dead         └─ p4     do it            3/20  $0.0123   2h  exit 1, max st…
+ 15  running      -         rewrite the wh…     3        -   2h  -
 ";
     assert_eq!(drawn(&sample(), Order::Tree, &look), expected);
     let ascii = "\
-PID  STATE          NAME                 STEP     COST  AGE  DETAIL
-  1  running        p1                   3/20  $0.0123   2h  shell: make -j4 41s
-  2  [P] suspended  |- p2                3/20  $0.0123   2h  budget exceeded
-  3  running        |  `- p3             3/20  $0.0123   2h  -
-  4  dead           `- p4                3/20  $0.0123   2h  exit 1, max step...
- 15  running        rewrite the whol...     3        -   2h  -
+PID  STATE          NAME      INTENT          STEP     COST  AGE  DETAIL
+  1  running        p1        do it           3/20  $0.0123   2h  shell: make...
+  2  [P] suspended  |- p2     do it           3/20  $0.0123   2h  budget exce...
+  3  running        |  `- p3  do it           3/20  $0.0123   2h  -
+  4  dead           `- p4     do it           3/20  $0.0123   2h  exit 1, max...
+ 15  running        -         rewrite the...     3        -   2h  -
 ";
     assert_eq!(drawn(&sample(), Order::Tree, &Look { ascii: true, ..look }), ascii);
 }
@@ -143,7 +143,10 @@ fn a_tree_shows_every_process_once_for_any_parents() {
 #[test]
 fn without_processes_only_the_headers_are_shown() {
     let drawn = drawn(&[], Order::Listed, &Look::plain());
-    assert_eq!(drawn, "PID  STATE  NAME  BODY  STEP  TOKENS  COST  ELAPSED  AGE  ID  MODEL  DIRECTORY  DETAIL\n");
+    assert_eq!(
+        drawn,
+        "PID  STATE  NAME  INTENT  BODY  STEP  TOKENS  COST  ELAPSED  AGE  ID  MODEL  DIRECTORY  DETAIL\n"
+    );
 }
 
 #[test]
