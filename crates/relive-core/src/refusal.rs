@@ -36,13 +36,13 @@ impl fmt::Display for Transition {
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum Refusal {
     /// The transition is not legal in this state.
-    #[error("process {pid} is {state}: {transition} is not legal there")]
+    #[error("PID {pid} is {state}: {transition} is not legal there")]
     Illegal { pid: Pid, state: State, transition: Transition },
     /// A release event arrived for a process that has not ended.
-    #[error("process {pid} is {state}: nothing of it is being released")]
+    #[error("PID {pid} is {state}: nothing of it is being released")]
     NotEnded { pid: Pid, state: State },
     /// A body reported that it was cancelled, but nobody had asked it to end.
-    #[error("process {pid} says it was cancelled, and nobody had asked it to end")]
+    #[error("PID {pid} says it was cancelled, and nobody had asked it to end")]
     NobodyAsked { pid: Pid },
     /// The PID was used before, or may have been.
     #[error("PID {pid} may have been used before: {last} is the last one used")]
@@ -77,24 +77,24 @@ pub enum Refusal {
         candidates: Vec<String>,
     },
     /// The caller may see the process but not control it.
-    #[error("your handle to process {pid} does not allow this")]
+    #[error("your handle to PID {pid} does not allow this")]
     Forbidden { pid: Pid },
-    #[error("process {pid} has not been started")]
+    #[error("PID {pid} has not been started")]
     NotStarted { pid: Pid },
     /// The process waits for an answer; a RESUME is not one.
-    #[error("process {pid} waits for an answer")]
+    #[error("PID {pid} waits for an answer")]
     AwaitsAnswer { pid: Pid },
     /// The parent is not running, so it cannot get children.
-    #[error("process {pid} is {state}: it cannot be a parent")]
+    #[error("PID {pid} is {state}: it cannot be a parent")]
     ParentNotRunning { pid: Pid, state: State },
     /// The process is not running, so it can hold no handle.
-    #[error("process {pid} is not running: it can hold no handle")]
+    #[error("PID {pid} is not running: it can hold no handle")]
     NotRunning { pid: Pid },
     /// The process holds as many handles as a process may.
-    #[error("process {pid} has {max} handles, the limit")]
+    #[error("PID {pid} has {max} handles, the limit")]
     TooManyHandles { pid: Pid, max: usize },
     /// Another incarnation of this UUID is living.
-    #[error("{uuid} is being run as process {pid}")]
+    #[error("{uuid} is being run as PID {pid}")]
     UuidInUse {
         uuid: Uuid,
         /// The living incarnation.

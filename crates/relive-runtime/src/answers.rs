@@ -128,7 +128,7 @@ impl Turn {
             return Ok(Some(pid));
         }
         if machine.told_to_end().is_some() {
-            let message = format!("process {pid} is being ended: there is nothing to answer");
+            let message = format!("PID {pid} is being ended: there is nothing to answer");
             return Err(Error::new(ErrorCode::Conflict, message));
         }
         let (asked, req) = (request.clone(), request_id.clone());
@@ -170,7 +170,7 @@ fn check(request: &ResolveRequest, pid: Pid, open: &Open, in_doubt: bool) -> Res
         return Err(Error::new(ErrorCode::Invalid, "`answer` is only for questions").with_hint(hint()));
     }
     if open.question && open.is_meant {
-        let message = format!("process {pid} asks a question, which has to be answered with a text");
+        let message = format!("PID {pid} asks a question, which has to be answered with a text");
         return Err(conflict(message).with_hint(hint()));
     }
     let (asked, in_doubt) = (open.asked && open.is_meant, in_doubt && open.is_meant);
@@ -182,11 +182,11 @@ fn check(request: &ResolveRequest, pid: Pid, open: &Open, in_doubt: bool) -> Res
         }
         (false, _, true) => Ok(()),
         (true, false, true) => {
-            let message = format!("process {pid} has a call in doubt and does not wait for an approval");
+            let message = format!("PID {pid} has a call in doubt and does not wait for an approval");
             Err(conflict(message).with_hint(hint()))
         }
         (false, true, false) => {
-            let message = format!("process {pid} waits for your approval, and no call is in doubt");
+            let message = format!("PID {pid} waits for your approval, and no call is in doubt");
             Err(conflict(message).with_hint(hint()))
         }
         (_, false, false) => {
@@ -197,9 +197,9 @@ fn check(request: &ResolveRequest, pid: Pid, open: &Open, in_doubt: bool) -> Res
                         (Some(host), _) => host.clone(),
                         (None, tool) => format!("the call of {tool}"),
                     };
-                    format!("process {pid} has its answer already: {about} was {word}")
+                    format!("PID {pid} has its answer already: {about} was {word}")
                 }
-                None => format!("process {pid} does not wait for an answer"),
+                None => format!("PID {pid} does not wait for an answer"),
             };
             Err(conflict(message).with_hint(format!("relive info {pid}")))
         }
@@ -224,8 +224,8 @@ fn check_answer(request: &ResolveRequest, pid: Pid, open: &Open) -> Result<()> {
         return Ok(());
     }
     let message = match &open.answered {
-        Some(answer) => format!("process {pid} has its answer already: {answer}"),
-        None => format!("process {pid} asks no question"),
+        Some(answer) => format!("PID {pid} has its answer already: {answer}"),
+        None => format!("PID {pid} asks no question"),
     };
     Err(Error::new(ErrorCode::Conflict, message).with_hint(format!("relive info {pid}")))
 }

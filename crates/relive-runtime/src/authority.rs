@@ -117,8 +117,7 @@ impl Access {
         match self.process()? {
             None => Ok(()),
             Some(process) => {
-                let message =
-                    format!("{what} is only for a person, and this command runs in process {}", process.of.pid);
+                let message = format!("{what} is only for a person, and this command runs in PID {}", process.of.pid);
                 Err(Error::new(ErrorCode::Permission, message).with_hint("run it in a terminal outside of the process"))
             }
         }

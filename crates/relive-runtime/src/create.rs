@@ -118,8 +118,7 @@ impl Runtime {
         };
         warning.into_iter().for_each(|warning| self.warn_once(warning));
         let isolated = self.agent_isolation(&above, &request, (isolation, network)).await?;
-        let model = request.model.or(model).or_else(|| self.live.now().default_model.clone());
-        let model = model.ok_or_else(|| Error::new(ErrorCode::Invalid, "no model is set").with_hint(MODEL_HINT))?;
+        let model = self.model_or_default(request.model.or(model))?;
         self.check_cost_of_script(request.limits, &model, request.cwd.as_ref(), (request.uuid, &request.env)).await?;
         let mut meta = ProcessMeta::new(model, system_prompt, tools);
         meta.instructions = files;
@@ -160,6 +159,11 @@ impl Runtime {
             },
         )
         .await
+    }
+
+    fn model_or_default(&self, chosen: Option<String>) -> Result<String> {
+        let model = chosen.or_else(|| self.live.now().default_model.clone());
+        model.ok_or_else(|| Error::new(ErrorCode::Invalid, "no model is set").with_hint(MODEL_HINT))
     }
 
     async fn find_agent(&self, request: &RunRequest) -> Result<Named> {

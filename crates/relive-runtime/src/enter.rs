@@ -65,11 +65,11 @@ impl Runtime {
     fn check_can_be_entered(&self, pid: Pid) -> Result<()> {
         let state = self.lock();
         if state.table.view(pid, self.moment()).map(|view| view.body) != Some(Kind::Exec) {
-            let message = format!("process {pid} is not a program, so there is no session to enter");
+            let message = format!("PID {pid} is not a program, so there is no session to enter");
             return Err(Error::new(ErrorCode::Invalid, message).with_hint(format!("relive info {pid}")));
         }
         if state.table.machine(pid).is_some_and(|machine| machine.pause().is_some()) {
-            let message = format!("process {pid} is suspended, and a program that enters its session would be too");
+            let message = format!("PID {pid} is suspended, and a program that enters its session would be too");
             return Err(Error::new(ErrorCode::Conflict, message).with_hint(format!("relive resume {pid}")));
         }
         Ok(())
@@ -91,7 +91,7 @@ impl Runtime {
         match after.snapshot.stage {
             Stage::Ready | Stage::Running if is_there => Ok((after, found)),
             Stage::Starting | Stage::Spawned => {
-                let message = format!("process {} has not started yet", process.of.pid);
+                let message = format!("PID {} has not started yet", process.of.pid);
                 Err(Error::new(ErrorCode::Conflict, message).with_hint(format!("relive info {}", process.of.pid)))
             }
             Stage::Ready | Stage::Running | Stage::Exited | Stage::Signaled | Stage::Aborted | Stage::Errored => {
@@ -132,7 +132,7 @@ fn joined(pid: Pid, wanted: &EnterRequest, own: &[String]) -> Result<Vec<Namespa
     };
     if let Some(missing) = asked.iter().find(|kind| !has(kind)) {
         let names = if own.is_empty() { "none".to_owned() } else { own.join(", ") };
-        let message = format!("process {pid} has no {} namespace of its own; it has {names}", missing.name());
+        let message = format!("PID {pid} has no {} namespace of its own; it has {names}", missing.name());
         return Err(Error::new(ErrorCode::Invalid, message).with_hint(format!("relive info {pid}")));
     }
     let needs_user = !asked.is_empty() && !rustix::process::geteuid().is_root();

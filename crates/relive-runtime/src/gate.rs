@@ -38,7 +38,7 @@ impl Runtime {
             let Some(session) = &mut session else { break };
             let Some(live) = found_session(session).await else { break };
             let Shim::Answers { connection, rungs: _ } = live.shim else {
-                let message = format!("process {} cannot be reached: {OTHER_VERSION}", of.pid);
+                let message = format!("PID {} cannot be reached: {OTHER_VERSION}", of.pid);
                 return Err(Error::new(ErrorCode::Conflict, message));
             };
             if let Ok(outcome) = self.bodies.exec.sessions.order(&live.folder, &connection, verb.clone()).await {
@@ -51,7 +51,7 @@ impl Runtime {
         }
         match self.living(uuid).filter(|living| living.of == of) {
             Some(_) => {
-                let message = format!("process {}: its session cannot be reached", of.pid);
+                let message = format!("PID {}: its session cannot be reached", of.pid);
                 Err(Error::new(ErrorCode::Unavailable, message).with_hint(format!("relive info {uuid}")))
             }
             None => Ok(Outcome::NoProcess),
@@ -107,7 +107,7 @@ impl Runtime {
             |machine: &relive_core::Machine| machine.pause().is_some() && machine.told_to_end().is_none();
         let is_suspended = self.lock().table.machine(pid).is_some_and(stands_still);
         if is_suspended && verb == Verb::Proceed {
-            let message = format!("process {pid} is suspended");
+            let message = format!("PID {pid} is suspended");
             return Err(Error::new(ErrorCode::Conflict, message)
                 .with_hint(format!("relive resume {pid}; relive proceed {pid}")));
         }
@@ -115,7 +115,7 @@ impl Runtime {
         match self.ask_shim(process, verb).await? {
             Outcome::Done => Ok(affected),
             Outcome::Kept => {
-                let kept = format!("process {pid} has not reached its gate yet: the request waits until then");
+                let kept = format!("PID {pid} has not reached its gate yet: the request waits until then");
                 Ok(Affected { note: Some(kept), ..affected })
             }
             Outcome::NoProcess => Err(ended()),
@@ -164,13 +164,13 @@ pub(crate) fn sender(cause: Cause) -> Option<u32> {
 pub(crate) fn not_done(pid: Pid, failed: &str, outcome: Outcome) -> Error {
     match outcome {
         Outcome::WrongStage { message } | Outcome::Unknown { message } => {
-            Error::new(ErrorCode::Conflict, format!("process {pid}: {message}"))
+            Error::new(ErrorCode::Conflict, format!("PID {pid}: {message}"))
         }
         Outcome::Failed { call: _, errno } if matches!(errno.as_str(), "ENOSPC" | "EDQUOT") => {
-            Error::new(ErrorCode::Exhausted, format!("process {pid} {failed}: the disk is full")).with_hint("relive gc")
+            Error::new(ErrorCode::Exhausted, format!("PID {pid} {failed}: the disk is full")).with_hint("relive gc")
         }
         Outcome::Failed { call, errno } => {
-            Error::new(ErrorCode::Internal, format!("process {pid} {failed}: {call} failed with {errno}"))
+            Error::new(ErrorCode::Internal, format!("PID {pid} {failed}: {call} failed with {errno}"))
         }
         Outcome::Done | Outcome::Kept | Outcome::NoProcess | Outcome::Stat(_) => {
             Error::new(ErrorCode::Internal, "the shim answered another request")
@@ -253,7 +253,7 @@ mod tests {
             let error = not_done(Pid(7), "has not passed its gate", failed);
             assert_eq!((error.code(), error.to_string().as_str()), (code, expect));
         };
-        check("ENOSPC", ErrorCode::Exhausted, "process 7 has not passed its gate: the disk is full");
-        check("EIO", ErrorCode::Internal, "process 7 has not passed its gate: state failed with EIO");
+        check("ENOSPC", ErrorCode::Exhausted, "PID 7 has not passed its gate: the disk is full");
+        check("EIO", ErrorCode::Internal, "PID 7 has not passed its gate: state failed with EIO");
     }
 }

@@ -61,7 +61,7 @@ impl Runtime {
         let kind = self.lock().table.view(pid, self.moment()).map(|view| view.body);
         if kind != Some(Kind::Exec) {
             let known = Signal::ALL.map(Signal::name).join(", ");
-            let message = format!("process {pid} is not a program and does not accept {signal}: it accepts {known}");
+            let message = format!("PID {pid} is not a program and does not accept {signal}: it accepts {known}");
             let error = Error::new(ErrorCode::Invalid, message);
             // What people send these for has a command of its own; the others have nothing like them.
             return Err(match signal.name().as_ref() {
@@ -83,7 +83,7 @@ impl Runtime {
         match self.ask_shim(process, verb).await? {
             Outcome::Done => Ok(affected),
             Outcome::Kept => {
-                let kept = format!("process {pid} does not run yet: {signal} waits until it does");
+                let kept = format!("PID {pid} does not run yet: {signal} waits until it does");
                 Ok(Affected { note: Some(kept), ..affected })
             }
             Outcome::NoProcess => Ok(ended()),

@@ -24,7 +24,7 @@ impl Runtime {
             let found = runtime.look_up(&id).await?;
             if let LookedUp::Living { process, note } = &found {
                 let pid = process.of.pid;
-                let message = format!("process {pid} has not ended, so it cannot be removed");
+                let message = format!("PID {pid} has not ended, so it cannot be removed");
                 let hint = format!("relive kill {pid}; relive wait {pid}; relive rm -y {pid}");
                 let message = note.as_ref().map_or(message.clone(), |note| format!("{note}: {message}"));
                 return Err(Error::new(ErrorCode::Conflict, message).with_hint(hint));

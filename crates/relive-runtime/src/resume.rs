@@ -291,11 +291,11 @@ impl Turn {
             return Err(Error::new(ErrorCode::Conflict, is_being_ended(pid, signal)).with_hint(hint));
         }
         if machine.pause().is_some_and(|(_, reason)| crate::answers::waits_for_answer(reason)) {
-            let message = format!("process {pid} waits for your answer");
+            let message = format!("PID {pid} waits for your answer");
             return Err(Error::new(ErrorCode::Conflict, message).with_hint(format!("relive resolve {pid}")));
         }
         if let Some(model) = request.model.as_ref().filter(|_| self.owner.has_body()) {
-            let message = format!("process {pid} is running: pause it before you resume it with the model {model}");
+            let message = format!("PID {pid} is running: pause it before you resume it with the model {model}");
             return Err(Error::new(ErrorCode::Conflict, message).with_hint(format!("relive pause {pid}")));
         }
         found.map_or(Ok(()), Err)

@@ -175,7 +175,7 @@ impl Runtime {
         match self.lock().table.view(pid, self.moment()).map(|view| view.body) {
             Some(Kind::Exec) | None => Ok(()),
             Some(_) => {
-                let message = format!("process {pid} is not a program: it has no input to close");
+                let message = format!("PID {pid} is not a program: it has no input to close");
                 Err(Error::new(ErrorCode::Invalid, message))
             }
         }

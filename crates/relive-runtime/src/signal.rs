@@ -215,7 +215,7 @@ impl Runtime {
         if affected.pids.is_empty() {
             let told = self.machine_of(process.uuid).map(|machine| machine.told_to_end());
             affected.note = match told {
-                None => Some(format!("process {pid} has ended already: nothing to do")),
+                None => Some(format!("PID {pid} has ended already: nothing to do")),
                 Some(Some((signal, _))) => Some(format!("{}: nothing to do", is_being_ended(pid, signal))),
                 Some(None) => None,
             };
@@ -478,5 +478,5 @@ fn no_signals(pid: Pid, note: Option<String>) -> SignalState {
 }
 
 pub(crate) fn is_being_ended(pid: Pid, signal: Signal) -> String {
-    format!("process {pid} is being ended by {signal}")
+    format!("PID {pid} is being ended by {signal}")
 }

@@ -160,7 +160,7 @@ impl Runtime {
         let pid = parent.of.pid;
         let lives = state.table.machine(pid).is_some_and(|machine| machine.end().is_none());
         if !lives {
-            return Err(Error::new(ErrorCode::Conflict, format!("process {pid} has ended and cannot create a child")));
+            return Err(Error::new(ErrorCode::Conflict, format!("PID {pid} has ended and cannot create a child")));
         }
         let inherited = state.inherited.by_parent.get(&pid).cloned();
         state.inherited.creations.insert(child, CreationUnderWay { parent: pid, inherited });

@@ -289,7 +289,7 @@ fn a_rename_to_another_file_system_names_both_files() {
         return;
     }
     let (from, to) = (here.path().join("from"), there.join(format!("relive-test-{}", std::process::id())));
-    std::fs::write(&from, "x").unwrap();
+    crate::support::put(&from, b"x");
     let error = relive_journal::Disk::new().rename(&from, &to).unwrap_err();
     let said = format!("{} and {} are not on the same file system", from.display(), to.display());
     assert_eq!((error.kind(), error.to_string()), (std::io::ErrorKind::CrossesDevices, said));

@@ -173,7 +173,7 @@ impl Body for ExecBody {
                 Shim::OtherVersion => Some(OTHER_VERSION.to_owned()),
             };
             if let Some(refused) = refused {
-                warnings.warn(format!("process {} did not get {signal}: {refused}", process.of.pid));
+                warnings.warn(format!("PID {} did not get {signal}: {refused}", process.of.pid));
             }
         }
         .boxed()

@@ -54,7 +54,7 @@ impl Runtime {
         if matches!(process.body, relive_core::Body::Compose | relive_core::Body::Supervisor) {
             return Ok(process);
         }
-        let message = format!("process {} is neither a run of a compose file nor a supervisor", process.pid);
+        let message = format!("PID {} is neither a run of a compose file nor a supervisor", process.pid);
         Err(Error::new(ErrorCode::Invalid, message).with_hint(format!("relive info {}", process.pid)))
     }
 

@@ -50,7 +50,7 @@ impl WantedSignals {
             return Err(Error::new(
                 ErrorCode::Conflict,
                 format!(
-                    "process {pid} is an agent, and its commands end before it does: it hears of {} as a message",
+                    "PID {pid} is an agent, and its commands end before it does: it hears of {} as a message",
                     on.signal
                 ),
             )

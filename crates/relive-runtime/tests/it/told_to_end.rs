@@ -25,7 +25,7 @@ fn a_resume_is_refused() {
         let id = process.uuid.to_string();
         let refused = after_kill(&daemon, &id, daemon.runtime.resume(&id, asked.clone(), None)).unwrap_err();
         assert_eq!(refused.code(), ErrorCode::Conflict);
-        assert_eq!(refused.to_string(), format!("process {} is being ended by SIGKILL", process.pid));
+        assert_eq!(refused.to_string(), format!("PID {} is being ended by SIGKILL", process.pid));
         daemon.wait(process.uuid);
         assert_eq!(world.of_kind(process.uuid, "input").len(), 1, "nothing was recorded that nobody hears");
         assert!(daemon.resume(process.uuid, asked, None).changed, "the hint works");
@@ -40,7 +40,7 @@ fn a_message_is_refused() {
     let id = process.uuid.to_string();
     let refused = after_kill(&daemon, &id, daemon.runtime.send(&id, message("m", "hello"))).unwrap_err();
     assert_eq!(refused.code(), ErrorCode::Conflict);
-    let expected = format!("process {} is being ended by SIGKILL and receives no messages", process.pid);
+    let expected = format!("PID {} is being ended by SIGKILL and receives no messages", process.pid);
     assert_eq!(refused.to_string(), expected);
 }
 
@@ -51,6 +51,6 @@ fn a_pause_says_that_it_is_being_ended() {
     let process = daemon.run_hanging(&world);
     let id = process.uuid.to_string();
     let answer = after_kill(&daemon, &id, daemon.runtime.pause(&id, PAUSE_NOW, None)).unwrap();
-    let note = format!("process {} is being ended by SIGKILL: nothing to do", process.pid);
+    let note = format!("PID {} is being ended by SIGKILL: nothing to do", process.pid);
     assert_eq!((answer.affected, answer.note), (0, Some(note)));
 }

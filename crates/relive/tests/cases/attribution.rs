@@ -88,7 +88,8 @@ fn case_07_programs_are_ended_by_their_time_their_memory_and_their_gate() {
     world.await_stage(&gated, "ready");
     world.relive(&["abort", &gated.uuid]).ok();
     assert_eq!(world.ends(&gated, 125)["why"], "aborted");
-    let hungry = world.exec(&["--memory", "32M"], &["tail", "/dev/zero"]);
+    let hungry = world.relive(&["exec", "-d", "--json", "--memory", "32M", "--", "tail", "/dev/zero"]);
+    let hungry = super::world::begun(&hungry.json());
     let answer = world.relive(&["wait", "--json", &hungry.uuid]).json();
     if answer["status"]["kind"] == "startup_failed" {
         eprintln!("skipped: memory cannot be bounded here: {}", answer["status"]);

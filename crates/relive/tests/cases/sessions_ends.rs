@@ -6,7 +6,7 @@ use rustix::process::Signal;
 use serde_json::json;
 
 use super::sessions_support::{is_alive, with_variable};
-use super::world::{World, kill, wait_for, wait_until};
+use super::world::{World, begun, kill, wait_for, wait_until};
 
 #[test]
 fn case_36_a_session_gets_neither_another_s_signals_nor_our_descriptors() {
@@ -106,7 +106,9 @@ fn case_38_a_lost_shim_is_heard_of_and_its_program_does_not_outlive_it() {
 #[test]
 fn case_40_killed_for_memory_is_said_to_be_that() {
     for world in World::of_each_kind() {
-        let hungry = world.exec(&["--memory", "32M"], &["tail", "/dev/zero"]);
+        // It cannot be run where memory cannot be bounded.
+        let hungry = world.relive(&["exec", "-d", "--json", "--memory", "32M", "--", "tail", "/dev/zero"]);
+        let hungry = begun(&hungry.json());
         let answer = world.relive(&["wait", "--json", &hungry.uuid]).json();
         if answer["status"]["kind"] == "startup_failed" {
             eprintln!("skipped: memory cannot be bounded here: {}", answer["status"]);
@@ -129,7 +131,7 @@ fn case_40_killed_for_memory_is_said_to_be_that() {
 #[test]
 fn a_timeout_is_kept_without_a_daemon() {
     for world in World::of_each_kind() {
-        let late = world.exec(&["--timeout", "1s"], &["sleep", "1000"]);
+        let late = world.exec(&["--timeout", "3s"], &["sleep", "1000"]);
         let host = world.await_stage(&late, "running")["host_pid"].as_u64().unwrap();
         world.kill_daemon();
         wait_until("its time is up", || !is_alive(host));

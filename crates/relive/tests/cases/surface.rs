@@ -145,7 +145,7 @@ fn the_model_of_a_running_process_cannot_be_changed_whatever_the_model_is() {
     let agent = world.run_hanging(&[]);
     for model in ["nobody/nothing", "anthropic/claude-sonnet-4-5"] {
         let refused = world.relive(&["resume", "1", "--model", model]);
-        refused.fails(3, &["process 1 is running: pause it before you resume it with", "hint: relive pause 1\n"]);
+        refused.fails(3, &["PID 1 is running: pause it before you resume it with", "hint: relive pause 1\n"]);
     }
     world.relive(&["pause", "1", "--now"]).ok();
     world.await_display(&agent.uuid, "suspended");
@@ -222,7 +222,7 @@ fn what_a_program_has_not_is_not_claimed_of_it() {
     let gated = world.exec(&["--gate", "--name", "gated"], &["sleep", "1000"]);
     world.await_display(&gated.uuid, "ready");
     let told = world.relive(&["kill", "-HUP", "gated"]).ok().stderr;
-    assert_eq!(told, "process 1 does not run yet: SIGHUP waits until it does\n");
+    assert_eq!(told, "PID 1 does not run yet: SIGHUP waits until it does\n");
     world.relive(&["proceed", "gated"]).ok();
     world.ends(&gated, 129);
     let steps = world.relive(&["steps", "gated"]).ok();

@@ -376,7 +376,7 @@ children:
 fn the_verbs_of_trees_refuse_other_processes_and_print_json_if_asked() {
     let world = World::new();
     let agent = world.run_hanging(&[]);
-    let refusal = format!("process {} is neither a run of a compose file nor a supervisor", agent.pid);
+    let refusal = format!("PID {} is neither a run of a compose file nor a supervisor", agent.pid);
     for verb in [&["status"][..], &["down"], &["logs"], &["resume", "--node", "a"]] {
         world.relive(&[&["compose"], verb, &[&agent.uuid]].concat()).fails(2, &[&refusal, "relive info"]);
     }

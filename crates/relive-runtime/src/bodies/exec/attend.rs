@@ -110,7 +110,7 @@ pub(super) async fn attend(cx: &mut Context, session: &Attended<'_>, messages: i
         if let Some(signal) = orders.end.filter(|signal| told != Some(*signal)) {
             told = Some(signal);
             if let Some(refused) = session.tell_to_end(signal).await {
-                cx.owner.warn(format!("process {} did not get {signal}: {refused}", cx.process.of.pid));
+                cx.owner.warn(format!("PID {} did not get {signal}: {refused}", cx.process.of.pid));
             }
         }
         // A program that is asked to end has its grace period, which this daemon counts.
