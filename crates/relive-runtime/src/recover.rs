@@ -96,11 +96,14 @@ impl Runtime {
         }
         self.restore_handles(handles);
         self.catalog.recovered();
+        let uuids: Vec<Uuid> = ready.iter().map(|(process, _)| process.uuid).collect();
         for (process, then) in ready {
             self.carry_on(process, then).await?;
         }
         // Most bodies are ready at once; those that are not are shown as loading.
         let _ = tokio::time::timeout(READY_WITHIN, self.all_started()).await;
+        // Most have asked their model by now, and are synced with that.
+        uuids.into_iter().for_each(|uuid| self.sync_recovered(uuid));
         self.retry_unrecovered();
         self.watch_alarms();
         self.resume_when_keys_return();
@@ -219,10 +222,11 @@ impl Runtime {
             Ok(done) => {
                 self.unrecovered.remove(uuid);
                 drop(turn);
-                match done {
-                    Some((process, then)) => self.carry_on(process, then).await,
-                    None => Ok(()),
+                if let Some((process, then)) = done {
+                    self.carry_on(process, then).await?;
+                    self.sync_recovered(uuid);
                 }
+                Ok(())
             }
             Err(failure) => {
                 let failure = failure.with_info(before.info);
@@ -260,6 +264,13 @@ impl Runtime {
         });
     }
 
+    /// Has the first records of a process synced soon, unless they have been with later ones.
+    fn sync_recovered(self: &Arc<Self>, uuid: Uuid) {
+        if let Some(owner) = self.owners.find(uuid).filter(|owner| owner.synced_end() == Some(0)) {
+            self.settle_soon(&owner);
+        }
+    }
+
     async fn all_started(&self) {
         let mut waited_for: Vec<Pid> = self.lock().bodies.keys().copied().collect();
         loop {
@@ -286,8 +297,6 @@ impl Runtime {
             NextAction::Start(writer) | NextAction::Resume(writer) => {
                 let mut turn = self.turn(process.uuid, Lane::Own).await?;
                 turn.hold(*writer);
-                // Its first records are in the file and may not be on the disk.
-                self.settle_soon(&turn.owner);
                 if resumes {
                     self.emit(&turn.owner, "resumed", serde_json::json!({"by": ResumedBy::DaemonStart}));
                 }
