@@ -28,7 +28,7 @@ pub(crate) struct Repository {
 /// Finds the repository that contains `cwd`. One of a parent directory counts only if it belongs to the same user: anybody
 /// can put a `.git` into `/tmp`. What a program can change is not asked whether it is a repository: a program could make it one
 /// afterwards.
-pub(crate) fn look(cwd: &Path, writable: &[PathBuf]) -> Repository {
+pub(crate) fn find_repository(cwd: &Path, writable: &[PathBuf]) -> Repository {
     let mut repository = Repository::default();
     let Ok(owner) = cwd.metadata().map(|found| found.uid()) else { return repository };
     for work_tree in cwd.ancestors() {
@@ -61,7 +61,7 @@ impl Repository {
     fn add(&mut self, path: &Path, pinned: Vec<PathBuf>) {
         let mut wanted = vec![Place::Hooks, Place::CommonDirectory, Place::Config];
         wanted.extend(has_worktree_config(path).then_some(Place::WorktreeConfig));
-        self.make(path, &wanted);
+        self.make_missing(path, &wanted);
         let parts = |places: &[Place]| {
             places.iter().map(|place| path.join(place.name())).filter(|path| is_real(path)).collect()
         };
@@ -72,7 +72,7 @@ impl Repository {
         });
     }
 
-    fn make(&mut self, path: &Path, wanted: &[Place]) {
+    fn make_missing(&mut self, path: &Path, wanted: &[Place]) {
         let not_made = |(place, error): (Place, Errno)| {
             let path = path.join(place.name());
             let is_missing = path.symlink_metadata().is_err();
@@ -87,10 +87,10 @@ impl Repository {
     /// Adds the repository of a linked working tree. The program can write its `.git` file, so the file is believed only if
     /// the repository names it in turn, from the place where Git keeps linked working trees.
     fn add_linked(&mut self, dot_git: &Path) -> Option<()> {
-        let text = read(dot_git, LINE_MAX)?;
+        let text = read_file(dot_git, LINE_MAX)?;
         let named = text.strip_prefix("gitdir: ")?.lines().next()?;
         let own = dot_git.parent()?.join(named).canonicalize().ok()?;
-        let back = read(&own.join("gitdir"), LINE_MAX)?;
+        let back = read_file(&own.join("gitdir"), LINE_MAX)?;
         if own.join(back.lines().next()?) != dot_git {
             return None;
         }
@@ -98,7 +98,7 @@ impl Repository {
         let common = worktrees.parent().filter(|common| is_repository(common))?;
         self.add(common, vec![common.to_owned(), worktrees.to_owned(), own.clone()]);
         if has_worktree_config(common) {
-            self.make(&own, &[Place::WorktreeConfig]);
+            self.make_missing(&own, &[Place::WorktreeConfig]);
         }
         let directory = self.directories.last_mut()?;
         let real =
@@ -115,7 +115,7 @@ fn is_repository(path: &Path) -> bool {
 }
 
 fn has_worktree_config(path: &Path) -> bool {
-    let config = read(&path.join("config"), CONFIG_MAX);
+    let config = read_file(&path.join("config"), CONFIG_MAX);
     config.is_some_and(|text| text.to_ascii_lowercase().contains("worktreeconfig"))
 }
 
@@ -128,7 +128,7 @@ fn link(path: &Path) -> String {
     format!("{} is a link, and not protected", path.display())
 }
 
-fn read(path: &Path, most: u64) -> Option<String> {
+fn read_file(path: &Path, most: u64) -> Option<String> {
     let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK;
     let file = File::options().read(true).custom_flags(flags).open(path).ok()?;
     if !file.metadata().ok()?.is_file() {
@@ -164,7 +164,7 @@ mod tests {
 
     /// Returns the pinned directories and the parts that are protected.
     fn found(cwd: &Path) -> (Vec<PathBuf>, Vec<PathBuf>) {
-        let found = look(cwd, &[]);
+        let found = find_repository(cwd, &[]);
         let all =
             |parts: fn(&GitDirectory) -> &Vec<PathBuf>| found.directories.iter().flat_map(parts).cloned().collect();
         (
@@ -182,8 +182,8 @@ mod tests {
         assert_eq!(found(&root), (vec![at.clone()], parts.to_vec()));
         assert!(!parts[1].exists(), "it is removed with the last launch");
         assert_eq!(found(&at.join("refs")).1, parts, "from a directory below as well");
-        let held = look(&root, &[]);
-        drop(look(&root, &[]));
+        let held = find_repository(&root, &[]);
+        drop(find_repository(&root, &[]));
         assert_eq!(std::fs::read_to_string(&parts[1]).unwrap(), ".\n", "another launch needs it");
         git(&root, &["commit", "--allow-empty", "-qm", "works with the commondir"]);
         git(&root, &["gc", "-q"]);
@@ -201,7 +201,7 @@ mod tests {
         std::fs::DirBuilder::new().create(&below).unwrap();
         assert_eq!(found(&root).0, std::slice::from_ref(&at));
         assert_eq!(found(&below), (Vec::new(), Vec::new()), "that of a parent becomes writable by being a repository");
-        assert_eq!(look(&below, &[root]).directories.len(), 1, "unless it is writable anyway");
+        assert_eq!(find_repository(&below, &[root]).directories.len(), 1, "unless it is writable anyway");
         assert_eq!(
             found(&at.join("hooks")),
             (Vec::new(), ["hooks", "commondir", "config"].map(|name| at.join(name)).to_vec())
@@ -219,12 +219,12 @@ mod tests {
         rustix::fs::rename(at.join("hooks"), &elsewhere).unwrap();
         rustix::fs::symlink(&elsewhere, at.join("hooks")).unwrap();
         assert_eq!(
-            look(&root, &[]).unprotected,
+            find_repository(&root, &[]).unprotected,
             [format!("{} is a link, and not protected", at.join("hooks").display())]
         );
         rustix::fs::rename(&at, root.join("moved")).unwrap();
         rustix::fs::symlink(root.join("moved"), &at).unwrap();
-        let linked = look(&root, &[]);
+        let linked = find_repository(&root, &[]);
         assert_eq!(linked.unprotected, [format!("{} is a link, and not protected", at.display())]);
         assert_eq!(linked.directories, []);
     }
@@ -237,7 +237,7 @@ mod tests {
         let at = repository(&main);
         git(&main, &["commit", "--allow-empty", "-qm", "first"]);
         git(&main, &["worktree", "add", "-q", linked.to_str().unwrap()]);
-        let found = look(&linked, &[]);
+        let found = find_repository(&linked, &[]);
         assert_eq!(found.directories[0].pinned, [at.clone(), at.join("worktrees"), at.join("worktrees/linked")]);
         assert_eq!(found.file, Some(linked.join(".git")));
 
@@ -250,7 +250,7 @@ mod tests {
         rustix::fs::unlink(linked.join(".git")).unwrap();
         let lie = format!("gitdir: {}\n", elsewhere.join("worktrees/linked").display());
         write(&linked.join(".git"), &lie);
-        let found = look(&linked, &[]);
+        let found = find_repository(&linked, &[]);
         assert_eq!((found.directories, found.file), (Vec::new(), Some(linked.join(".git"))));
     }
 }

@@ -1,7 +1,7 @@
 //! The mounts of a plan as single operations, prepared so that none of them allocates.
 //!
-//! One file system in memory has all empty directories and files of a program. It is mounted on [`STAGE`] first and filled
-//! there; copies of its parts are then mounted where they belong. What is mounted on [`STAGE`] in the end covers it.
+//! One file system in memory has all empty directories and files of a program. It is mounted on [`SCRATCH`] first and filled
+//! there; copies of its parts are then mounted where they belong. What is mounted on [`SCRATCH`] in the end covers it.
 
 use std::ffi::{CStr, CString, NulError};
 use std::os::fd::{AsFd as _, OwnedFd};
@@ -17,7 +17,7 @@ use crate::policy::NamespaceKind;
 use crate::surroundings::Shape;
 use crate::system;
 
-const STAGE: &str = "/tmp";
+const SCRATCH: &str = "/tmp";
 const DIRECTORY: u32 = 0o755;
 const TEMPORARY: u32 = 0o1777;
 const UNREADABLE: u32 = 0;
@@ -152,13 +152,13 @@ impl Operations {
                 | Mount::ProcReadOnly { .. } => None,
             });
         }
-        let stage = self.slot();
-        self.push(Operation::MakeFileSystem { kind: FileSystem::Memory, slot: stage }, "tmpfs");
-        self.attach(stage, Path::new(STAGE))?;
-        self.fill_stage(mounts)?;
+        let scratch = self.slot();
+        self.push(Operation::MakeFileSystem { kind: FileSystem::Memory, slot: scratch }, "tmpfs");
+        self.attach(scratch, Path::new(SCRATCH))?;
+        self.fill_scratch(mounts)?;
         for (number, mount) in mounts.iter().enumerate() {
-            if let Some(is_read_only) = staged(mount) {
-                let slot = self.copy(&staged_path(number))?;
+            if let Some(is_read_only) = from_scratch(mount) {
+                let slot = self.copy(&scratch_path(number))?;
                 if is_read_only {
                     self.push(Operation::MakeReadOnly { slot }, format!("mount {}", mount.at().display()));
                 }
@@ -176,9 +176,9 @@ impl Operations {
     }
 
     /// Makes the empty directories and files, and in them the places for what is mounted there later.
-    fn fill_stage(&mut self, mounts: &[Mount]) -> std::result::Result<(), NulError> {
+    fn fill_scratch(&mut self, mounts: &[Mount]) -> std::result::Result<(), NulError> {
         for (number, mount) in mounts.iter().enumerate() {
-            let path = staged_path(number);
+            let path = scratch_path(number);
             match mount {
                 Mount::Temporary { .. } => self.make_directory(&path, TEMPORARY)?,
                 Mount::Hidden { .. } => self.make_directory(&path, DIRECTORY)?,
@@ -199,10 +199,10 @@ impl Operations {
             }
         }
         for mount in mounts {
-            let Some(above) = nearest(mounts, mount.at()).filter(|above| above.begins_empty()) else { continue };
-            let number = mounts.iter().position(|other| std::ptr::eq(other, above)).unwrap_or_default();
+            let above = nearest(mounts, mount.at()).filter(|(_, above)| above.begins_empty());
+            let Some((number, above)) = above else { continue };
             let Ok(below) = mount.at().strip_prefix(above.at()) else { continue };
-            let mut path = staged_path(number);
+            let mut path = scratch_path(number);
             for part in below.parent().into_iter().flat_map(Path::components) {
                 path.push(part);
                 self.make_directory(&path, DIRECTORY)?;
@@ -265,8 +265,8 @@ impl Operations {
     }
 }
 
-/// Returns whether a part of the stage is mounted here, and whether it is read-only.
-fn staged(mount: &Mount) -> Option<bool> {
+/// Returns whether a part of it is mounted here, and whether it is read-only.
+fn from_scratch(mount: &Mount) -> Option<bool> {
     match mount {
         Mount::Temporary { .. } => Some(false),
         Mount::Hidden { .. } | Mount::HiddenFile { .. } | Mount::Devices { .. } => Some(true),
@@ -279,8 +279,8 @@ fn staged(mount: &Mount) -> Option<bool> {
     }
 }
 
-fn staged_path(number: usize) -> PathBuf {
-    Path::new(STAGE).join(number.to_string())
+fn scratch_path(number: usize) -> PathBuf {
+    Path::new(SCRATCH).join(number.to_string())
 }
 
 pub(crate) fn c_path(path: &Path) -> std::result::Result<CString, NulError> {

@@ -13,8 +13,8 @@ use crate::surroundings::{Shape, Surroundings};
 pub(crate) const SCOPE_ABI: u32 = 6;
 /// What the rung without namespaces leaves open.
 const LANDLOCK_ONLY: &str = "isolation: Landlock and seccomp only: secrets are readable, git hooks are writable, \
-                             the temporary directory is shared, sockets and UDP are not held";
-const FULL_NETWORK: &str = "isolation: the network is not held, all of it is reached";
+                             the temporary directory is shared, sockets and UDP are not restricted";
+const FULL_NETWORK: &str = "isolation: the network is not restricted";
 const ABSTRACT_SOCKETS: &str = "isolation: abstract sockets of other programs are reachable, Linux 6.12 is needed";
 
 /// Every decision about the isolation of one program.
@@ -309,14 +309,14 @@ fn mounts(policy: &Policy, found: &Surroundings) -> Vec<Mount> {
     // A program that is visible anyway needs no mount: its directory decides whether it is writable.
     let covered: Vec<Mount> = chosen.values().cloned().collect();
     let programs = found.programs.iter().filter(|path| !is_hidden(path));
-    for at in programs.filter(|path| nearest(&covered, path).is_some_and(Mount::begins_empty)) {
+    for at in programs.filter(|path| is_in_empty(&covered, path)) {
         let mount = Mount::ReadOnly { at: at.clone(), shape: Shape::Other };
         chosen.insert((at.components().count(), at.clone()), mount);
     }
     let mounts: Vec<Mount> = chosen.into_values().collect();
     // In an empty directory there is nothing to hide.
     let matters = |mount: &&Mount| match mount {
-        Mount::Hidden { at } | Mount::HiddenFile { at } => !nearest(&mounts, at).is_some_and(Mount::begins_empty),
+        Mount::Hidden { at } | Mount::HiddenFile { at } => !is_in_empty(&mounts, at),
         Mount::Writable { .. }
         | Mount::ReadOnly { .. }
         | Mount::Console { .. }
@@ -329,9 +329,13 @@ fn mounts(policy: &Policy, found: &Surroundings) -> Vec<Mount> {
     mounts.iter().filter(matters).cloned().collect()
 }
 
-/// Returns the mount that a path is on, apart from its own.
-pub(crate) fn nearest<'a>(mounts: &'a [Mount], path: &Path) -> Option<&'a Mount> {
-    mounts.iter().rev().find(|mount| mount.at() != path && path.starts_with(mount.at()))
+/// Returns the mount that a path is on, apart from its own, and its place in the list.
+pub(crate) fn nearest<'a>(mounts: &'a [Mount], path: &Path) -> Option<(usize, &'a Mount)> {
+    mounts.iter().enumerate().rfind(|(_, mount)| mount.at() != path && path.starts_with(mount.at()))
+}
+
+fn is_in_empty(mounts: &[Mount], path: &Path) -> bool {
+    nearest(mounts, path).is_some_and(|(_, above)| above.begins_empty())
 }
 
 impl Mount {

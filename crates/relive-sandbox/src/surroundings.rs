@@ -140,7 +140,7 @@ impl Surroundings {
         let proc_controls = ["bus", "fs", "irq", "sys", "sysrq-trigger"].map(|name| Path::new("/proc").join(name));
         let devices = ["null", "zero", "full", "random", "urandom", "tty"].map(|name| Path::new("/dev").join(name));
         let writable = distinct(policy.writable.iter().filter_map(|path| directory(path)));
-        let repository = git::look(&cwd, &writable);
+        let repository = git::find_repository(&cwd, &writable);
         let found = Self {
             own_temporary: variable("TMPDIR").and_then(|path| directory(&path)).filter(|own| !temporary.contains(own)),
             temporary,

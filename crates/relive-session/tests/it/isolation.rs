@@ -287,7 +287,7 @@ async fn a_machine_without_namespaces_holds_what_landlock_can_and_says_the_rest(
     spec.env.push(("TMPDIR".into(), world.room.join("outside").display().to_string()));
     let (record, _) = world.run_spec("refused", &spec).await;
     let SessionResult::Error(failure) = record.result else { panic!("{record:?}") };
-    assert!(failure.errno.contains("sockets and UDP are not held"), "{failure:?}");
+    assert!(failure.errno.contains("sockets and UDP are not restricted"), "{failure:?}");
 
     spec.isolation.policy.unheld = Unheld::Say;
     let running = world.launch("said", &spec).await;
