@@ -76,21 +76,13 @@ impl Runtime {
                 return Ok(answer);
             }
             // Before the record: what is refused is not written.
-            runtime.may_hand(giver, holder.of.pid, pid)?;
+            runtime.lock().table.check_hand(giver, holder.of.pid, pid)?;
             let granted = Granted { target, rights, by: by.map(|by| by.uuid), req };
             turn.write(holder.of, runtime.moment(), vec![Body::Granted(granted)]).await?;
             runtime.lock().table.restore_handle(holder.of.pid, pid, rights);
             Ok(answer)
         })
         .await
-    }
-
-    fn may_hand(&self, giver: Holder, to: Pid, target: Pid) -> Result<()> {
-        let state = self.lock();
-        state.table.authorize(giver, target, Rights::Owner)?;
-        state.table.authorize(giver, to, Rights::Observer)?;
-        state.table.has_room_for_handle(to)?;
-        Ok(())
     }
 
     /// Finds a process that a handle can be to: one that the table knows.

@@ -85,6 +85,20 @@ impl Handles {
         Some(handle.target)
     }
 
+    /// Makes the handles to an incarnation handles to another one, and returns whether there are any.
+    fn retarget(&mut self, from: Pid, to: Pid) -> bool {
+        let Some(ids) = self.targets.remove(&from) else { return false };
+        for id in &ids {
+            if let Some(handle) = self.by_id.get_mut(id) {
+                self.by_holder.remove(&(handle.holder, from, *id));
+                self.by_holder.insert((handle.holder, to, *id));
+                handle.target = to;
+            }
+        }
+        self.targets.entry(to).or_default().extend(ids);
+        true
+    }
+
     fn of_holder(&self, holder: Caller) -> impl Iterator<Item = (Pid, HandleId)> {
         let all = (holder, Pid(0), HandleId(0))..=(holder, Pid(u32::MAX), HandleId(u64::MAX));
         self.by_holder.range(all).map(|(_, target, id)| (*target, *id))
@@ -110,7 +124,10 @@ impl Table {
             Caller::Process(pid) => {
                 let slot = self.by_pid.get(&pid)?;
                 self.arena[*slot].machine.running()?;
-                if self.is_at_or_below(target, pid) { Some(Rights::Owner) } else { self.handles.rights(caller, target) }
+                if self.is_at_or_below(target, pid) {
+                    return Some(Rights::Owner);
+                }
+                self.handles.rights(caller, self.held_as(target))
             }
         }
     }
@@ -123,8 +140,9 @@ impl Table {
         };
         let below = self.descendants(self.arena[*slot].facts.uuid).into_iter();
         let below = below.flat_map(|uuid| self.by_uuid.range(all_of(uuid)));
-        let held = self.held(Caller::Process(pid)).filter(|held| self.find(*held).is_ok());
-        below.map(|(_, pid)| *pid).chain(held).collect()
+        let held = self.held(Caller::Process(pid)).filter_map(|held| Some(self.facts(held)?.uuid));
+        let held = held.flat_map(|uuid| self.by_uuid.range(all_of(uuid)));
+        below.chain(held).map(|(_, pid)| *pid).collect()
     }
 
     /// Notes the parent of an ended process that is not in the table, and from which somebody in the table descends.
@@ -153,24 +171,23 @@ impl Table {
     pub fn open(&mut self, caller: Caller, target: Pid, rights: Rights) -> Result<HandleId, Refusal> {
         self.authorize(caller, target, rights)?;
         self.check_room(caller)?;
-        Ok(self.add_handle(Handle { holder: caller, target, rights }))
+        Ok(self.add_handle(Handle { holder: caller, target: self.held_as(target), rights }))
     }
 
-    /// Hands a handle from an Owner to a running process that the Owner may name.
-    pub fn hand(&mut self, caller: Caller, to: Pid, target: Pid, rights: Rights) -> Result<HandleId, Refusal> {
-        self.authorize(caller, target, Rights::Owner)?;
-        self.authorize(caller, to, Rights::Observer)?;
+    /// Checks that an Owner may hand a handle to a process that it may name, and that has not ended.
+    pub fn check_hand(&self, giver: Caller, to: Pid, target: Pid) -> Result<(), Refusal> {
+        self.authorize(giver, target, Rights::Owner)?;
+        self.authorize(giver, to, Rights::Observer)?;
         match self.find(to)? {
-            Found::Living(slot) if self.arena[slot].machine.running().is_some() => {}
-            Found::Living(_) | Found::Ended(_) => return Err(Refusal::NotRunning { pid: to }),
+            Found::Living(slot) if self.arena[slot].machine.end().is_none() => self.check_room(Caller::Process(to)),
+            Found::Living(_) | Found::Ended(_) => Err(Refusal::NotRunning { pid: to }),
         }
-        self.check_room(Caller::Process(to))?;
-        Ok(self.add_handle(Handle { holder: Caller::Process(to), target, rights }))
     }
 
-    /// Gives a process back a handle that its journal names. It may not be running yet.
+    /// Gives a process a handle that its journal names. It may not be running yet.
     pub fn restore_handle(&mut self, holder: Pid, target: Pid, rights: Rights) {
-        let (holder, there) = (Caller::Process(holder), self.by_pid.contains_key(&holder) && self.find(target).is_ok());
+        let there = self.by_pid.contains_key(&holder) && self.find(target).is_ok();
+        let (holder, target) = (Caller::Process(holder), self.held_as(target));
         if there && self.handles.rights(holder, target) < Some(rights) && self.check_room(holder).is_ok() {
             self.add_handle(Handle { holder, target, rights });
         }
@@ -178,7 +195,7 @@ impl Table {
 
     /// Closes every handle of a process to another one, and returns the rights that they gave.
     pub fn release_handles(&mut self, holder: Pid, target: Pid) -> Option<Rights> {
-        let holder = Caller::Process(holder);
+        let (holder, target) = (Caller::Process(holder), self.held_as(target));
         let rights = self.handles.rights(holder, target);
         let ids: Vec<_> =
             self.handles.of_holder(holder).filter(|(held, _)| *held == target).map(|(_, id)| id).collect();
@@ -203,16 +220,20 @@ impl Table {
         pids.any(|pid| self.handles.of_target(pid).iter().any(|handle| handle.holder != Caller::Person))
     }
 
-    /// Lets the handles to an incarnation reach the next one as well: they are to the process.
-    pub(super) fn carry_handles_over(&mut self, from: Pid, to: Pid) {
-        for handle in self.handles.of_target(from) {
-            self.add_handle(Handle { target: to, ..handle });
+    /// Moves the handles to an incarnation to the next one: they are to the process. Whoever has one sees the earlier
+    /// incarnations by it too, and these are kept for the retention time only.
+    pub(super) fn move_handles(&mut self, from: Pid, to: Pid) {
+        if self.handles.retarget(from, to)
+            && let Some(record) = self.records.get(&from)
+        {
+            self.expiring.insert((record.keep_until_ms, from));
         }
     }
 
-    /// Refuses a process that holds as many handles as it may.
-    pub fn has_room_for_handle(&self, holder: Pid) -> Result<(), Refusal> {
-        self.check_room(Caller::Process(holder))
+    /// Returns the incarnation of a process that handles to it name: the last one.
+    fn held_as(&self, target: Pid) -> Pid {
+        let latest = self.facts(target).and_then(|facts| self.latest(facts.uuid));
+        latest.map_or(target, |(pid, _)| pid)
     }
 
     fn check_room(&self, holder: Caller) -> Result<(), Refusal> {

@@ -81,7 +81,7 @@ impl Table {
             if let Some(record) = self.records.get_mut(&earlier) {
                 record.successor = Some(pid);
             }
-            self.carry_handles_over(earlier, pid);
+            self.move_handles(earlier, pid);
         }
         slot
     }

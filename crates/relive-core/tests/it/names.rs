@@ -139,7 +139,7 @@ fn neighbours() -> (World, [Pid; 4]) {
     let below = world.run_named(asking, "below");
     let beside = world.run_named(Pid::RUNTIME, "beside");
     let handed = world.run_named(beside, "handed");
-    world.table.hand(Caller::Person, asking, handed, Rights::Observer).unwrap();
+    world.hand(Caller::Person, asking, handed, Rights::Observer).unwrap();
     (world, [asking, below, beside, handed])
 }
 
@@ -185,10 +185,11 @@ fn unknown_and_forbidden_processes_are_refused_alike() {
 fn authority_ends_with_the_process_and_with_the_handle() {
     let (mut world, [asking, below, _, handed]) = neighbours();
     let caller = Caller::Process(asking);
-    let controller = world.table.hand(Caller::Person, asking, handed, Rights::Controller).unwrap();
+    world.hand(Caller::Person, asking, handed, Rights::Controller).unwrap();
     assert_eq!(world.table.rights(caller, handed), Some(Rights::Controller), "the stronger of two handles");
-    world.table.close(controller);
-    assert_eq!(world.table.rights(caller, handed), Some(Rights::Observer));
+    assert_eq!(world.table.release_handles(asking, handed), Some(Rights::Controller));
+    assert_eq!(world.table.rights(caller, handed), None);
+    world.hand(Caller::Person, asking, handed, Rights::Observer).unwrap();
     world.finish(asking);
     for target in [asking, below, handed] {
         assert_eq!(world.table.rights(caller, target), None);
@@ -196,21 +197,24 @@ fn authority_ends_with_the_process_and_with_the_handle() {
 }
 
 #[test]
-fn only_an_owner_hands_handles_and_only_to_running_processes() {
+fn only_an_owner_hands_handles_and_only_to_processes_that_have_not_ended() {
     let (mut world, [asking, below, beside, handed]) = neighbours();
-    let queued = world.spawn(asking);
+    let (queued, ended) = (world.spawn(asking), world.run(asking));
+    world.finish(ended);
     let caller = Caller::Process(asking);
     let before = world.table.clone();
     let mut check = |to: Pid, target: Pid, expect: ErrorCode| {
-        assert_eq!(world.table.hand(caller, to, target, Rights::Observer).unwrap_err().code(), expect);
+        assert_eq!(world.hand(caller, to, target, Rights::Observer).unwrap_err().code(), expect);
         assert!(world.table == before);
     };
     check(below, handed, ErrorCode::Permission);
     check(below, beside, ErrorCode::NotFound);
     check(beside, below, ErrorCode::NotFound);
-    check(queued, below, ErrorCode::Conflict);
+    check(ended, below, ErrorCode::Conflict);
     assert!(world.table.open(caller, handed, Rights::Controller).is_err());
-    world.table.hand(caller, handed, below, Rights::Controller).unwrap();
+    for to in [handed, queued] {
+        world.hand(caller, to, below, Rights::Controller).unwrap();
+    }
     assert_eq!(world.table.rights(Caller::Process(handed), below), Some(Rights::Controller));
 }
 

@@ -58,7 +58,7 @@ fn a_record_is_kept_until_its_last_handle_closes() {
 fn a_handle_held_by_an_ended_process_keeps_no_record() {
     let mut world = World::new();
     let (holder, pid) = (world.run(Pid::RUNTIME), ended(&mut world));
-    world.table.hand(Caller::Person, holder, pid, Rights::Observer).unwrap();
+    world.hand(Caller::Person, holder, pid, Rights::Observer).unwrap();
     world.ms += RETENTION_MS;
     assert_eq!(world.table.sweep(world.now()), []);
     world.finish(holder);

@@ -1,9 +1,9 @@
 //! A table with a clock, and shorthand for what tests do to it.
 
 use relive_core::{
-    Aim, Applied, Cause, Effect, Effects, End, Event, Incarnation, Machine, Moment, Outcome, Pid, ProcessStatus,
-    Refusal, ReleaseEvent, Settings, Signal, SignalSet, Spec, SuspendReason, Table, Timestamp, Urgency, Uuid, View,
-    Why,
+    Aim, Applied, Caller, Cause, Effect, Effects, End, Event, Incarnation, Machine, Moment, Outcome, Pid,
+    ProcessStatus, Refusal, ReleaseEvent, Rights, Settings, Signal, SignalSet, Spec, SuspendReason, Table, Timestamp,
+    Urgency, Uuid, View, Why,
 };
 
 pub(crate) const USER: Cause = Cause { why: Why::User, by: Pid::RUNTIME, root: None };
@@ -62,6 +62,13 @@ impl World {
     pub(crate) fn now(&self) -> Moment {
         let at = Timestamp::from_millisecond(self.ms + self.wall_jump_ms).unwrap();
         Moment { at, up_ms: u64::try_from(self.ms).unwrap() }
+    }
+
+    /// Hands a handle to a process, as the runtime does.
+    pub(crate) fn hand(&mut self, giver: Caller, to: Pid, target: Pid, rights: Rights) -> Result<(), Refusal> {
+        self.table.check_hand(giver, to, target)?;
+        self.table.restore_handle(to, target, rights);
+        Ok(())
     }
 
     pub(crate) fn spec(&self, parent: Pid) -> Spec {
