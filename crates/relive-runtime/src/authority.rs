@@ -349,7 +349,7 @@ impl Access {
         if request.on.is_some() {
             self.is_inside()?;
         }
-        self.runtime.set_signal_mask(&id, request, request_id).await
+        self.runtime.set_signal_mask_for(self.cause()?, &id, request, request_id).await
     }
 
     /// Hands a message to a process.

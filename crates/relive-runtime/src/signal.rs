@@ -3,15 +3,17 @@
 //! Each process is one turn with its own owner; `subtree` walks a subtree.
 
 mod handled;
+mod mask;
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use relive_api::{Affected, PauseRequest, SignalMaskRequest, SignalRequest, SignalState};
-use relive_core::{Aim, Cause, ErrorCode, Event, Incarnation, Pid, Signal, SignalSet, State, Urgency, Uuid, Why};
+use relive_api::{Affected, PauseRequest, SignalRequest};
+use relive_core::{
+    Aim, Caller as Holder, Cause, ErrorCode, Event, Incarnation, Pid, Rights, Signal, SignalSet, State, Urgency, Uuid,
+    Why,
+};
 use relive_journal::record::ResumedBy;
-
-use handled::WantedSignals;
 
 use crate::error::{Error, Result};
 use crate::flows::DueStop;
@@ -262,9 +264,18 @@ impl Runtime {
         sent_to.into_iter().filter(blocks).collect()
     }
 
-    /// Resumes ancestors that the user paused, nearest first.
+    /// Resumes ancestors that the user paused, nearest first. A process does so up to the first one that it may not
+    /// control: resuming what is its own does not undo the pause of somebody else.
     pub(crate) async fn resume_above(self: &Arc<Self>, pid: Pid, sent: &SignalOrder) -> Vec<Pid> {
-        let above = self.lock().table.ancestors_paused_by_user(pid);
+        let above = {
+            let (state, by) = (self.lock(), Holder::Process(sent.cause.by));
+            let may_resume = |ancestor: &Pid| {
+                sent.cause.by == Pid::RUNTIME || state.table.authorize(by, *ancestor, Rights::Controller).is_ok()
+            };
+            let mut above = state.table.ancestors_paused_by_user(pid);
+            above.truncate(above.iter().take_while(|ancestor| may_resume(ancestor)).count());
+            above
+        };
         let mut resumed = Vec::new();
         for ancestor in above {
             let sent = SignalOrder {
@@ -320,68 +331,6 @@ impl Runtime {
                 runtime.arm_grace(uuid, of, RETRY_EVERY);
             }
         });
-    }
-
-    /// Sets which signals a process blocks and handles itself.
-    pub async fn set_signal_mask(
-        self: &Arc<Self>,
-        id: &str,
-        request: SignalMaskRequest,
-        request_id: Option<String>,
-    ) -> Result<SignalState> {
-        let (runtime, id) = (Arc::clone(self), id.to_owned());
-        self.to_the_end(async move {
-            let wanted = WantedSignals::parse(&request)?;
-            let request_id = request_id.map(|id| format!("signals:{id}"));
-            let found = runtime.look_up_to_change(&id).await?;
-            let (uuid, note) = runtime.identity_of(&found)?;
-            let mut turn = runtime.turn(uuid, Lane::Verb).await?;
-            let known = turn.was_answered(request_id.as_deref()).await?;
-            let living = turn.machine().filter(|_| matches!(found, LookedUp::Living { .. }));
-            let Some(machine) = living else {
-                let gone = || Error::new(ErrorCode::Conflict, format!("`{id}` has ended and receives no signals"));
-                let pid = turn.last_pid().await?.filter(|_| known).ok_or_else(gone)?;
-                return Ok(no_signals(pid, note));
-            };
-            let pid = machine.incarnation().pid;
-            let resumed = if known {
-                false
-            } else {
-                let mut change = Change::of(machine, RecordDetails { request: request_id, ..RecordDetails::default() });
-                wanted.apply(&mut change, &runtime)?;
-                let resumed = change.resumes();
-                turn.commit_signal(change).await?;
-                resumed
-            };
-            drop(turn);
-            if resumed {
-                runtime.resume_above(pid, &SignalOrder::new(Signal::Resume, None)).await;
-            }
-            // A signal that is no longer blocked may have ended it.
-            Ok(runtime.signal_state(pid, note.clone()).unwrap_or_else(|| no_signals(pid, note)))
-        })
-        .await
-    }
-
-    /// Returns the signals that a process blocks and handles.
-    pub async fn signal_mask(self: &Arc<Self>, id: &str) -> Result<SignalState> {
-        let gone = || Error::new(ErrorCode::Conflict, format!("`{id}` has ended and receives no signals"));
-        let LookedUp::Living { process, note } = self.look_up_to_change(id).await? else { return Err(gone()) };
-        self.signal_state(process.of.pid, note).ok_or_else(gone)
-    }
-
-    pub(crate) fn signal_state(&self, pid: Pid, note: Option<String>) -> Option<SignalState> {
-        let state = self.lock();
-        let machine = state.table.machine(pid)?;
-        let names = |set: SignalSet| Signal::LANDING_ORDER.into_iter().filter(move |signal| set.contains(*signal));
-        let words = |signals: &mut dyn Iterator<Item = Signal>| signals.map(|signal| signal.to_string()).collect();
-        Some(SignalState {
-            pid,
-            blocked: words(&mut names(machine.mask())),
-            handled: words(&mut names(machine.handlers())),
-            pending: words(&mut machine.pending().map(|(signal, _)| signal)),
-            note,
-        })
     }
 }
 
@@ -470,11 +419,6 @@ fn parse(name: &str) -> Result<Signal> {
         Error::new(ErrorCode::Invalid, format!("`{name}` is not a signal"))
             .with_hint("one of: TERM, KILL, INT, PAUSE, RESUME")
     })
-}
-
-/// Returns the state of an ended process, which has no signals.
-fn no_signals(pid: Pid, note: Option<String>) -> SignalState {
-    SignalState { pid, blocked: Vec::new(), handled: Vec::new(), pending: Vec::new(), note }
 }
 
 pub(crate) fn is_being_ended(pid: Pid, signal: Signal) -> String {

@@ -5,6 +5,7 @@
 
 mod attention;
 mod authority;
+mod authority_limits;
 mod clocks;
 mod costs;
 mod disks;

@@ -1,0 +1,92 @@
+//! The limits of a process's authority, one by one: what it cannot reach by a detour, and what it keeps.
+
+use std::fs;
+use std::sync::Arc;
+
+use relive_api::{
+    FlowRequest, FlowStatus, GrantRequest, HandleRights, ListQuery, ReleaseRequest, ResumeRequest, RunRequest,
+};
+use relive_core::{ErrorCode, Pid, Uuid};
+use relive_runtime::{Access, Caller, Result};
+use serde_json::json;
+
+use crate::world::{Daemon, PAUSE_NOW, World, mask, new_uuid, resume, signal};
+
+const HOUR_MS: u64 = 3_600_000;
+
+/// The verbs of a process, as the server begins each request.
+fn process(daemon: &Daemon, uuid: Uuid) -> Access {
+    let access = Access::new(Arc::clone(&daemon.runtime), Caller::Process(uuid));
+    daemon.block(access.ready());
+    access
+}
+
+fn person(daemon: &Daemon) -> Access {
+    Access::new(Arc::clone(&daemon.runtime), Caller::Person)
+}
+
+/// Runs an agent below another one until its model was asked, which never answers.
+fn run_below(world: &World, daemon: &Daemon, parent: Uuid) -> Uuid {
+    let created = daemon.block(process(daemon, parent).run(world.hanging())).unwrap();
+    daemon.until_records(world, created.uuid, "model_started", 1);
+    created.uuid
+}
+
+fn grant(daemon: &Daemon, target: Uuid, to: Uuid, rights: HandleRights) {
+    let request = GrantRequest { target: target.to_string(), to: to.to_string(), rights };
+    daemon.block(person(daemon).grant(request, None)).unwrap();
+}
+
+/// Starts a compose file with one agent that waits for its model.
+fn start_flow(world: &World, daemon: &Daemon, access: &Access) -> Uuid {
+    let text = format!("nodes: {{a: {{intent: wait, model: {}}}}}", world.script("turns: [{hang: true}]"));
+    let request = json!({"uuid": new_uuid(), "kind": "compose", "file": "f", "text": text, "cwd": world.work()});
+    let request: FlowRequest = serde_json::from_value(request).unwrap();
+    let uuid = daemon.block(access.start_flow(request)).unwrap().uuid;
+    daemon.until_records(world, uuid, "flow", 2);
+    uuid
+}
+
+#[test]
+fn a_process_that_resumes_its_child_does_not_undo_the_pause_of_an_ancestor() {
+    let world = World::new();
+    let daemon = world.start();
+    let above = daemon.run_hanging(&world).uuid;
+    let caller = run_below(&world, &daemon, above);
+    let child = run_below(&world, &daemon, caller);
+    daemon.pause(above, PAUSE_NOW, None);
+    daemon.until_display(above, "suspended");
+    let (access, id) = (process(&daemon, caller), child.to_string());
+    let pause = || {
+        daemon.block(access.pause(&id, PAUSE_NOW, None)).unwrap();
+        daemon.until_display(child, "suspended");
+    };
+    let check = |resumed: Vec<Pid>| {
+        assert_eq!(resumed, [daemon.pid(child)]);
+        assert_eq!([above, child].map(|uuid| daemon.display(uuid)), ["suspended", "running"]);
+    };
+    for subtree in [false, true] {
+        pause();
+        let request = ResumeRequest { subtree, ..resume() };
+        check(daemon.block(access.resume(&id, request, None)).unwrap().pids);
+        pause();
+        let request = relive_api::SignalRequest { subtree, ..signal("RESUME") };
+        check(daemon.block(access.signal(&id, request, None)).unwrap().pids);
+    }
+    // One that was blocked is delivered when it is unblocked.
+    pause();
+    daemon.block(access.set_signal_mask(&id, mask(&["RESUME"], &[]), None)).unwrap();
+    daemon.block(access.resume(&id, resume(), None)).unwrap();
+    assert_eq!(daemon.display(child), "suspended");
+    daemon.block(access.set_signal_mask(&id, mask(&[], &[]), None)).unwrap();
+    check(vec![daemon.pid(child)]);
+    // Neither does one that only has a handle.
+    let stranger = daemon.run_hanging(&world).uuid;
+    grant(&daemon, child, stranger, HandleRights::Controller);
+    pause();
+    check(daemon.block(process(&daemon, stranger).resume(&id, resume(), None)).unwrap().pids);
+    // The person resumes what they paused.
+    pause();
+    let resumed = daemon.resume(child, resume(), None).pids;
+    assert_eq!(resumed, [daemon.pid(child), daemon.pid(above)]);
+}
