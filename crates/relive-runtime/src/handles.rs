@@ -14,7 +14,7 @@ use relive_types::short_id;
 
 use crate::error::{Error, Result};
 use crate::lookup::LookedUp;
-use crate::owner::Lane;
+use crate::owner::{Lane, Turn};
 use crate::recall::NamedHandle;
 use crate::runtime::{ProcessRef, Runtime};
 
@@ -31,6 +31,29 @@ fn shown(rights: Rights) -> HandleRights {
         Rights::Observer => HandleRights::Observer,
         Rights::Controller => HandleRights::Controller,
         Rights::Owner => HandleRights::Owner,
+    }
+}
+
+/// Returns by which id the journal knows a request to release a handle: it tells what a repeat is answered.
+fn release_id(rights: Rights, target: Uuid, id: &str) -> String {
+    let rights = match rights {
+        Rights::Observer => "observer",
+        Rights::Controller => "controller",
+        Rights::Owner => "owner",
+    };
+    format!("release:{rights}:{target}:{id}")
+}
+
+impl Turn {
+    /// Returns the rights of the handle to a process that this request has released before, if it has.
+    async fn was_released(&mut self, target: Uuid, request: Option<&str>) -> Result<Option<Rights>> {
+        let Some(id) = request else { return Ok(None) };
+        for rights in [Rights::Observer, Rights::Controller, Rights::Owner] {
+            if self.was_answered(Some(&release_id(rights, target, id))).await? {
+                return Ok(Some(rights));
+            }
+        }
+        Ok(None)
     }
 }
 
@@ -116,14 +139,17 @@ impl Runtime {
         };
         let runtime = Arc::clone(self);
         self.to_the_end(async move {
-            let req = request_id.map(|id| format!("grant:{id}"));
             let mut turn = runtime.turn(holder.uuid, Lane::Verb).await?;
+            if let Some(rights) = turn.was_released(target, request_id.as_deref()).await? {
+                // A repeat. What was granted since stays.
+                return Ok(runtime.released(holder, target, rights));
+            }
             let held = turn.look(move |history| history.handles.get(&target).copied()).await?;
             let Some(rights) = held else { return Ok(HandleList::default()) };
+            let req = request_id.map(|id| release_id(rights, target, &id));
             turn.write(holder.of, runtime.moment(), vec![Body::Released(Released { target, req })]).await?;
             let recalls = runtime.to_recall.forget(holder.uuid, target).await;
             let mut state = runtime.lock();
-            let pid = state.table.current_pid(target);
             let pids = state.table.handles_of(holder.of.pid).into_keys().collect::<Vec<Pid>>();
             for pid in pids {
                 if state.table.view(pid, runtime.moment()).is_some_and(|view| view.uuid == target) {
@@ -134,11 +160,26 @@ impl Runtime {
             drop(recalls);
             // Whoever waits for it, or follows it, by that handle does so no longer.
             runtime.sight_changed.notify_waiters();
-            let (holder_uuid, target_uuid, rights) = (holder.uuid, target, shown(rights));
-            let target = pid.unwrap_or(Pid::RUNTIME);
-            Ok(HandleList { handles: vec![Handle { holder: holder.of.pid, holder_uuid, target, target_uuid, rights }] })
+            Ok(runtime.released(holder, target, rights))
         })
         .await
+    }
+
+    fn released(&self, holder: ProcessRef, target_uuid: Uuid, rights: Rights) -> HandleList {
+        let target = self.lock().table.current_pid(target_uuid).unwrap_or(Pid::RUNTIME);
+        let (holder, holder_uuid, rights) = (holder.of.pid, holder.uuid, shown(rights));
+        HandleList { handles: vec![Handle { holder, holder_uuid, target, target_uuid, rights }] }
+    }
+
+    /// Tells whether this request has released the handle of a process to another one before.
+    pub(crate) async fn was_released(
+        self: &Arc<Self>,
+        holder: ProcessRef,
+        target: Uuid,
+        request: Option<&str>,
+    ) -> bool {
+        let Ok(mut turn) = self.turn(holder.uuid, Lane::Own).await else { return false };
+        matches!(turn.was_released(target, request).await, Ok(Some(_)))
     }
 
     /// Finds a process by its UUID, or by the first or last digits of it, among those that another one has a handle to.

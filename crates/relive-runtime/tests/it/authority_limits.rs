@@ -90,3 +90,23 @@ fn a_process_that_resumes_its_child_does_not_undo_the_pause_of_an_ancestor() {
     let resumed = daemon.resume(child, resume(), None).pids;
     assert_eq!(resumed, [daemon.pid(child), daemon.pid(above)]);
 }
+
+#[test]
+fn a_release_that_is_repeated_after_a_restart_is_answered_and_leaves_a_newer_grant() {
+    let world = World::new();
+    let daemon = world.start();
+    let [holder, target] = [(), ()].map(|()| daemon.run_hanging(&world).uuid);
+    let release = |daemon: &Daemon, access: &Access, of: Option<Uuid>| -> Result<usize> {
+        let request = ReleaseRequest { target: target.to_string(), of: of.map(|of| of.to_string()) };
+        daemon.block(access.release(request, Some("once".to_owned()))).map(|released| released.handles.len())
+    };
+    grant(&daemon, target, holder, HandleRights::Observer);
+    assert_eq!(release(&daemon, &process(&daemon, holder), None).unwrap(), 1);
+    drop(daemon);
+    let daemon = world.start();
+    assert_eq!(release(&daemon, &process(&daemon, holder), None).unwrap(), 1, "it is the answer of the first");
+    grant(&daemon, target, holder, HandleRights::Controller);
+    assert_eq!(release(&daemon, &person(&daemon), Some(holder)).unwrap(), 1);
+    assert_eq!(daemon.block(person(&daemon).handles()).unwrap().handles.len(), 1, "the newer one stays");
+    assert_eq!(world.of_kind(holder, "released").len(), 1);
+}
