@@ -15,9 +15,22 @@ impl Access {
         self.without_stranger(name, started).await
     }
 
-    /// Returns the state of a tree.
+    /// Returns the state of a tree. Of the processes of its nodes only whoever owns it sees all; others are told of those
+    /// that they may see.
     pub async fn flow_status(&self, id: &str) -> Result<FlowStatus> {
-        self.runtime.flow_status(&self.find(id, Rights::Observer).await?).await
+        let found = self.find(id, Rights::Observer).await?;
+        let mut status = self.runtime.flow_status(&found).await?;
+        if self.find(id, Rights::Owner).await.is_ok() {
+            return Ok(status);
+        }
+        for node in &mut status.nodes {
+            if let Some(uuid) = node.uuid
+                && self.find(&uuid.to_string(), Rights::Observer).await.is_err()
+            {
+                (node.uuid, node.pid, node.exit, node.reason) = (None, None, None, None);
+            }
+        }
+        Ok(status)
     }
 
     /// Has a node of a compose file continue.

@@ -110,3 +110,20 @@ fn a_release_that_is_repeated_after_a_restart_is_answered_and_leaves_a_newer_gra
     assert_eq!(daemon.block(person(&daemon).handles()).unwrap().handles.len(), 1, "the newer one stays");
     assert_eq!(world.of_kind(holder, "released").len(), 1);
 }
+
+#[test]
+fn an_observer_of_a_run_is_told_nothing_of_nodes_that_it_may_not_see() {
+    let world = World::new();
+    let daemon = world.start();
+    let flow = start_flow(&world, &daemon, &person(&daemon));
+    let observer = daemon.run_hanging(&world).uuid;
+    grant(&daemon, flow, observer, HandleRights::Observer);
+    let status = |access: &Access| -> FlowStatus { daemon.block(access.flow_status(&flow.to_string())).unwrap() };
+    let whole = status(&person(&daemon));
+    let node = whole.nodes[0].uuid.unwrap();
+    let seen = status(&process(&daemon, observer)).nodes.remove(0);
+    assert_eq!((seen.name.as_str(), seen.state.as_str()), ("a", "running"));
+    assert_eq!((seen.uuid, seen.pid, seen.exit, seen.reason), (None, None, None, None));
+    grant(&daemon, node, observer, HandleRights::Observer);
+    assert_eq!(status(&process(&daemon, observer)), whole);
+}
