@@ -1,10 +1,15 @@
 //! Processes that a program inside of another process asks for: they are below that one.
 
+use std::io;
 use std::sync::Arc;
 
 use relive_api::{Created, Environment, Isolated};
 use relive_core::{ErrorCode, Uuid};
+use relive_journal::History;
+use relive_journal::data::Known;
+use relive_journal::history::CliFacts;
 use relive_journal::policy::Policy;
+use relive_journal::record::Spawned;
 
 use super::Draft;
 use crate::error::{Error, Result};
@@ -22,6 +27,8 @@ pub(crate) struct Above {
     pub(super) depth: u32,
     /// What the nearest agent above may do without asking: nobody below it may do more.
     pub(super) policy: Option<Policy>,
+    /// Whether that is an agent of Relive's own, whose isolation the ones below it share.
+    pub(super) has_agent: bool,
     /// What the one that asks may reach, and its working directory: nobody below it reaches more.
     pub(super) isolated: Option<(Isolated, String)>,
     /// The environment of the one that asks, in which the keys are. A tool does not have them, and cannot say what they
@@ -29,10 +36,37 @@ pub(crate) struct Above {
     pub(super) environment: Option<Environment>,
 }
 
+/// The nearest agent above a new process that is asked before it does something.
+#[derive(Debug, PartialEq, Eq)]
+enum NearestAgent {
+    /// One of Relive's own, which may do this much without asking.
+    Native(Policy),
+    /// A CLI agent, which has rules of its own for what it asks.
+    AskingCli,
+}
+
+impl NearestAgent {
+    fn of(spawned: Spawned, cli: Option<&CliFacts>) -> Option<Self> {
+        match spawned.body.as_str() {
+            "agent" => Some(Self::Native(spawned.policy)),
+            // Of one that asks nobody, whoever is above it has approved that.
+            "cli" => cli.is_none_or(|cli| !cli.agent.yes).then_some(Self::AskingCli),
+            _ => None,
+        }
+    }
+}
+
+/// Refuses a process whose permissions are not known.
+fn unreadable(uuid: Uuid, why: impl std::fmt::Display) -> Error {
+    let message =
+        format!("the journal of process {uuid} cannot be read, so what is allowed below it is unknown: {why}");
+    Error::new(ErrorCode::Internal, message)
+}
+
 impl Above {
-    /// Returns whether there is an agent above.
+    /// Returns whether there is an agent of Relive's own above.
     pub(crate) fn has_agent(&self) -> bool {
-        self.policy.is_some()
+        self.has_agent
     }
 
     pub(crate) fn is_isolated(&self) -> bool {
@@ -55,25 +89,46 @@ impl Runtime {
         let uuid = parent.uuid;
         let (history, _) = self.on_journal(move |data| data.history(uuid)).await??;
         let untold = || Error::new(ErrorCode::Internal, "the parent's journal does not describe a process");
-        let spawned = history.identity.ok_or_else(untold)?.spawned;
+        let spawned = history.identity.as_ref().ok_or_else(untold)?.spawned.clone();
         let environment = Some(self.environment_of(uuid)).filter(|environment| !environment.is_empty());
         let (root_uuid, depth) = (Some(spawned.root_uuid.unwrap_or(uuid)), spawned.depth + 1);
         let isolated = spawned.isolated.clone().map(|isolated| (isolated, spawned.cwd.clone()));
-        let (mut policy, mut here) = (None, Some(spawned));
+        let (has_agent, policy) = match self.nearest_agent(spawned, history.cli.as_deref()).await? {
+            Some(NearestAgent::Native(policy)) => (true, Some(policy)),
+            Some(NearestAgent::AskingCli) => (false, Some(Policy::built_in())),
+            None => (false, None),
+        };
+        Ok(Above { parent: Some(parent), root_uuid, depth, policy, has_agent, isolated, environment })
+    }
+
+    /// Finds the nearest agent at or above a process that nobody below it may exceed. If an ancestor cannot be read
+    /// that is unknown, so it is an error. A collected one is passed over: what it was allowed is nobody's any more.
+    async fn nearest_agent(&self, spawned: Spawned, cli: Option<&CliFacts>) -> Result<Option<NearestAgent>> {
+        let mut next = spawned.parent_uuid;
+        if let Some(agent) = NearestAgent::of(spawned, cli) {
+            return Ok(Some(agent));
+        }
         for _ in 0..ANCESTORS_MAX {
-            let Some(spawned) = here else { break };
-            if spawned.body == "agent" {
-                policy = Some(spawned.policy);
-                break;
-            }
-            here = None;
-            if let Some(above) = spawned.parent_uuid {
-                let read = self.on_journal(move |data| data.history(above)).await?;
-                // One that was collected had ended: what it was allowed is nobody's any more.
-                here = read.ok().and_then(|(history, _)| history.identity).map(|identity| identity.spawned);
+            let Some(uuid) = next else { return Ok(None) };
+            match self.on_journal(move |data| data.history(uuid)).await? {
+                Ok((History { identity: Some(identity), cli, .. }, _)) => {
+                    next = identity.spawned.parent_uuid;
+                    if let Some(agent) = NearestAgent::of(identity.spawned, cli.as_deref()) {
+                        return Ok(Some(agent));
+                    }
+                }
+                Ok((History { identity: None, .. }, _)) => return Err(unreadable(uuid, "it describes no process")),
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                    next = match self.on_disk(move |data| data.known(uuid)).await?? {
+                        Known::Collected(tombstone) => tombstone.parent_uuid,
+                        Known::Never => None,
+                        Known::Here(_) => return Err(unreadable(uuid, error)),
+                    };
+                }
+                Err(error) => return Err(unreadable(uuid, error)),
             }
         }
-        Ok(Above { parent: Some(parent), root_uuid, depth, policy, isolated, environment })
+        Err(Error::new(ErrorCode::Exhausted, format!("there are more than {ANCESTORS_MAX} processes above this one")))
     }
 
     /// Creates a process; below another one with a place in its tree.

@@ -127,3 +127,41 @@ fn an_observer_of_a_run_is_told_nothing_of_nodes_that_it_may_not_see() {
     grant(&daemon, node, observer, HandleRights::Observer);
     assert_eq!(status(&process(&daemon, observer)), whole);
 }
+
+/// A request to run an agent that asks nobody.
+fn unasked(world: &World) -> RunRequest {
+    RunRequest { yes: true, ..world.hanging() }
+}
+
+#[test]
+fn nobody_is_asked_less_because_the_journal_of_the_agent_above_cannot_be_read() {
+    let world = World::new();
+    let daemon = world.start();
+    let agent = daemon.run_hanging(&world).uuid;
+    let flow = start_flow(&world, &daemon, &process(&daemon, agent));
+    let access = process(&daemon, flow);
+    let refused = daemon.block(access.run(unasked(&world))).unwrap_err();
+    assert!(refused.to_string().contains("only a person allows that"), "{refused}");
+    let directory = world.data().join("steps").join(agent.to_string());
+    fs::rename(directory.join("steps.jsonl"), directory.join("aside")).unwrap();
+    fs::create_dir(directory.join("steps.jsonl")).unwrap();
+    let refused = daemon.block(access.run(unasked(&world))).unwrap_err();
+    assert_eq!(refused.code(), ErrorCode::Internal, "{refused}");
+    fs::remove_dir(directory.join("steps.jsonl")).unwrap();
+    fs::rename(directory.join("aside"), directory.join("steps.jsonl")).unwrap();
+}
+
+#[test]
+fn nobody_is_asked_less_because_a_process_below_the_agent_was_removed() {
+    let world = World::new();
+    let daemon = world.start();
+    let agent = daemon.run_hanging(&world).uuid;
+    let between = run_below(&world, &daemon, agent);
+    let last = start_flow(&world, &daemon, &process(&daemon, between));
+    daemon.signal(between, "KILL", None);
+    daemon.wait(between);
+    daemon.until_at_rest(between);
+    daemon.block(daemon.runtime.remove(&between.to_string())).unwrap();
+    let refused = daemon.block(process(&daemon, last).run(unasked(&world))).unwrap_err();
+    assert!(refused.to_string().contains("only a person allows that"), "{refused}");
+}

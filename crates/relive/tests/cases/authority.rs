@@ -115,6 +115,24 @@ fn case_68_a_child_is_allowed_no_more_than_its_parent() {
     assert!(!world.work().join("owned").exists());
 }
 
+/// A CLI agent asks by its own rules, and a child of Relive's own does not help it around them.
+#[test]
+fn case_68_a_child_of_a_cli_agent_that_asks_is_not_created_with_yes() {
+    let world = World::new();
+    let model = world.hanging();
+    let run = |flag: &str| format!("{RELIVE} run -d {flag} --model {model} x < /dev/null >> said 2>&1");
+    let script = format!("{}; {}; echo over >> said; sleep 600", run("--yes"), run("--name kid"));
+    let agents = world.root().join("config/relive/agents");
+    fs::create_dir_all(&agents).unwrap();
+    let agent = json!({"command": ["sh", "-c", script], "dialect": "claude"});
+    fs::write(agents.join("mine.yaml"), agent.to_string()).unwrap();
+    world.relive(&["run", "-d", "--agent", "mine", "task"]).ok();
+    let read = || fs::read_to_string(world.work().join("said")).ok().filter(|text| text.ends_with("over\n"));
+    let said = wait_for("both were answered", read);
+    assert!(said.contains("`shell` would be allowed without asking: only a person allows that"), "{said}");
+    assert_eq!(world.info("kid")["display"], "running", "{said}");
+}
+
 /// The socket of a process is there while it runs, also after a daemon that was killed, and ends with it.
 #[test]
 fn case_68_the_socket_of_a_process_survives_the_daemon_and_ends_with_the_process() {
