@@ -79,8 +79,14 @@ impl ToRecall {
         guard
     }
 
-    fn take(&self) -> Vec<NamedHandle> {
-        std::mem::take(&mut *self.handles.lock().unwrap_or_else(std::sync::PoisonError::into_inner))
+    fn open(&self) -> Vec<NamedHandle> {
+        self.handles.lock().unwrap_or_else(std::sync::PoisonError::into_inner).clone()
+    }
+
+    /// Drops a handle that was recalled.
+    fn done(&self, recalled: NamedHandle) {
+        let mut handles = self.handles.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        handles.retain(|handle| (handle.holder, handle.target) != (recalled.holder, recalled.target));
     }
 }
 
@@ -89,7 +95,8 @@ impl Runtime {
     /// be read is tried again with the next request.
     pub(crate) async fn recall_ended(self: &Arc<Self>) {
         let mut lately = self.to_recall.lately.lock().await;
-        let handles = self.to_recall.take();
+        // Each stays in the list until it is in the table: this is dropped where it waits if the client hangs up.
+        let handles = self.to_recall.open();
         if handles.is_empty() && *lately == Lately::Recalled {
             // Nothing is seen after its time, not even until the next sweep.
             self.forget_ended();
@@ -100,7 +107,6 @@ impl Runtime {
         }
         for handle in handles {
             if self.recall_target(handle.target).await.is_err() {
-                self.to_recall.add([handle]);
                 continue;
             }
             let mut state = self.lock();
@@ -110,6 +116,8 @@ impl Runtime {
                 (Some(_), None) => self.to_recall.note_gone(handle),
                 (None, _) => {}
             }
+            drop(state);
+            self.to_recall.done(handle);
         }
         self.recall_ancestors().await;
         self.forget_ended();

@@ -165,3 +165,22 @@ fn nobody_is_asked_less_because_a_process_below_the_agent_was_removed() {
     let refused = daemon.block(process(&daemon, last).run(unasked(&world))).unwrap_err();
     assert!(refused.to_string().contains("only a person allows that"), "{refused}");
 }
+
+#[test]
+fn a_client_that_hangs_up_while_handles_are_recalled_takes_none_away() {
+    let world = World::with_clocks();
+    let daemon = world.start();
+    let [holder, target] = [(), ()].map(|()| daemon.run_hanging(&world).uuid);
+    grant(&daemon, target, holder, HandleRights::Observer);
+    daemon.signal(target, "KILL", None);
+    daemon.wait(target);
+    daemon.until_at_rest(target);
+    world.clocks.pass(2 * HOUR_MS);
+    drop(daemon);
+    let daemon = world.start();
+    let access = Access::new(Arc::clone(&daemon.runtime), Caller::Process(holder));
+    let held = daemon.hold_disk();
+    daemon.hang_up(access.ready());
+    drop(held);
+    assert_eq!(daemon.block(process(&daemon, holder).info(&target.to_string())).unwrap().uuid, target);
+}
