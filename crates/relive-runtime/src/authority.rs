@@ -221,8 +221,12 @@ impl Access {
 
     /// Returns one page of a list.
     pub async fn page(&self, query: ListQuery) -> Result<ProcessList> {
-        let page = self.runtime.page_with_doing_of(query, self.scope()?).await?;
-        Ok(ProcessList { processes: page.processes.into_iter().map(|process| self.shown(process)).collect(), ..page })
+        // Whoever ends meanwhile is shown what it was allowed to see.
+        let (caller, scope) = (self.process()?, self.scope()?);
+        let page = self.runtime.page_with_doing_of(query, scope).await?;
+        let Some(caller) = caller else { return Ok(page) };
+        let processes = page.processes.into_iter().map(|process| self.shown(caller, process)).collect();
+        Ok(ProcessList { processes, ..page })
     }
 
     /// Returns one page of what can be resumed.

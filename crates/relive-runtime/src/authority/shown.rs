@@ -36,12 +36,7 @@ impl Access {
 
     /// Leaves out whatever names a process that the caller may not see: the parent of a process that it observes, or the
     /// one whose budget is used up.
-    pub(super) fn shown(&self, process: Process) -> Process {
-        let caller = match self.process() {
-            Ok(Some(caller)) => caller,
-            // Nothing is shown to whoever cannot be identified.
-            Ok(None) | Err(_) => return process,
-        };
+    pub(super) fn shown(&self, caller: ProcessRef, process: Process) -> Process {
         let is_foreign = process.suspend_reason == Some(SuspendReason::BudgetExceeded);
         let process = Process { hint: process.hint.filter(|_| !is_foreign), ..process };
         if process.uuid == caller.uuid {
@@ -82,7 +77,7 @@ impl Access {
         let (resumed, words) = resumer.unzip();
         let process = Process { resumed_by: words, ..process };
         let Some(caller) = self.process()? else { return Ok(process) };
-        let mut process = self.shown(process);
+        let mut process = self.shown(caller, process);
         if let Some(cause) = resumed
             && !(self.sees(caller, cause.by).await && self.sees(caller, cause.root.unwrap_or(Pid::RUNTIME)).await)
         {

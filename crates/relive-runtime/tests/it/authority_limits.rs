@@ -184,3 +184,27 @@ fn a_client_that_hangs_up_while_handles_are_recalled_takes_none_away() {
     drop(held);
     assert_eq!(daemon.block(process(&daemon, holder).info(&target.to_string())).unwrap().uuid, target);
 }
+
+#[test]
+fn a_list_hides_strangers_also_from_a_process_that_ends_before_it_is_answered() {
+    let world = World::new();
+    let daemon = world.start();
+    let parent = daemon.run_hanging(&world).uuid;
+    // What it does is read for the list.
+    let sleeps = world.request(&world.script("turns: [{calls: [{name: sleep, args: {duration: 1h}}]}]"));
+    let child = daemon.block(process(&daemon, parent).run(sleeps)).unwrap().uuid;
+    daemon.until_records(&world, child, "call_started", 1);
+    let caller = daemon.run_hanging(&world).uuid;
+    grant(&daemon, child, caller, HandleRights::Observer);
+    let access = process(&daemon, caller);
+    let held = Daemon::hold(&[&daemon.runtime.pools().reads]);
+    let mut page = Box::pin(access.page(ListQuery { all: true, ..ListQuery::default() }));
+    let is_over = daemon.block(std::future::poll_fn(|cx| std::task::Poll::Ready(page.as_mut().poll(cx).is_ready())));
+    assert!(!is_over, "it is over before the process could end");
+    daemon.signal(caller, "KILL", None);
+    daemon.until("it has ended", || daemon.listed(caller).is_none().then_some(()));
+    drop(held);
+    let page = daemon.block(page).unwrap();
+    let shown = page.processes.iter().find(|process| process.uuid == child).unwrap();
+    assert_eq!((shown.ppid, shown.parent_uuid), (Pid::RUNTIME, None));
+}
