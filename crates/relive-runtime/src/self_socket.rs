@@ -7,6 +7,8 @@ use std::io;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll};
+use std::time::Duration;
 
 use relive_api::Paths;
 use relive_core::Uuid;
@@ -19,6 +21,9 @@ use tokio::task::AbortHandle;
 const WAITING_MAX: usize = 64;
 /// The longest path a unix socket may have.
 const PATH_MAX: usize = 107;
+
+/// How long accepting pauses after it failed.
+const ACCEPT_AGAIN: Duration = Duration::from_millis(100);
 
 /// A connection to the socket of a process.
 #[derive(Debug)]
@@ -87,12 +92,7 @@ impl SelfSockets {
         let bound = std::fs::symlink_metadata(&path)?;
         let accepted = self.accepted.clone();
         let accepting = tokio::spawn(async move {
-            // Without a descriptor to spare nobody is served here; the daemon's own socket is still there.
-            while let Ok((stream, _)) = listener.accept().await {
-                if accepted.send(SelfConnection { uuid, stream }).await.is_err() {
-                    return;
-                }
-            }
+            pass_on(uuid, accepted, |cx| listener.poll_accept(cx).map_ok(|(stream, _)| stream)).await;
         });
         let (device, inode) = (bound.dev(), bound.ino());
         Ok(SelfSocket { path, disk: self.disk.clone(), device, inode, accepting: accepting.abort_handle() })
@@ -127,12 +127,53 @@ impl SelfSockets {
     }
 }
 
+/// Passes connections on until nobody takes them. Without a descriptor to spare one cannot be accepted, and waits.
+async fn pass_on(
+    uuid: Uuid,
+    to: mpsc::Sender<SelfConnection>,
+    mut accept: impl FnMut(&mut Context<'_>) -> Poll<io::Result<UnixStream>>,
+) {
+    loop {
+        match std::future::poll_fn(&mut accept).await {
+            Ok(stream) => {
+                if to.send(SelfConnection { uuid, stream }).await.is_err() {
+                    return;
+                }
+            }
+            Err(error) => {
+                tracing::debug!("the socket of {uuid} cannot accept a connection: {error}");
+                tokio::time::sleep(ACCEPT_AGAIN).await;
+            }
+        }
+    }
+}
+
 impl Drop for SelfSocket {
     fn drop(&mut self) {
         self.accepting.abort();
         let found = std::fs::symlink_metadata(&self.path);
         if found.is_ok_and(|found| (found.dev(), found.ino()) == (self.device, self.inode)) {
             let _ = self.disk.unlink(&self.path);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_connection_is_passed_on_after_one_that_could_not_be_accepted() {
+        let (to, mut passed) = mpsc::channel(1);
+        let mut has_failed = false;
+        let accept = |_: &mut Context<'_>| match std::mem::replace(&mut has_failed, true) {
+            false => Poll::Ready(Err(io::Error::other("too many open files"))),
+            true => Poll::Ready(UnixStream::pair().map(|(one, _)| one)),
+        };
+        let uuid = Uuid::from_u128(7);
+        tokio::select! {
+            () = pass_on(uuid, to, accept) => panic!("it has ended"),
+            connection = passed.recv() => assert_eq!(connection.map(|connection| connection.uuid), Some(uuid)),
         }
     }
 }
