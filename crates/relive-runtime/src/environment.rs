@@ -33,6 +33,7 @@ pub(crate) struct Environments {
     /// The program that becomes the keeper; without one they end with the daemon.
     program: Option<PathBuf>,
     store: Mutex<Store>,
+    /// Held around each change of `store` and of what the keeper has, so that both see the changes in the same order.
     link: Mutex<Link>,
     /// The processes whose environments came back with a keeper that was stopped.
     returned: watch::Sender<Vec<Uuid>>,
@@ -68,19 +69,22 @@ impl Environments {
     /// Forgets the environments of processes that a daemon was killed while it created or collected. No process may be
     /// created meanwhile.
     fn forget_unknown(&self) {
-        let is_unknown = |key: &Key| {
-            let directory = self.data.directory(Uuid::from_u128(*key));
-            std::fs::symlink_metadata(directory.path()).is_err_and(|error| error.kind() == io::ErrorKind::NotFound)
-        };
+        let mut link = self.link();
         let keys = self.store().oldest(0);
-        let unknown: Vec<Key> = keys.into_iter().filter(is_unknown).collect();
+        let unknown: Vec<Key> = keys.into_iter().filter(|key| self.is_unknown(*key)).collect();
         if unknown.is_empty() {
             return;
         }
         for key in &unknown {
             self.store().remove(*key);
         }
-        self.tell_removed(&unknown);
+        self.tell_removed(&mut link, &unknown);
+    }
+
+    /// Returns whether there is no process with this environment.
+    fn is_unknown(&self, key: Key) -> bool {
+        let directory = self.data.directory(Uuid::from_u128(key));
+        std::fs::symlink_metadata(directory.path()).is_err_and(|error| error.kind() == io::ErrorKind::NotFound)
     }
 
     /// Keeps the environment of a process, in place of what was kept. An empty one is none. It blocks.
@@ -93,6 +97,7 @@ impl Environments {
     }
 
     fn put_encoded(self: &Arc<Self>, key: Key, value: &[u8]) -> io::Result<()> {
+        let mut link = self.link();
         let kept = {
             let mut store = self.store();
             if store.get(key).is_some_and(|kept| **kept == *value) {
@@ -102,18 +107,18 @@ impl Environments {
         };
         let kept = match kept {
             Err(Full::NoRoom { .. }) => {
-                self.make_room();
+                self.make_room(&mut link);
                 self.store().insert(key, value)
             }
             kept => kept,
         };
         kept.map_err(|full| io::Error::new(io::ErrorKind::StorageFull, full))?;
-        self.tell_put(key, value);
+        self.tell_put(&mut link, key, value);
         Ok(())
     }
 
     /// Gives up environments of processes that have ended, oldest first: whoever resumes one brings another.
-    fn make_room(&self) {
+    fn make_room(&self, link: &mut Link) {
         let has_room = |store: &Store| store.len() < ENTRIES_MAX / 8 * 7 && store.bytes() < VALUES_MAX_BYTES / 8 * 7;
         let oldest = self.store().oldest(YOUNG);
         let mut given_up = Vec::new();
@@ -128,7 +133,7 @@ impl Environments {
             }
         }
         tracing::info!("gave up the environments of {} ended processes", given_up.len());
-        self.tell_removed(&given_up);
+        self.tell_removed(link, &given_up);
     }
 
     /// Says that no other daemon is about to start.
@@ -159,9 +164,9 @@ impl Environments {
 
     /// Forgets the environment of a process. It blocks.
     pub(crate) fn remove(&self, uuid: Uuid) {
-        let key = uuid.as_u128();
+        let (key, mut link) = (uuid.as_u128(), self.link());
         if self.store().remove(key) {
-            self.tell_removed(&[key]);
+            self.tell_removed(&mut link, &[key]);
         }
     }
 }

@@ -29,8 +29,17 @@ pub(super) struct Link {
     is_stopped: bool,
 }
 
+/// What became of the keys of a keeper.
+#[derive(Debug, PartialEq, Eq)]
+struct TakenOver {
+    /// Those that nothing was kept for here.
+    taken: Vec<Key>,
+    /// Those of processes that are gone.
+    unknown: Vec<Key>,
+}
+
 impl Environments {
-    fn link(&self) -> MutexGuard<'_, Link> {
+    pub(super) fn link(&self) -> MutexGuard<'_, Link> {
         self.link.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -39,15 +48,13 @@ impl Environments {
         if self.program.is_none() {
             return;
         }
-        let found = Keeper::find(self.data.root(), self.data.lock_descriptor()).and_then(|found| {
-            let Some(mut keeper) = found else { return Ok(None) };
-            Ok(Some((keeper.list()?, keeper)))
-        });
-        match found {
+        match self.find_with_groups() {
             Ok(None) => {}
             Ok(Some((groups, keeper))) => {
-                self.take_over(groups);
-                self.attach(&mut self.link(), keeper);
+                let mut link = self.link();
+                let TakenOver { unknown, .. } = self.take_over(groups);
+                self.attach(&mut link, keeper);
+                self.tell_removed(&mut link, &unknown);
             }
             Err(Error::Stopped { os_pid }) => {
                 self.warnings.warn(format!(
@@ -63,10 +70,20 @@ impl Environments {
         }
     }
 
-    /// Adds what a keeper kept for an earlier daemon, and returns the keys that nothing was kept for here.
-    fn take_over(&self, groups: Vec<relive_keeper::Group>) -> Vec<Key> {
-        let (mut store, mut taken) = (self.store(), Vec::new());
+    /// Finds the keeper of an earlier daemon, with what it keeps.
+    fn find_with_groups(&self) -> Result<Option<(Vec<relive_keeper::Group>, Keeper)>, Error> {
+        let found = Keeper::find(self.data.root(), self.data.lock_descriptor())?;
+        found.map(|mut keeper| Ok((keeper.list()?, keeper))).transpose()
+    }
+
+    /// Adds what a keeper kept for an earlier daemon.
+    fn take_over(&self, groups: Vec<relive_keeper::Group>) -> TakenOver {
+        let (mut taken, mut unknown) = (Vec::new(), Vec::new());
         for (keys, value) in groups {
+            // Of some the processes were removed while it could not be told.
+            let (gone, keys): (Vec<Key>, Vec<Key>) = keys.into_iter().partition(|key| self.is_unknown(*key));
+            unknown.extend(gone);
+            let mut store = self.store();
             // What was kept since counts.
             let keys: Vec<Key> = keys.into_iter().filter(|key| store.get(*key).is_none()).collect();
             // It has the same limits.
@@ -74,7 +91,10 @@ impl Environments {
                 taken.extend(keys);
             }
         }
-        taken
+        // Those of processes that are just being created have no directory yet.
+        let store = self.store();
+        unknown.retain(|key| store.get(*key).is_none());
+        TakenOver { taken, unknown }
     }
 
     /// Looks for a keeper that is stopped in a thread, until it runs again or is gone.
@@ -98,10 +118,7 @@ impl Environments {
 
     /// Takes over from a keeper that was stopped, if it runs again; `false` if it does not.
     fn is_back(self: &Arc<Self>) -> bool {
-        let found = Keeper::find(self.data.root(), self.data.lock_descriptor()).and_then(|found| {
-            let Some(mut keeper) = found else { return Ok(None) };
-            Ok(Some((keeper.list()?, keeper)))
-        });
+        let found = self.find_with_groups();
         let mut link = self.link();
         match found {
             Err(Error::Stopped { .. }) => return false,
@@ -112,9 +129,10 @@ impl Environments {
                         self.warn_of(&error);
                     }
                 }
-                let taken = self.take_over(groups);
+                let TakenOver { taken, unknown } = self.take_over(groups);
                 tracing::info!("the keeper of environments runs again, with {} environments", taken.len());
                 self.attach(&mut link, keeper);
+                self.tell_removed(&mut link, &unknown);
                 self.returned.send_replace(taken.into_iter().map(Uuid::from_u128).collect());
             }
             Ok(None) => {}
@@ -127,19 +145,17 @@ impl Environments {
         true
     }
 
-    pub(super) fn tell_put(self: &Arc<Self>, key: Key, value: &[u8]) {
-        let mut link = self.link();
+    pub(super) fn tell_put(self: &Arc<Self>, link: &mut Link, key: Key, value: &[u8]) {
         let told = link.keeper.as_mut().map(|keeper| keeper.put(&[key], value));
         match told {
             Some(Ok(())) => {}
             Some(Err(Error::Refused(refusal))) => self.warn_of(&Error::Refused(refusal)),
-            Some(Err(Error::Io(_) | Error::Stopped { .. })) | None => self.replace(&mut link),
+            Some(Err(Error::Io(_) | Error::Stopped { .. })) | None => self.replace(link),
         }
     }
 
-    pub(super) fn tell_removed(&self, keys: &[Key]) {
-        let mut link = self.link();
-        if let Some(keeper) = &mut link.keeper
+    pub(super) fn tell_removed(&self, link: &mut Link, keys: &[Key]) {
+        if let Some(keeper) = link.keeper.as_mut().filter(|_| !keys.is_empty())
             && let Err(error) = keeper.remove(keys)
         {
             // If it is gone, the thread that waits for its end starts another one, which gets exactly the stored
@@ -209,5 +225,29 @@ impl Environments {
         if link.number == number {
             self.replace(&mut link);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::{environment, place};
+    use super::*;
+
+    #[test]
+    fn a_keeper_gives_back_nothing_of_processes_that_were_removed() {
+        let (_directory, environments) = place();
+        let (here, newer, removed) = (Uuid::from_u128(1), Uuid::from_u128(2), Uuid::from_u128(3));
+        let disk = relive_journal::Disk::new();
+        for uuid in [here, newer] {
+            disk.mkdir(environments.data.directory(uuid).path()).unwrap();
+        }
+        environments.put(newer, &environment("KEY", "newer")).unwrap();
+        let value = serde_json::to_vec(&environment("KEY", "old")).unwrap();
+        let keys = [here, newer, removed].map(|uuid| uuid.as_u128());
+        let expect = TakenOver { taken: vec![here.as_u128()], unknown: vec![removed.as_u128()] };
+        assert_eq!(environments.take_over(vec![(keys.to_vec(), value)]), expect);
+        assert_eq!(environments.of(here), environment("KEY", "old"));
+        assert_eq!(environments.of(newer), environment("KEY", "newer"));
+        assert!(environments.of(removed).is_empty());
     }
 }
