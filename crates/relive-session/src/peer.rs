@@ -4,18 +4,23 @@
 //! the ladder: the outermost shim of Relive above a process is that of its session, and a program that pretends to be a
 //! shim is below it. If the shim has died, the cgroup tells. A process that only its environment identifies is inside
 //! an unknown session.
+//!
+//! A session is recognized by the UUID of its process, not by its path alone: the data directory may have been moved, or
+//! be known by another name, since the session was started.
 
-use std::ffi::OsStr;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd as _, FromRawFd as _, OwnedFd};
-use std::os::unix::ffi::OsStrExt as _;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use rustix::event::{PollFd, PollFlags, Timespec};
 
 use crate::SHIM;
 use crate::kernel_file;
+use crate::proc::shim_directory;
 use crate::tree::MARKER;
+
+/// The length of a UUID with its hyphens.
+const UUID_LENGTH: usize = 36;
 
 /// Deeper nesting than any shell creates. A process behind a deeper one is not found.
 const DEPTH_MAX: usize = 1000;
@@ -29,10 +34,8 @@ const READ_MAX: usize = 256 << 10;
 pub enum Place {
     /// In no session of Relive.
     Outside,
-    /// In the session of this directory.
-    Session(PathBuf),
-    /// In the session of this name, whose shim is gone.
-    Leaf(String),
+    /// In a session of the process with this UUID.
+    Session(String),
     /// In an unknown session.
     Unknown,
 }
@@ -61,11 +64,11 @@ impl Peer {
         Ok((pid > 0).then(|| Self { pid, pidfd: peer_pidfd(&socket) }))
     }
 
-    /// Finds the session of the process, among those whose directories are below `sessions` and whose leaves are in a
-    /// directory called `prefix`.
+    /// Finds the session of the process, among those of the processes whose directories are in `steps`, and whose leaves
+    /// are in a directory called `prefix`.
     #[must_use]
-    pub fn place(&self, sessions: &Path, prefix: &str) -> Place {
-        let Ok(place) = place_of(self.pid, sessions, prefix) else { return Place::Unknown };
+    pub fn place(&self, steps: &Path, prefix: &str) -> Place {
+        let Ok(place) = place_of(self.pid, steps, prefix) else { return Place::Unknown };
         // If it has ended, the data may be that of another process.
         if self.has_ended() { Place::Unknown } else { place }
     }
@@ -77,22 +80,29 @@ impl Peer {
     }
 }
 
-fn place_of(pid: i32, sessions: &Path, prefix: &str) -> io::Result<Place> {
-    if let Some(directory) = shim_above(pid, sessions)? {
-        return Ok(Place::Session(directory));
+/// Returns the UUID at the end of the name of a session.
+#[must_use]
+pub fn uuid_at_end(name: &str) -> Option<&str> {
+    let uuid = name.get(name.len().checked_sub(UUID_LENGTH)?..)?;
+    uuid.chars().all(|letter| letter.is_ascii_hexdigit() || letter == '-').then_some(uuid)
+}
+
+fn place_of(pid: i32, steps: &Path, prefix: &str) -> io::Result<Place> {
+    if let Some(uuid) = shim_above(pid, steps)? {
+        return Ok(Place::Session(uuid));
     }
-    if let Some(name) = leaf_in(&read(pid, "cgroup")?, prefix) {
-        return Ok(Place::Leaf(name));
+    if let Some(uuid) = leaf_in(&read(pid, "cgroup")?, steps, prefix) {
+        return Ok(Place::Session(uuid));
     }
     let environment = read(pid, "environ").unwrap_or_default();
-    let marked = environment.split(|byte| *byte == 0).any(|entry| is_marked(entry, sessions));
+    let marked = environment.split(|byte| *byte == 0).any(|entry| is_marked(entry, steps));
     Ok(if marked { Place::Unknown } else { Place::Outside })
 }
 
-/// Returns the directory of the outermost shim of Relive at or above a process.
-fn shim_above(pid: i32, sessions: &Path) -> io::Result<Option<PathBuf>> {
+/// Returns the process of the outermost shim of Relive at or above a process.
+fn shim_above(pid: i32, steps: &Path) -> io::Result<Option<String>> {
     for _ in 0..TRIES_MAX {
-        if let Some(found) = walk(pid, sessions)? {
+        if let Some(found) = walk(pid, steps)? {
             return Ok(found);
         }
     }
@@ -100,15 +110,15 @@ fn shim_above(pid: i32, sessions: &Path) -> io::Result<Option<PathBuf>> {
 }
 
 /// Walks up once; `None` if a parent ended in the meantime.
-fn walk(pid: i32, sessions: &Path) -> io::Result<Option<Option<PathBuf>>> {
+fn walk(pid: i32, steps: &Path) -> io::Result<Option<Option<String>>> {
     // The process itself has to exist.
     let mut link = Link::of(pid)?;
     let (mut here, mut found) = (pid, None);
     for _ in 0..DEPTH_MAX {
         if link.is_shim
-            && let Some(directory) = shim_directory(here).filter(|directory| directory.starts_with(sessions))
+            && let Some(uuid) = shim_directory(here).and_then(|directory| process_of(&directory, steps))
         {
-            found = Some(directory);
+            found = Some(uuid);
         }
         here = link.parent;
         // Above the daemon are the sessions of whoever started it, if it was started in one.
@@ -143,29 +153,30 @@ impl Link {
     }
 }
 
-fn shim_directory(pid: i32) -> Option<PathBuf> {
-    let line = read(pid, "cmdline").ok()?;
-    let mut words = line.split(|byte| *byte == 0);
-    (words.next()? == SHIM.as_bytes()).then_some(())?;
-    Some(PathBuf::from(OsStr::from_bytes(words.next()?)))
+/// Returns the process of a session in this directory, `UUID/sessions/NAME`, if it is one of those in `steps`.
+fn process_of(directory: &Path, steps: &Path) -> Option<String> {
+    let uuid = uuid_at_end(directory.parent()?.parent()?.file_name()?.to_str()?)?;
+    (directory.starts_with(steps) || steps.join(uuid).exists()).then(|| uuid.to_owned())
 }
 
-/// Returns the name of the leaf, in a directory of this name, that a process is in or below.
-fn leaf_in(cgroups: &[u8], prefix: &str) -> Option<String> {
+/// Returns the process of the outermost leaf that a process is in or below: one in a directory called `prefix`, or of a
+/// process in `steps`.
+fn leaf_in(cgroups: &[u8], steps: &Path, prefix: &str) -> Option<String> {
     let cgroups = std::str::from_utf8(cgroups).ok()?;
     cgroups.lines().find_map(|line| {
-        let mut parts = line.splitn(3, ':').nth(2)?.split('/').skip_while(|part| *part != prefix).skip(1);
-        parts.next().map(str::to_owned)
+        let mut above = None;
+        line.splitn(3, ':').nth(2)?.split('/').find_map(|part| {
+            let is_in_ours = above.replace(part) == Some(prefix);
+            uuid_at_end(part).filter(|uuid| is_in_ours || steps.join(uuid).exists()).map(str::to_owned)
+        })
     })
 }
 
 /// Returns whether this variable names a session of Relive.
-fn is_marked(variable: &[u8], sessions: &Path) -> bool {
-    /// The length of a UUID with its hyphens.
-    const UUID: usize = 36;
+fn is_marked(variable: &[u8], steps: &Path) -> bool {
     let value = variable.strip_prefix(MARKER.as_bytes()).and_then(|rest| rest.strip_prefix(b"="));
-    let uuid = value.and_then(|name| std::str::from_utf8(name.get(name.len().checked_sub(UUID)?..)?).ok());
-    uuid.is_some_and(|uuid| !uuid.contains(['/', '.']) && sessions.join(uuid).exists())
+    let uuid = value.and_then(|name| uuid_at_end(std::str::from_utf8(name).ok()?));
+    uuid.is_some_and(|uuid| steps.join(uuid).exists())
 }
 
 fn read(pid: i32, file: &str) -> io::Result<Vec<u8>> {
@@ -202,16 +213,34 @@ mod tests {
 
     use super::*;
 
+    const UUID: &str = "0198f3c1-0000-7000-8000-000000000000";
+    const OTHER: &str = "0198f3c1-0000-7000-8000-000000000001";
+
     #[test]
     fn a_leaf_is_found_in_every_hierarchy_and_from_below() {
-        let check = |cgroups: &str, expect: Option<&str>| {
-            assert_eq!(leaf_in(cgroups.as_bytes(), "c0ffee").as_deref(), expect, "{cgroups}");
+        let check = |cgroups: String, expect: Option<&str>| {
+            let found = leaf_in(cgroups.as_bytes(), Path::new("/nowhere/steps"), "c0ffee");
+            assert_eq!(found.as_deref(), expect, "{cgroups}");
         };
-        check("0::/user.slice/c0ffee/1-uuid\n", Some("1-uuid"));
-        check("9:name=systemd:/\n6:freezer:/c0ffee/call-7-uuid/nested\n0::/\n", Some("call-7-uuid"));
-        check("0::/c0ffee\n", None);
-        check("0::/user.slice/other/1-uuid\n", None);
-        check("", None);
+        check(format!("0::/user.slice/c0ffee/1-{UUID}\n"), Some(UUID));
+        check(format!("9:name=systemd:/\n6:freezer:/c0ffee/call-7-{UUID}/nested\n0::/\n"), Some(UUID));
+        check(format!("0::/c0ffee/1-{UUID}/2-{OTHER}\n"), Some(UUID));
+        check("0::/c0ffee\n".to_owned(), None);
+        check(format!("0::/user.slice/other/1-{UUID}\n"), None);
+        check(String::new(), None);
+    }
+
+    #[test]
+    fn a_session_of_a_data_directory_that_was_moved_is_found() {
+        let steps = std::env::temp_dir().join(format!("relive-peer-{}", std::process::id()));
+        std::fs::create_dir_all(steps.join(UUID)).unwrap();
+        let before = |uuid: &str| Path::new("/before/steps").join(uuid).join("sessions/1");
+        assert_eq!(process_of(&before(UUID), &steps).as_deref(), Some(UUID));
+        assert_eq!(process_of(&before(OTHER), &steps), None, "it is of another data directory");
+        assert_eq!(process_of(&steps.join(OTHER).join("sessions/1"), &steps).as_deref(), Some(OTHER));
+        let leaf = |uuid: &str| leaf_in(format!("0::/before/1-{uuid}\n").as_bytes(), &steps, "now");
+        assert_eq!([leaf(UUID).as_deref(), leaf(OTHER).as_deref()], [Some(UUID), None]);
+        std::fs::remove_dir_all(&steps).unwrap();
     }
 
     #[test]

@@ -170,8 +170,10 @@ pub fn shim_above(pid: i32) -> Option<PathBuf> {
 }
 
 /// Returns the directory that a shim was started with.
-fn shim_directory(pid: i32) -> Option<PathBuf> {
-    let line = kernel_file::read_whole(format!("/proc/{pid}/cmdline"), usize::MAX).ok()?;
+pub(crate) fn shim_directory(pid: i32) -> Option<PathBuf> {
+    /// How much of a command line is read.
+    const READ_MAX: usize = 256 << 10;
+    let line = kernel_file::read_whole(format!("/proc/{pid}/cmdline"), READ_MAX).ok()?;
     let mut words = line.split(|byte| *byte == 0);
     (words.next()? == crate::SHIM.as_bytes()).then_some(())?;
     Some(PathBuf::from(OsStr::from_bytes(words.next()?)))

@@ -11,9 +11,6 @@ use relive_runtime::Caller;
 use relive_session::peer::{Peer, Place};
 use tokio::net::UnixStream;
 
-/// The length of a UUID with its hyphens.
-const UUID_LENGTH: usize = 36;
-
 /// Tells whose program made a connection, cheap to clone.
 #[derive(Debug, Clone)]
 pub(crate) struct Identities {
@@ -37,14 +34,7 @@ impl Identities {
         };
         let process = match place {
             Place::Outside => return Caller::Person,
-            Place::Session(directory) => {
-                let below = directory.strip_prefix(self.steps.as_path()).ok();
-                let first = below.and_then(|below| below.components().next());
-                first.and_then(|uuid| Uuid::try_parse(uuid.as_os_str().to_str()?).ok())
-            }
-            Place::Leaf(name) => {
-                name.len().checked_sub(UUID_LENGTH).and_then(|at| Uuid::try_parse(name.get(at..)?).ok())
-            }
+            Place::Session(uuid) => Uuid::try_parse(&uuid).ok(),
             Place::Unknown => None,
         };
         process.map_or(Caller::Unknown, Caller::Process)

@@ -155,6 +155,30 @@ fn case_68_the_socket_of_a_process_survives_the_daemon_and_ends_with_the_process
     wait_until("it is gone", || !socket.exists());
 }
 
+/// A daemon that finds its data directory under another name knows the programs that were started under the first one.
+#[test]
+fn case_68_a_program_is_inside_also_after_its_data_directory_has_another_name() {
+    let world = World::new();
+    let link = world.root().join("link");
+    std::os::unix::fs::symlink(world.data(), &link).unwrap();
+    let data = link.to_str().unwrap();
+    let script = format!(
+        "while [ ! -e go ]; do sleep 0.02; done; \
+         env -u RELIVE_SESSION -u RELIVE_SELF -u RELIVE_SOCKET RELIVE_DATA_DIR={data} {RELIVE} gc --force > said 2>&1; \
+         echo over >> said; sleep 600"
+    );
+    let program = world.relive(&["exec", "-d", "--json", "--", "sh", "-c", &script]).ok().json();
+    world.kill_daemon();
+    let other = [("RELIVE_DATA_DIR", data)];
+    world.relive_with(&other, &["ps"]).ok();
+    fs::write(world.work().join("go"), "").unwrap();
+    let read = || fs::read_to_string(world.work().join("said")).ok().filter(|text| text.ends_with("over\n"));
+    let said = wait_for("it was answered", read);
+    world.relive_with(&other, &["kill", program["uuid"].as_str().unwrap()]).ok();
+    world.relive_with(&other, &["daemon", "stop"]).ok();
+    assert!(said.contains("collecting journals is only for a person"), "{said}");
+}
+
 /// Other rungs of the ladder know who asks, too.
 #[test]
 fn case_68_without_cgroups_a_program_is_its_process_all_the_same() {

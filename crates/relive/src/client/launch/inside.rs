@@ -6,12 +6,10 @@ use std::path::{Path, PathBuf};
 use relive_api::Paths;
 use relive_session::SessionDirectory;
 use relive_session::connection::Connection;
+use relive_session::peer;
 use relive_session::proc;
 use relive_session::protocol::{Outcome, Verb};
 use relive_session::tree::MARKER;
-
-/// The length of a UUID with its hyphens.
-const UUID_LENGTH: usize = 36;
 
 /// Lets the shim of this session start the daemon, if this is a session of the data directory. Returns whether it did.
 pub(super) async fn start(paths: &Paths) -> bool {
@@ -30,10 +28,10 @@ pub(super) async fn start(paths: &Paths) -> bool {
 
 /// Returns the directory of a session, whose name is its number, or its call, and its process.
 fn directory_of(data: &Path, name: &str) -> Option<PathBuf> {
-    let (session, uuid) = name.split_at_checked(name.len().checked_sub(UUID_LENGTH + 1)?)?;
-    let uuid = uuid.strip_prefix('-')?;
-    let plain = |part: &str| !part.is_empty() && part.chars().all(|c| c.is_ascii_alphanumeric() || c == '-');
-    (plain(session) && plain(uuid)).then(|| data.join("steps").join(uuid).join("sessions").join(session))
+    let uuid = peer::uuid_at_end(name)?;
+    let session = name.strip_suffix(uuid)?.strip_suffix('-')?;
+    let is_plain = !session.is_empty() && session.chars().all(|c| c.is_ascii_alphanumeric() || c == '-');
+    is_plain.then(|| data.join("steps").join(uuid).join("sessions").join(session))
 }
 
 #[cfg(test)]
