@@ -1,6 +1,5 @@
 //! The requests, one method each.
 
-use std::convert::Infallible;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
@@ -21,6 +20,9 @@ use super::http::{Ask, Wire, segment};
 
 /// How much longer than asked a wait may take before we answer for the daemon.
 const WAIT_SLACK: Duration = Duration::from_secs(2);
+
+/// How long a program may take to end with its process: longer than the grace of a TERM.
+const ENDED_WITHIN: Duration = Duration::from_secs(30);
 
 /// A daemon that was stopped and then held a wait this long is back.
 const BACK_AFTER: Duration = Duration::from_secs(5);
@@ -140,12 +142,16 @@ impl Client {
         self.get("/v1/self".into()).await
     }
 
-    /// Ends the process that this runs inside of, and with it the caller. Returns only if that is refused.
-    pub async fn end_self(&self, request: &EndSelfRequest) -> Result<Infallible, Error> {
+    /// Ends the process that this runs inside of, and with it the caller. Returns if that is refused, or if the caller
+    /// only acts as the process, and so does not end with it.
+    pub async fn end_self(&self, request: &EndSelfRequest) -> Result<Affected, Error> {
         let ask = Ask { within: None, ..post("/v1/self/end".into(), request)? };
-        let mut is_sent = false;
+        let (mut is_sent, begun) = (false, Instant::now());
         loop {
-            match self.try_ask::<serde_json::Value>(&ask).await {
+            match self.try_ask(&ask).await {
+                Ok(ended) => return Ok(ended),
+                // Inside, we would have ended with the process.
+                Err(_) if is_sent && begun.elapsed() > ENDED_WITHIN => return Ok(Affected::default()),
                 // The process has ended, and we are about to.
                 Err(Error::Refused(refused)) if is_sent && refused.code == ErrorCode::Permission => {}
                 Err(Error::Refused(refused)) if refused.code != ErrorCode::Unavailable => {
@@ -156,7 +162,7 @@ impl Client {
                     let mut patience = Patience::new(self.retry);
                     self.recover(error, Instant::now(), &mut patience).await?;
                 }
-                Err(Error::Refused(_) | Error::Lost(_)) | Ok(_) => is_sent = true,
+                Err(Error::Refused(_) | Error::Lost(_)) => is_sent = true,
                 Err(error) => return Err(error),
             }
             tokio::time::sleep(self.retry.every).await;

@@ -411,9 +411,11 @@ impl Access {
         self.runtime.self_info(self.myself()?.uuid).await
     }
 
-    /// Ends the process that asks. On return that is on the disk.
-    pub async fn end_self(&self, request: EndSelfRequest, request_id: Option<String>) -> Result<()> {
-        self.runtime.end_self(self.myself()?.uuid, request, request_id).await
+    /// Ends the process that asks, and returns its PID. On return that is on the disk.
+    pub async fn end_self(&self, request: EndSelfRequest, request_id: Option<String>) -> Result<Pid> {
+        let myself = self.myself()?;
+        self.runtime.end_self(myself.uuid, request, request_id).await?;
+        Ok(myself.of.pid)
     }
 
     /// Gives a process another name.

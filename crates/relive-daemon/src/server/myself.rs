@@ -2,7 +2,8 @@
 
 use axum::Json;
 use axum::extract::State;
-use relive_api::{EndSelfRequest, SelfInfo};
+use relive_api::{Affected, EndSelfRequest, SelfInfo};
+use relive_runtime::Caller;
 
 use super::{Asked, JsonAnswer, RequestId, RequiredJson, ServerState, traffic};
 
@@ -10,14 +11,18 @@ pub(super) async fn info(Asked(access): Asked) -> JsonAnswer<SelfInfo> {
     access.self_info().await.map(Json).map_err(Into::into)
 }
 
-/// Ends the process. There is no answer but a refusal: whoever asked ends with the process.
+/// Ends the process. A program inside of it gets no answer but a refusal: it ends with the process. The person who acts
+/// as the process from outside does not, and is told.
 pub(super) async fn end(
     State(server): ServerState,
     Asked(access): Asked,
     RequestId(request_id): RequestId,
     RequiredJson(request): RequiredJson<EndSelfRequest>,
-) -> JsonAnswer<()> {
-    access.end_self(request, request_id).await?;
+) -> JsonAnswer<Affected> {
+    let pid = access.end_self(request, request_id).await?;
+    if matches!(access.caller(), Caller::Acting(_)) {
+        return Ok(Json(Affected { affected: 1, pids: vec![pid], ..Affected::default() }));
+    }
     let mut stop = server.stopping();
     let _ = stop.wait_for(|stopping| *stopping).await;
     Err(traffic::stopping())

@@ -17,7 +17,7 @@ use crate::render::time::elapsed;
 #[derive(Debug, clap::Args)]
 #[command(before_long_help = "\
 Examples:
-  relive self                     show this process, its limits and its usage
+  relive self                     show this process, its limits and what is left
   relive self terminate --code 3 --reason \"no input\"
   relive self abandon
   relive self mask TERM           block TERM until `relive self unmask TERM`
@@ -101,9 +101,9 @@ pub(crate) async fn run(context: &Context, args: &Args) -> Outcome<u8> {
                 (_, Some(fault)) => EndSelfRequest::Fault { fault: fault.clone() },
                 (code, None) => EndSelfRequest::Exit { code: code.unwrap_or_default(), reason: reason.clone() },
             };
-            match client.end_self(&request).await? {}
+            end(&client, &request).await
         }
-        Some(Verb::Abandon) => match client.end_self(&EndSelfRequest::Abandon).await? {},
+        Some(Verb::Abandon) => end(&client, &EndSelfRequest::Abandon).await,
         Some(Verb::Mask(Signals { signals })) => {
             change(&client, SignalMaskRequest { block: signals.clone(), ..SignalMaskRequest::default() }).await
         }
@@ -115,6 +115,18 @@ pub(crate) async fn run(context: &Context, args: &Args) -> Outcome<u8> {
             change(&client, SignalMaskRequest { off: signals.clone(), ..SignalMaskRequest::default() }).await
         }
     }
+}
+
+/// Ends the process, and with it this command, unless that only acts as the process.
+async fn end(client: &Client<'_>, request: &EndSelfRequest) -> Outcome<u8> {
+    let ended = client.end_self(request).await?;
+    if client.context().json {
+        client.context().print_json(&ended)?;
+    } else {
+        let name = ended.pids.first().map_or_else(|| "the process".to_owned(), |pid| format!("process {pid}"));
+        client.context().print_line(&format!("ended {name}"))?;
+    }
+    Ok(0)
 }
 
 async fn show(client: &Client<'_>) -> Outcome<u8> {

@@ -144,6 +144,17 @@ fn case_69_a_copied_socket_sets_no_command_for_a_signal_outside_of_the_session()
     assert!(!world.work().join("outside").exists());
 }
 
+/// Whoever acts as a process from outside does not end with it, and so is answered.
+#[test]
+fn case_69_a_copied_socket_ends_the_process_and_the_command_returns() {
+    let world = World::new();
+    let process = program(&world, "echo $RELIVE_SELF > socket");
+    let socket = read(&world, "socket").trim().to_owned();
+    let ended = world.relive_with(&[("RELIVE_SELF", &socket)], &["self", "terminate", "--code", "3"]).ok();
+    assert_eq!(ended.stdout, format!("ended process {}\n", process.pid));
+    world.ends(&process, 3);
+}
+
 /// Counts the watchers of a process, wherever they run.
 fn watchers_of(uuid: &str) -> usize {
     let lines =
