@@ -243,21 +243,19 @@ impl Access {
     /// Creates an agent; below the process that asks, if it is one.
     pub async fn run(&self, request: RunRequest) -> Result<Created> {
         self.may_use(request.uuid).await?;
-        let name = request.name.clone();
         let created = self.runtime.run_below(self.process()?, request).await;
-        self.without_stranger(name, created).await
+        self.without_stranger(created).await
     }
 
     /// Creates a program; below the process that asks, if it is one.
     pub async fn exec(&self, request: ExecRequest) -> Result<ExecStarted> {
         self.may_use(request.uuid).await?;
-        let name = request.name.clone();
         let mut request = request;
         if let Some(enter) = &mut request.enter {
             enter.id = self.find(&enter.id, Rights::Controller).await?;
         }
         let started = self.runtime.exec_below(self.process()?, request, relive_api::WorkspaceKind::Here).await;
-        self.without_stranger(name, started).await
+        self.without_stranger(started).await
     }
 
     /// Opens the gate of a program.
@@ -420,9 +418,8 @@ impl Access {
 
     /// Gives a process another name.
     pub async fn rename(&self, id: &str, request: RenameRequest, request_id: Option<String>) -> Result<Affected> {
-        let name = request.name.clone();
         let renamed = self.runtime.rename(&self.find(id, Rights::Owner).await?, request, request_id).await;
-        self.without_stranger(Some(name), renamed).await
+        self.without_stranger(renamed).await
     }
 
     /// Removes the history of a process.

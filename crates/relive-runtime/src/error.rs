@@ -41,6 +41,12 @@ pub enum Error {
     /// A restore or merge of the same directory was interrupted, and has to be rolled back first.
     #[error("{0}")]
     Interrupted(String),
+    /// A name is in use. The PID of the process that has it is not for a caller that may not see it.
+    #[error("the name `{name}` is taken by another process")]
+    NameTaken {
+        /// The name that was asked for.
+        name: String,
+    },
     /// The runtime itself refuses it.
     #[error("{message}")]
     Said {
@@ -90,6 +96,7 @@ impl Error {
             | Self::Collect(_)
             | Self::Lost(_)
             | Self::Interrupted(_)
+            | Self::NameTaken { .. }
             | Self::Said { .. } => false,
         }
     }
@@ -110,6 +117,7 @@ impl Error {
             Self::Fork(ForkError::Damaged { .. } | ForkError::ReadOnly { .. })
             | Self::Lineage(_)
             | Self::Interrupted(_)
+            | Self::NameTaken { .. }
             | Self::Collect(CollectError::ClockJumped { .. }) => ErrorCode::Conflict,
             Self::Fork(ForkError::Io { .. })
             | Self::Collect(CollectError::Io(_))
@@ -138,6 +146,7 @@ impl Error {
             Self::Fork(ForkError::NoSuchStep { last, .. }) => Some(format!("--from-step takes 0 to {last}")),
             Self::Fork(ForkError::Collected { .. }) => Some("relive ps -a".into()),
             Self::Fork(ForkError::Damaged { last, .. }) => Some(format!("--fork --from-step {last} works")),
+            Self::NameTaken { name } => Some(format!("relive info {name}")),
             Self::Said { hint, .. } => hint.clone(),
             Self::Spawn(_)
             | Self::Fork(_)

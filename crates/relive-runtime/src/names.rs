@@ -54,9 +54,7 @@ impl Runtime {
         let Some(name) = name else { return Ok(None) };
         let mut state = self.lock();
         if state.table.living_named(name, uuid).is_some() {
-            // Its PID is not for a process that may not see it.
-            let message = format!("the name `{name}` is taken by another process");
-            return Err(Error::new(ErrorCode::Conflict, message).with_hint(format!("relive info {name}")));
+            return Err(Error::NameTaken { name: name.to_owned() });
         }
         if state.names.get(name).is_some_and(|holder| *holder != uuid) {
             let message = format!("the name `{name}` is about to be used by another process");

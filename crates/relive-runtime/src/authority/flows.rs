@@ -10,9 +10,8 @@ impl Access {
     /// Starts a tree; below the process that asks, if it is one.
     pub async fn start_flow(&self, request: FlowRequest) -> Result<Created> {
         self.may_use(request.uuid).await?;
-        let name = request.name.clone();
         let started = self.runtime.start_flow(self.process()?, request).await;
-        self.without_stranger(name, started).await
+        self.without_stranger(started).await
     }
 
     /// Returns the state of a tree. Of the processes of its nodes only whoever owns it sees all; others are told of those

@@ -22,15 +22,14 @@ impl Access {
 
     /// Leaves the hint out of the refusal of a name, if the caller may not see the process that has it. That it is taken
     /// cannot be a secret: names are unique.
-    pub(super) async fn without_stranger<T>(&self, name: Option<String>, answer: Result<T>) -> Result<T> {
-        match (name, answer) {
-            (Some(name), Err(error)) if error.hint().as_ref() == Some(&format!("relive info {name}")) => {
-                match self.find(&name, Rights::Observer).await {
-                    Ok(_) => Err(error),
-                    Err(_) => Err(Error::new(error.code(), error.to_string())),
-                }
+    pub(super) async fn without_stranger<T>(&self, answer: Result<T>) -> Result<T> {
+        match answer {
+            Err(Error::NameTaken { name }) => {
+                let is_seen = self.find(&name, Rights::Observer).await.is_ok();
+                let error = Error::NameTaken { name };
+                Err(if is_seen { error } else { Error::new(error.code(), error.to_string()) })
             }
-            (_, answer) => answer,
+            answer => answer,
         }
     }
 
@@ -79,7 +78,7 @@ impl Access {
         let Some(caller) = self.process()? else { return Ok(process) };
         let mut process = self.shown(caller, process);
         if let Some(cause) = resumed
-            && !(self.sees(caller, cause.by).await && self.sees(caller, cause.root.unwrap_or(Pid::RUNTIME)).await)
+            && !self.sees_cause(caller, cause).await
         {
             process.resumed_by = Some(ANOTHER.to_owned());
         }
@@ -94,16 +93,21 @@ impl Access {
             view.map_or((None, None), |view| (view.ended_by, view.paused_by))
         };
         if let Some(cause) = ended
-            && !(self.sees(caller, cause.by).await && self.sees(caller, cause.root.unwrap_or(Pid::RUNTIME)).await)
+            && !self.sees_cause(caller, cause).await
         {
             (process.ended_by, process.killed_by, process.killed_from) = (Some(ANOTHER.to_owned()), None, None);
         }
         if let Some(cause) = paused
-            && !(self.sees(caller, cause.by).await && self.sees(caller, cause.root.unwrap_or(Pid::RUNTIME)).await)
+            && !self.sees_cause(caller, cause).await
         {
             process.paused_by = Some(ANOTHER.to_owned());
         }
         Ok(process)
+    }
+
+    /// Tells whether the caller may see who did something, and to which tree.
+    async fn sees_cause(&self, caller: ProcessRef, cause: Cause) -> bool {
+        self.sees(caller, cause.by).await && self.sees(caller, cause.root.unwrap_or(Pid::RUNTIME)).await
     }
 
     /// Tells whether a PID, also one from before a restart, is of a process that the caller may see.
