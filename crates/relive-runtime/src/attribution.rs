@@ -132,15 +132,31 @@ fn words(cause: Cause, signal: Option<&str>, by: &str, root: &str) -> String {
             format!("you{signal}")
         }
         (Pid::RUNTIME, Why::Aborted) => "you (abort)".to_owned(),
-        (Pid::RUNTIME, why) => {
-            let word = serde_json::to_value(why).ok().and_then(|word| word.as_str().map(str::to_owned));
-            format!("Relive ({})", word.unwrap_or_default())
-        }
+        (Pid::RUNTIME, why) => format!("Relive ({})", reason(why)),
         _ => by.to_owned(),
     };
     match cause.root {
         Some(_) => format!("{who}, with all below {root}"),
         None => who,
+    }
+}
+
+/// Returns why Relive itself ended or paused a process, in words.
+fn reason(why: Why) -> &'static str {
+    match why {
+        Why::User => "you asked for it",
+        Why::Parent => "its parent ended",
+        Why::Timeout => "timeout",
+        Why::Budget => "budget",
+        Why::Idle => "idle",
+        Why::Stalled => "stalled",
+        Why::Oom => "out of memory",
+        Why::Limit => "limit",
+        Why::Supervisor => "supervisor",
+        Why::DaemonStop => "the daemon stopped",
+        Why::HostLost => "the machine went down",
+        Why::ShimLost => "its shim was lost",
+        Why::Aborted => "aborted",
     }
 }
 

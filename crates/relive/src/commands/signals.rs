@@ -8,10 +8,10 @@ use crate::error::Outcome;
 
 /// Show or change how a process reacts to signals
 ///
-/// A blocked signal stays pending until it is unblocked; a pending PAUSE and a pending RESUME cancel each other. A handled
-/// signal is passed to the process instead of acting on it: an agent receives it as a message, a program as a signal of
-/// the operating system, unless it chose a command with `relive self on`. After TERM, the process is killed when its grace period of 10 s is over, even if it handles
-/// TERM. KILL can be neither blocked nor handled.
+/// A blocked signal stays pending until it is unblocked; a pending PAUSE and a pending RESUME cancel each other. A
+/// handled signal is passed to the process instead of acting on it: an agent receives it as a message, a program as a
+/// signal of the operating system, unless it chose a command with `relive self on`. After TERM, the process is killed
+/// when its grace period of 10 s is over, even if it handles TERM. KILL can be neither blocked nor handled.
 #[derive(Debug, clap::Args)]
 #[command(before_long_help = "\
 Examples:

@@ -33,11 +33,12 @@ const EARLIER_MAX: usize = 64;
 /// Run a command when a signal arrives
 ///
 /// The command runs in the session of the process, with the environment and directory of `relive self on` and with
-/// RELIVE_SIGNAL set to the name of the signal; its output goes to the output of the program. It runs once per signal. The
-/// commands of all signals run one after the other, in the order in which the signals were delivered. After TERM, the process is killed when its grace period of 10 s is over; a command that finishes
-/// earlier can end it with `relive self terminate`. A handled INT or PAUSE only runs the command; a handled RESUME also
-/// resumes the process. A blocked signal is handled when it is unblocked. A later `on` for the same signal replaces the
-/// command. KILL cannot be handled. An agent's shell tool refuses `on`, because its commands end before the agent does.
+/// RELIVE_SIGNAL set to the name of the signal; its output goes to the output of the program. It runs once per signal.
+/// The commands of all signals run one after the other, in the order in which the signals were delivered. After TERM,
+/// the process is killed when its grace period of 10 s is over; a command that finishes earlier can end it with `relive
+/// self terminate`. A handled INT or PAUSE only runs the command; a handled RESUME also resumes the process. A blocked
+/// signal is handled when it is unblocked. A later `on` for the same signal replaces the command. KILL cannot be
+/// handled. An agent's shell tool refuses `on`, because its commands end before the agent does.
 #[derive(Debug, clap::Args)]
 #[command(before_long_help = "\
 Examples:
