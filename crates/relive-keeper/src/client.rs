@@ -1,5 +1,5 @@
-//! The daemon's side: finds the keeper of a data directory, starts one, and talks to it. Everything here blocks, but
-//! not for long.
+//! The daemon's side: finds the keeper of a data directory, starts one, and talks to it. Everything here blocks, for at
+//! most `ANSWER_WITHIN` per answer.
 
 use std::fs::File;
 use std::io::{self, IoSlice, Read as _, Write as _};
@@ -32,7 +32,7 @@ pub enum Error {
     #[error("the keeper refused: {0}")]
     Refused(Refusal),
     /// It is there, and does not run: it is stopped, or frozen. It still keeps what it was given.
-    #[error("the keeper (OS process {os_pid}) is stopped")]
+    #[error("the keeper (OS process {os_pid}) is stopped; continue it with: kill -CONT {os_pid}")]
     Stopped { os_pid: i32 },
     /// It is gone, or does not answer.
     #[error("the keeper cannot be reached: {0}")]

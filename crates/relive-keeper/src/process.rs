@@ -316,14 +316,14 @@ impl Peer {
         }
     }
 
-    /// Writes to a non-blocking stream; a daemon that does not read is dropped.
+    /// Writes, for at most `WRITE_WITHIN`: a daemon that does not read is dropped.
     fn say(&mut self, bytes: &[u8]) -> io::Result<()> {
         self.stream.write_all(bytes)
     }
 }
 
 impl Listener {
-    /// Binds the socket in the data directory, replacing an existing one: its daemon has lost the lock.
+    /// Binds the socket in the data directory, replacing that of an earlier keeper, which then ends.
     fn bind(data: &OwnedFd) -> io::Result<Self> {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;

@@ -33,7 +33,7 @@ const ID_MAX: usize = 100;
 type Reply = (StatusCode, Bytes);
 type UnderWay = Arc<OnceCell<Reply>>;
 
-/// Identifies a request: id, path and body.
+/// Identifies a request: id, caller, path and body.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 struct Key {
     id: String,

@@ -92,26 +92,6 @@ fn a_process_that_resumes_its_child_does_not_undo_the_pause_of_an_ancestor() {
 }
 
 #[test]
-fn a_release_that_is_repeated_after_a_restart_is_answered_and_leaves_a_newer_grant() {
-    let world = World::new();
-    let daemon = world.start();
-    let [holder, target] = [(), ()].map(|()| daemon.run_hanging(&world).uuid);
-    let release = |daemon: &Daemon, access: &Access, of: Option<Uuid>| -> Result<usize> {
-        let request = ReleaseRequest { target: target.to_string(), of: of.map(|of| of.to_string()) };
-        daemon.block(access.release(request, Some("once".to_owned()))).map(|released| released.handles.len())
-    };
-    grant(&daemon, target, holder, HandleRights::Observer);
-    assert_eq!(release(&daemon, &process(&daemon, holder), None).unwrap(), 1);
-    drop(daemon);
-    let daemon = world.start();
-    assert_eq!(release(&daemon, &process(&daemon, holder), None).unwrap(), 1, "it is the answer of the first");
-    grant(&daemon, target, holder, HandleRights::Controller);
-    assert_eq!(release(&daemon, &person(&daemon), Some(holder)).unwrap(), 1);
-    assert_eq!(daemon.block(person(&daemon).handles()).unwrap().handles.len(), 1, "the newer one stays");
-    assert_eq!(world.of_kind(holder, "released").len(), 1);
-}
-
-#[test]
 fn an_observer_of_a_run_is_told_nothing_of_nodes_that_it_may_not_see() {
     let world = World::new();
     let daemon = world.start();
@@ -207,4 +187,24 @@ fn a_list_hides_strangers_also_from_a_process_that_ends_before_it_is_answered() 
     let page = daemon.block(page).unwrap();
     let shown = page.processes.iter().find(|process| process.uuid == child).unwrap();
     assert_eq!((shown.ppid, shown.parent_uuid), (Pid::RUNTIME, None));
+}
+
+#[test]
+fn a_release_that_is_repeated_after_a_restart_is_answered_and_leaves_a_newer_grant() {
+    let world = World::new();
+    let daemon = world.start();
+    let [holder, target] = [(), ()].map(|()| daemon.run_hanging(&world).uuid);
+    let release = |daemon: &Daemon, access: &Access, of: Option<Uuid>| -> Result<usize> {
+        let request = ReleaseRequest { target: target.to_string(), of: of.map(|of| of.to_string()) };
+        daemon.block(access.release(request, Some("once".to_owned()))).map(|released| released.handles.len())
+    };
+    grant(&daemon, target, holder, HandleRights::Observer);
+    assert_eq!(release(&daemon, &process(&daemon, holder), None).unwrap(), 1);
+    drop(daemon);
+    let daemon = world.start();
+    assert_eq!(release(&daemon, &process(&daemon, holder), None).unwrap(), 1, "it is the answer of the first");
+    grant(&daemon, target, holder, HandleRights::Controller);
+    assert_eq!(release(&daemon, &person(&daemon), Some(holder)).unwrap(), 1);
+    assert_eq!(daemon.block(person(&daemon).handles()).unwrap().handles.len(), 1, "the newer one stays");
+    assert_eq!(world.of_kind(holder, "released").len(), 1);
 }
