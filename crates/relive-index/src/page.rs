@@ -83,11 +83,11 @@ impl Order {
 }
 
 impl Index {
-    /// Returns processes that have ended and that nobody has seen since, the oldest first.
+    /// Returns processes that have ended and that nobody has seen since, the newest first.
     pub fn unseen(&self, limit: usize) -> Result<Vec<ProcInfo>> {
         let limit = i64::try_from(limit.min(PAGE_MAX)).unwrap_or(i64::MAX);
         let sql = "SELECT info.json FROM process CROSS JOIN info ON info.id = process.id
-             WHERE process.unseen = 1 AND process.collected_ns IS NULL ORDER BY process.active_ms LIMIT ?1";
+             WHERE process.unseen = 1 AND process.collected_ns IS NULL ORDER BY process.active_ms DESC LIMIT ?1";
         self.ask(|connection| {
             let mut statement = connection.prepare_cached(sql)?;
             statement.query_map([limit], |row| info_at(row, 0))?.collect()

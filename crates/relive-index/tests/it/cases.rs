@@ -212,3 +212,13 @@ fn processes_collected_long_ago_are_forgotten() {
     assert!(world.index.collected(Uuid::from_u128(1)).unwrap().is_some());
     assert_eq!(world.index.by_pid(Pid(1)).unwrap(), None);
 }
+
+#[test]
+fn of_too_many_unseen_ends_the_newest_are_listed() {
+    let world = World::new();
+    let ended: Vec<Uuid> = (0..4).map(|_| world.begin(None, "/")).collect();
+    ended.iter().for_each(|uuid| world.end_unseen(*uuid));
+    let listed: Vec<Uuid> = world.index.unseen(2).unwrap().into_iter().map(|info| info.uuid).collect();
+    assert_eq!(listed, [ended[3], ended[2]]);
+    assert_eq!(world.index.unseen(10).unwrap().len(), 4);
+}

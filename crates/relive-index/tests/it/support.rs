@@ -8,7 +8,7 @@ use relive_core::{End, Limits, Moment, Pid, ProcessStatus, SuspendReason, Timest
 use relive_index::{Index, Row};
 use relive_journal::data::{ClockReading, Collected, GcRules, SpaceRules, SpawnRequest};
 use relive_journal::policy::Policy;
-use relive_journal::record::{Body, OnBudget, OpenedBy, Paused, Spawned};
+use relive_journal::record::{Body, Ended, OnBudget, OpenedBy, Paused, Spawned};
 use relive_journal::recovery::OnInDoubt;
 use relive_journal::{DataDirectory, Disk, Durability, Io, Opening, WriteError, Writer};
 
@@ -113,9 +113,18 @@ impl World {
     }
 
     pub(crate) fn end(&self, uuid: Uuid, code: i32) {
+        self.end_as(uuid, End::of(ProcessStatus::Exited { code }).into());
+    }
+
+    /// Ends a process while nobody looks.
+    pub(crate) fn end_unseen(&self, uuid: Uuid) {
+        let ended = Ended::from(End::of(ProcessStatus::Exited { code: 0 }));
+        self.end_as(uuid, Ended { unseen: true, ..ended });
+    }
+
+    fn end_as(&self, uuid: Uuid, ended: Ended) {
         let mut writer = self.open(uuid);
-        let end = Body::Ended(End::of(ProcessStatus::Exited { code }).into());
-        writer.append(moment(), vec![end], Durability::Synced).unwrap();
+        writer.append(moment(), vec![Body::Ended(ended)], Durability::Synced).unwrap();
         self.tell(&writer);
         self.data.retire(uuid, writer.history()).unwrap();
     }
