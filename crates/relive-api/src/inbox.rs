@@ -1,6 +1,7 @@
 //! The inbox: what waits for a person. One pure function turns what is known of a process into its item, so that every
 //! list, stream and screen agrees about it.
 
+use relive_types::program::{quote, relive_commands};
 use relive_types::{Pid, SuspendReason, Timestamp, Uuid};
 use serde::{Deserialize, Serialize};
 
@@ -8,6 +9,9 @@ use crate::process::{PendingCall, Process};
 
 /// How much of a text an item shows; `info` and `resolve` show all of it.
 const TEXT_MAX: usize = 400;
+
+/// How many ended processes an inbox has, the newest. A person who does not look at these does not look at more either.
+pub const INBOX_ENDED_MAX: usize = 1_000;
 
 /// The inbox, in the order in which a person should look at it.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -47,7 +51,27 @@ pub struct Answer {
     pub key: char,
     pub text: String,
     pub command: String,
+    #[serde(default)]
+    pub kind: AnswerKind,
 }
+
+/// What an answer does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum AnswerKind {
+    /// The command is the answer.
+    #[default]
+    Command,
+    /// The command has `TEXT` where the person's own words belong.
+    Text,
+    /// It says that the end was seen.
+    Ack,
+    /// It only shows something: the item stays.
+    Look,
+}
+
+/// Where the words of a person belong in the command of an answer.
+const TEXT_OPTION: &str = "--answer TEXT";
 
 /// A person has seen how a process ended.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -108,6 +132,26 @@ impl ItemKind {
             Self::Finished => "finished",
         }
     }
+
+    /// Tells whether it is answered by `relive resolve`.
+    fn is_resolved(self) -> bool {
+        match self {
+            Self::Approval | Self::Question | Self::InDoubt => true,
+            Self::Budget
+            | Self::Quota
+            | Self::Credentials
+            | Self::Stalled
+            | Self::Failed
+            | Self::Damaged
+            | Self::Finished => false,
+        }
+    }
+}
+
+/// Returns the command of an answer with the words of a person in it.
+#[must_use]
+pub fn with_words(command: &str, words: &str) -> String {
+    command.replacen(TEXT_OPTION, &format!("--answer {}", quote(words)), 1)
 }
 
 impl Item {
@@ -115,17 +159,19 @@ impl Item {
     #[must_use]
     pub fn exact_command(&self, answer: &Answer) -> String {
         let command = &answer.command;
-        match self.question {
-            Some(question) if command.starts_with("relive resolve ") => format!("{command} --question {question}"),
-            Some(_) | None if command.starts_with("relive inbox ack ") => format!("relive inbox ack {}", self.id),
-            Some(_) | None => command.clone(),
+        match (answer.kind, self.question) {
+            (AnswerKind::Ack, _) => format!("relive inbox ack {}", self.id),
+            (AnswerKind::Command | AnswerKind::Text, Some(question)) if self.kind.is_resolved() => {
+                format!("{command} --question {question}")
+            }
+            (AnswerKind::Command | AnswerKind::Text | AnswerKind::Look, _) => command.clone(),
         }
     }
 
     /// Tells whether the process has ended: then nothing waits for the answer.
     #[must_use]
     pub fn has_ended(&self) -> bool {
-        self.answers.iter().any(|answer| answer.command.starts_with("relive inbox ack"))
+        self.answers.iter().any(|answer| answer.kind == AnswerKind::Ack)
     }
 
     /// Returns the order of an item: what blocks a process comes before what has failed, and that before what is done.
@@ -162,7 +208,7 @@ pub fn item_of(process: &Process) -> Option<Item> {
             ItemKind::Damaged,
             process.created_at,
             text,
-            vec![answer('i', "show it", format!("relive info {}", process.uuid))],
+            vec![look('i', "show it", format!("relive info {}", process.uuid))],
         )
     } else if process.dead_at.is_some() {
         ended(process, id)?
@@ -172,8 +218,8 @@ pub fn item_of(process: &Process) -> Option<Item> {
     } else if process.stalled {
         let since = process.stalled_at.or(process.started_at).unwrap_or(process.created_at);
         let answers = vec![
-            answer('l', "show its log", format!("relive logs {id}")),
-            answer('k', "end it", format!("relive kill {id}")),
+            look('l', "show its log", format!("relive logs {id}")),
+            answer('x', "end it", format!("relive kill {id}")),
         ];
         (ItemKind::Stalled, since, "makes no progress".to_owned(), answers)
     } else {
@@ -205,21 +251,32 @@ pub fn question_id(process: &Process) -> Option<u64> {
 fn ended(process: &Process, id: &str) -> Option<(ItemKind, Timestamp, String, Vec<Answer>)> {
     let since = process.dead_at.filter(|_| process.unseen)?;
     let exit = process.exit.as_ref()?;
-    let seen = answer('a', "seen", format!("relive inbox ack {id}"));
-    let logs = answer('l', "show its log", format!("relive logs {id}"));
+    let seen = Answer { kind: AnswerKind::Ack, ..answer('a', "seen", format!("relive inbox ack {id}")) };
+    let logs = look('l', "show its log", format!("relive logs {id}"));
     if exit.code == 0 {
         return Some((ItemKind::Finished, since, process.intent.clone(), vec![seen, logs]));
     }
-    let hint = process.hint.clone().unwrap_or_else(|| format!("relive resume {id}"));
-    let again = answer('r', "resume it", hint);
-    Some((ItemKind::Failed, since, exit.reason.clone(), vec![seen, again, logs]))
+    let (again, text) = resume(process, id, "resume it", &exit.reason);
+    Some((ItemKind::Failed, since, text, vec![seen, again, logs]))
+}
+
+/// Returns the answer that resumes a process, and the text of its item. A hint that is no command, such as where a key
+/// belongs, is for the person to read and not for a key to run.
+fn resume(process: &Process, id: &str, does: &str, text: &str) -> (Answer, String) {
+    let plain = || format!("relive resume {id}");
+    match &process.hint {
+        None => (answer('r', does, plain()), text.to_owned()),
+        Some(hint) if relive_commands(hint).is_some() => (answer('r', does, hint.clone()), text.to_owned()),
+        Some(hint) => (answer('r', does, plain()), format!("{text}: {hint}")),
+    }
 }
 
 fn suspended(process: &Process, reason: SuspendReason, id: &str) -> Option<(ItemKind, String, Vec<Answer>)> {
     let resolve = |key, text: &str, option: &str| answer(key, text, format!("relive resolve {id} {option}"));
-    let resume = |text: &str| {
-        let command = process.hint.clone().unwrap_or_else(|| format!("relive resume {id}"));
-        vec![answer('r', text, command)]
+    let own_words = || Answer { kind: AnswerKind::Text, ..resolve('a', "answer", TEXT_OPTION) };
+    let resumed = |kind, text: &str, does: &str| {
+        let (answer, text) = resume(process, id, does, text);
+        (kind, text, vec![answer])
     };
     Some(match reason {
         SuspendReason::Approval => {
@@ -228,16 +285,12 @@ fn suspended(process: &Process, reason: SuspendReason, id: &str) -> Option<(Item
         }
         SuspendReason::Question => {
             let Some(question) = &process.question else {
-                return Some((
-                    ItemKind::Question,
-                    "asks a question".to_owned(),
-                    vec![resolve('a', "answer", "--answer TEXT")],
-                ));
+                return Some((ItemKind::Question, "asks a question".to_owned(), vec![own_words()]));
             };
             let choices = ('1'..='9').zip(&question.choices);
             let mut answers: Vec<Answer> =
-                choices.map(|(key, choice)| resolve(key, choice, &format!("--answer {}", quoted(choice)))).collect();
-            answers.push(resolve('a', "answer", "--answer TEXT"));
+                choices.map(|(key, choice)| resolve(key, choice, &format!("--answer {}", quote(choice)))).collect();
+            answers.push(own_words());
             (ItemKind::Question, question.text.clone(), answers)
         }
         SuspendReason::InDoubt => {
@@ -249,31 +302,27 @@ fn suspended(process: &Process, reason: SuspendReason, id: &str) -> Option<(Item
             ];
             (ItemKind::InDoubt, format!("it is unknown whether this happened: {text}"), answers)
         }
-        SuspendReason::BudgetExceeded => {
-            (ItemKind::Budget, "budget exceeded".to_owned(), resume("allow twice as much"))
-        }
-        SuspendReason::Quota => {
-            (ItemKind::Quota, "the provider refuses calls for a while".to_owned(), resume("try again now"))
-        }
+        SuspendReason::BudgetExceeded => resumed(ItemKind::Budget, "budget exceeded", "allow twice as much"),
+        SuspendReason::Quota => resumed(ItemKind::Quota, "the provider refuses calls for a while", "try again now"),
         SuspendReason::NeedsCredentials => {
-            (ItemKind::Credentials, "has no valid key for its model".to_owned(), resume("resume it"))
+            resumed(ItemKind::Credentials, "has no valid key for its model", "resume it")
         }
-        SuspendReason::Stalled => {
-            (ItemKind::Stalled, "made no progress and was paused".to_owned(), resume("resume it"))
-        }
-        SuspendReason::DiskFull => (ItemKind::Failed, "stands still: the disk is full".to_owned(), resume("resume it")),
-        SuspendReason::IoError => {
-            (ItemKind::Failed, "stands still: what it does cannot be recorded".to_owned(), resume("resume it"))
-        }
+        SuspendReason::Stalled => resumed(ItemKind::Stalled, "made no progress and was paused", "resume it"),
+        SuspendReason::DiskFull => resumed(ItemKind::Failed, "suspended: the disk is full", "resume it"),
+        SuspendReason::IoError => resumed(ItemKind::Failed, "suspended: its journal cannot be written", "resume it"),
         SuspendReason::CrashLoop => {
-            (ItemKind::Failed, "stands still: it was recovered too often".to_owned(), resume("resume it"))
+            resumed(ItemKind::Failed, "suspended: it crashed the daemon three times without progress", "resume it")
         }
         SuspendReason::User | SuspendReason::DaemonStop => return None,
     })
 }
 
 fn answer(key: char, text: &str, command: String) -> Answer {
-    Answer { key, text: text.to_owned(), command }
+    Answer { key, text: text.to_owned(), command, kind: AnswerKind::Command }
+}
+
+fn look(key: char, text: &str, command: String) -> Answer {
+    Answer { kind: AnswerKind::Look, ..answer(key, text, command) }
 }
 
 /// Returns a call on one line: the tool, and its only text or all arguments.
@@ -283,55 +332,6 @@ fn call(call: &PendingCall) -> String {
         Some(text) => format!("{}: {text}", call.tool),
         None => format!("{}: {}", call.tool, call.args),
     }
-}
-
-/// Returns a text as one word of a shell command.
-#[must_use]
-pub fn quoted(text: &str) -> String {
-    let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=@%+,".contains(c);
-    if !text.is_empty() && text.chars().all(is_plain) {
-        return text.to_owned();
-    }
-    format!("'{}'", text.replace('\'', r"'\''"))
-}
-
-/// Splits a command into its words, as a shell would; `None` if it has anything but words and single quotes.
-#[must_use]
-pub fn words(command: &str) -> Option<Vec<String>> {
-    let (mut words, mut word, mut is_open) = (Vec::new(), String::new(), false);
-    let mut characters = command.chars();
-    while let Some(c) = characters.next() {
-        match c {
-            ' ' => {
-                if is_open {
-                    words.push(std::mem::take(&mut word));
-                }
-                is_open = false;
-            }
-            '\'' => {
-                is_open = true;
-                loop {
-                    match characters.next()? {
-                        '\'' => break,
-                        quoted => word.push(quoted),
-                    }
-                }
-            }
-            '\\' => {
-                is_open = true;
-                word.push(characters.next()?);
-            }
-            '"' | '$' | '`' | '|' | '&' | ';' | '<' | '>' | '(' | ')' | '*' | '?' | '~' | '#' => return None,
-            plain => {
-                is_open = true;
-                word.push(plain);
-            }
-        }
-    }
-    if is_open {
-        words.push(word);
-    }
-    Some(words)
 }
 
 fn one_line(text: &str) -> String {

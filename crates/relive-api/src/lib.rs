@@ -83,7 +83,8 @@ pub use files::{
 pub use flow::{FlowKind, FlowRequest, FlowStatus, NodeRequest, NodeResumed, NodeStatus};
 pub use gc::{GcAnswer, GcCandidate, GcRequest};
 pub use inbox::{
-    AckRequest, Acked, Answer, Change, Inbox, Item, ItemKind, item_of, question_id, quoted, sort_items, words,
+    AckRequest, Acked, Answer, AnswerKind, Change, INBOX_ENDED_MAX, Inbox, Item, ItemKind, item_of, question_id,
+    sort_items, with_words,
 };
 pub use list::{Ancestor, Lineage, ListQuery, ProcessList, Resumable, ResumableList};
 pub use paths::{Paths, PathsError};

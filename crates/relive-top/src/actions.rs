@@ -1,11 +1,12 @@
 //! Actions: each is a command of Relive, as it would be typed.
 
-use relive_api::{Answer, Item, Process, quoted};
+use relive_api::{AnswerKind, Item, Process, with_words};
 use relive_types::Uuid;
+use relive_types::program::{commands, quote, relive_commands};
 
 use crate::content::Tab;
 use crate::rows::RowKind;
-use crate::state::{Effect, Overlay, Prompt, State};
+use crate::state::{Effect, Focus, Output, Overlay, Prompt, State};
 
 /// The signals of the menu, each with its key.
 pub(crate) const SIGNALS: [(char, &str, &str); 5] = [
@@ -17,42 +18,62 @@ pub(crate) const SIGNALS: [(char, &str, &str); 5] = [
 ];
 
 impl State {
-    /// Returns the ids of what an action is about: what is tagged, else what is selected.
-    fn targets(&self) -> Vec<String> {
+    /// Returns what an action is about: what is tagged, else what is selected.
+    fn targets(&self) -> Vec<&Process> {
         let mut targets: Vec<&Process> =
             self.tagged.iter().filter_map(|uuid| self.known.get(uuid)).map(|known| &known.process).collect();
         if targets.is_empty() {
             targets.extend(self.process());
         }
-        targets.into_iter().map(|process| process.short.clone()).collect()
+        targets
+    }
+
+    /// Returns the ids of what an action is about.
+    pub(crate) fn target_ids(&self) -> Vec<String> {
+        self.targets().into_iter().map(|process| process.short.clone()).collect()
     }
 
     /// Runs a command, and shows it.
-    pub(crate) fn command(&mut self, words: Vec<String>, wanted: bool) -> Vec<Effect> {
-        self.status = shown(&words);
-        vec![Effect::Run { words, wanted }]
+    pub(crate) fn command(&mut self, words: Vec<String>, output: Output) -> Vec<Effect> {
+        self.commands(vec![words], output)
     }
 
-    fn on_targets(&mut self, verb: &[&str]) -> Vec<Effect> {
-        let targets = self.targets();
+    /// Runs commands one after the other, and shows them.
+    fn commands(&mut self, commands: Vec<Vec<String>>, output: Output) -> Vec<Effect> {
+        self.status = shown(&commands);
+        vec![Effect::Run { commands, output }]
+    }
+
+    fn on_targets(&mut self, verb: &[&str], targets: Vec<String>) -> Vec<Effect> {
         if targets.is_empty() {
             return Vec::new();
         }
-        self.command(verb.iter().map(|word| (*word).to_owned()).chain(targets).collect(), false)
+        self.command(verb.iter().map(|word| (*word).to_owned()).chain(targets).collect(), Output::StatusLine)
     }
 
-    /// Pauses what is selected with everything below it, or resumes it.
+    /// Tells whether `p` resumes: nothing that it is about runs. `None` if all of it has ended.
+    pub(crate) fn would_resume(&self) -> Option<bool> {
+        let mut living = self.targets().into_iter().filter(|process| process.dead_at.is_none()).peekable();
+        living.peek()?;
+        Some(living.all(|process| process.paused))
+    }
+
+    /// Pauses what lives of the targets with everything below it, or resumes it if all of it is paused.
     pub(crate) fn pause_or_resume(&mut self) -> Vec<Effect> {
-        let Some(process) = self.process() else { return Vec::new() };
-        if process.dead_at.is_some() || process.paused {
-            return self.on_targets(&["resume", "--subtree"]);
-        }
-        self.on_targets(&["pause", "--subtree"])
+        let Some(resumes) = self.would_resume() else {
+            if let Some(id) = self.process().map(|process| process.short.clone()) {
+                self.status = format!("it has ended; to start it again: relive resume {id}");
+            }
+            return Vec::new();
+        };
+        let living = self.targets().into_iter().filter(|process| process.dead_at.is_none());
+        let targets = living.map(|process| process.short.clone()).collect();
+        self.on_targets(&[if resumes { "resume" } else { "pause" }, "--subtree"], targets)
     }
 
     pub(crate) fn signal(&mut self, key: char) -> Vec<Effect> {
         let Some((_, name, _)) = SIGNALS.iter().find(|(signal, _, _)| *signal == key) else { return Vec::new() };
-        self.on_targets(&["kill", "-s", name])
+        self.on_targets(&["kill", "-s", name], self.target_ids())
     }
 
     /// Returns the step at the cursor of the detail pane.
@@ -73,7 +94,7 @@ impl State {
             words.extend(["--from-step".to_owned(), step.to_string()]);
         }
         words.push(id);
-        self.command(words, false)
+        self.command(words, Output::StatusLine)
     }
 
     pub(crate) fn rewind(&mut self) -> Vec<Effect> {
@@ -84,14 +105,14 @@ impl State {
         };
         // It can be undone: the files of now are kept.
         let words = ["rewind", &id, "--to-step", &step.to_string(), "-y"].map(str::to_owned).to_vec();
-        self.command(words, false)
+        self.command(words, Output::StatusLine)
     }
 
     pub(crate) fn diff(&mut self) -> Vec<Effect> {
         let Some(id) = self.process().map(|process| process.short.clone()) else { return Vec::new() };
         let step = self.step().filter(|_| self.tab == Tab::Timeline).map(|step| step.to_string());
         let words = ["diff".to_owned(), id].into_iter().chain(step).collect();
-        self.command(words, true)
+        self.command(words, Output::Window)
     }
 
     pub(crate) fn attach(&mut self) -> Vec<Effect> {
@@ -118,61 +139,65 @@ impl State {
         let Some(item) = self.item() else { return Vec::new() };
         let Some(answer) = item.answers.iter().find(|answer| answer.key == key) else { return Vec::new() };
         if !self.was_seen(item) {
-            "this is new: look at it before you answer".clone_into(&mut self.status);
+            let why = match (self.is_cut(), self.focus) {
+                (true, _) => "read all of it before you answer: Enter",
+                (false, Focus::Detail) => "look at what is asked before you answer: Esc",
+                (false, Focus::List) => "this is new: look at it before you answer",
+            };
+            why.clone_into(&mut self.status);
             return Vec::new();
         }
-        if needs_text(answer) {
-            let prompt = Prompt::Answer(item.uuid);
-            self.overlay = Some(Overlay::Typing { prompt, typed: String::new() });
-            return Vec::new();
-        }
-        let command = item.exact_command(answer);
-        self.type_in(&command)
-    }
-
-    /// Answers the question of a process with a text.
-    pub(crate) fn answer_with(&mut self, uuid: Uuid, text: &str) -> Vec<Effect> {
-        let item = self.known.get(&uuid).and_then(|known| known.item.as_ref());
-        let command = item.and_then(|item| {
-            let answer = item.answers.iter().find(|answer| needs_text(answer))?;
-            Some(item.exact_command(answer).replacen("--answer TEXT", &format!("--answer {}", quoted(text)), 1))
-        });
-        match command {
-            Some(command) => self.type_in(&command),
-            None => {
-                "this question has its answer already".clone_into(&mut self.status);
+        let (command, kind) = (item.exact_command(answer), answer.kind);
+        match kind {
+            AnswerKind::Text => {
+                let prompt = Prompt::Answer { command };
+                self.overlay = Some(Overlay::Typing { prompt, typed: String::new() });
                 Vec::new()
             }
+            AnswerKind::Look => self.run_answer(&command, Output::Window),
+            AnswerKind::Command | AnswerKind::Ack => self.run_answer(&command, Output::StatusLine),
         }
+    }
+
+    /// Answers a question with a text.
+    pub(crate) fn answer_with(&mut self, command: &str, text: &str) -> Vec<Effect> {
+        self.run_answer(&with_words(command, text), Output::StatusLine)
+    }
+
+    /// Runs the command of an answer.
+    fn run_answer(&mut self, line: &str, output: Output) -> Vec<Effect> {
+        let Some(commands) = relive_commands(line) else {
+            self.status = format!("this has to be typed in a shell: {line}");
+            return Vec::new();
+        };
+        self.commands(commands, output)
     }
 
     pub(crate) fn send(&mut self, uuid: Uuid, text: &str) -> Vec<Effect> {
         let Some(id) = self.known.get(&uuid).map(|known| known.process.short.clone()) else { return Vec::new() };
-        self.command(vec!["send".to_owned(), id, text.to_owned()], false)
+        self.command(vec!["send".to_owned(), id, text.to_owned()], Output::StatusLine)
     }
 
-    /// Runs a line that begins with `relive`, or with what follows it.
+    /// Runs a typed line: commands that begin with `relive`, or with what follows it.
     pub(crate) fn type_in(&mut self, line: &str) -> Vec<Effect> {
-        let wanted = ["logs", "info", "diff", "steps", "ps", "usage", "inbox", "lineage", "help"];
-        let Some(mut words) = relive_api::words(line).filter(|words| !words.is_empty()) else {
+        let Some(mut commands) = commands(line) else {
             self.status = format!("this has to be typed in a shell: {line}");
             return Vec::new();
         };
-        if words[0] == "relive" {
-            words.remove(0);
+        for words in &mut commands {
+            if words.len() > 1 && words[0] == "relive" {
+                words.remove(0);
+            }
         }
-        let acks = words.get(1).is_some_and(|word| word == "ack");
-        let shows = words.first().is_some_and(|word| wanted.contains(&word.as_str())) && !acks;
-        if words.is_empty() { Vec::new() } else { self.command(words, shows) }
+        if commands.is_empty() { Vec::new() } else { self.commands(commands, Output::Window) }
     }
 }
 
-fn needs_text(answer: &Answer) -> bool {
-    answer.command.ends_with("--answer TEXT")
-}
-
-/// Returns a command as it would be typed.
-pub(crate) fn shown(words: &[String]) -> String {
-    let words: Vec<String> = words.iter().map(|word| quoted(word)).collect();
-    format!("relive {}", words.join(" "))
+/// Returns commands as they would be typed.
+pub(crate) fn shown(commands: &[Vec<String>]) -> String {
+    let shown = commands.iter().map(|words| {
+        let words: Vec<String> = words.iter().map(|word| quote(word)).collect();
+        format!("relive {}", words.join(" "))
+    });
+    shown.collect::<Vec<_>>().join(" && ")
 }

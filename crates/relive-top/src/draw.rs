@@ -1,5 +1,6 @@
 //! The screens.
 
+mod asked;
 mod detail;
 mod list;
 mod overlay;
@@ -10,14 +11,15 @@ use ratatui::style::{Color, Modifier, Style};
 use ratatui::text::{Line, Span};
 use ratatui::widgets::Paragraph;
 
-use crate::state::{Focus, State};
+use crate::keys::Place;
+use crate::state::{Drawn, State};
 use crate::text::{count, fit};
 
 /// The narrowest list.
 const LIST_MIN: u16 = 36;
 
-/// Draws the dashboard.
-pub fn draw(state: &State, frame: &mut Frame<'_>) {
+/// Draws the dashboard, and returns what of it a person sees: [`State::note_drawn`] wants to know.
+pub fn draw(state: &State, frame: &mut Frame<'_>) -> Drawn {
     let rows =
         Layout::vertical([Constraint::Length(1), Constraint::Min(1), Constraint::Length(1), Constraint::Length(1)]);
     let [header, body, status, keys] = rows.areas(frame.area());
@@ -25,13 +27,13 @@ pub fn draw(state: &State, frame: &mut Frame<'_>) {
     let list_width = LIST_MIN.max(body.width * 2 / 5).min(body.width);
     let [left, right] = Layout::horizontal([Constraint::Length(list_width), Constraint::Min(0)]).areas(body);
     list::draw(state, frame, left);
-    detail::draw(state, frame, right);
+    let asked = detail::draw(state, frame, right);
     let width = usize::from(status.width);
     let shown = crate::text::clean(&state.status);
     frame.render_widget(Paragraph::new(fit(&shown, width, state.look.ascii)), status);
     let hint = hint(state);
     frame.render_widget(Paragraph::new(fit(&hint, width, state.look.ascii)).style(state.dim()), keys);
-    overlay::draw(state, frame, body);
+    overlay::draw(state, frame, body, asked)
 }
 
 fn draw_header(state: &State, frame: &mut Frame<'_>, area: Rect) {
@@ -64,14 +66,24 @@ fn dollars(nanos: u64) -> f64 {
 
 /// Says what can be done here.
 fn hint(state: &State) -> String {
-    if let Some(item) = state.item().filter(|_| state.focus == Focus::List) {
+    let pause = match state.would_resume() {
+        Some(true) => "p resume  ",
+        Some(false) => "p pause  ",
+        None => "",
+    };
+    let place = state.place();
+    // One that waits for an answer is not resumed by `p`.
+    let pause = if state.item().is_some() && state.would_resume() == Some(true) { "" } else { pause };
+    if let Some(item) = state.item().filter(|_| place != Place::Detail) {
         let answers = item.answers.iter().map(|answer| format!("{} {}", answer.key, crate::text::clean(&answer.text)));
         let answers: Vec<String> = answers.collect();
-        return format!("{}  p pause  Enter open  ? keys  q quit", answers.join("  "));
+        return format!("{}  {pause}Enter open  ? keys  q quit", answers.join("  "));
     }
-    match state.focus {
-        Focus::List => "p pause  Enter open  f fork  d diff  s send  K signal  / filter  ? keys  q quit".to_owned(),
-        Focus::Detail => "j k move  Tab tab  f fork here  r rewind  d diff  Enter attach  Esc back".to_owned(),
+    match place {
+        Place::Item | Place::Process => {
+            format!("{pause}Enter open  f fork  d diff  s send  K signal  / filter  ? keys  q quit")
+        }
+        Place::Detail => "j k move  Tab tab  f fork here  r rewind  d diff  Enter attach  Esc back  ? keys".to_owned(),
     }
 }
 

@@ -3,23 +3,21 @@
 use std::future::Future;
 use std::io::{self, Write as _};
 use std::pin::Pin;
-use std::process::Stdio;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use crossterm::event::{self, Event};
 use ratatui::DefaultTerminal;
 use relive_api::Change;
 use relive_client::{Client, Error};
 use relive_types::{Timestamp, Uuid};
+use rustix::process::{getpid, kill_process};
 use tokio::process::Command;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::mpsc;
 
 use crate::content::{Content, Part, Tab};
-use crate::key::Key;
-use crate::state::{Effect, Finished, Input, Look, State};
+use crate::keyboard::{Heard, Held, Keyboard};
+use crate::runner::Runner;
+use crate::state::{Drawn, Effect, Finished, Input, Look, Output, State};
 use crate::{actions, draw};
 
 /// How many inputs may wait: a stream that is faster waits itself.
@@ -32,10 +30,6 @@ const TICK: Duration = Duration::from_secs(1);
 const FRAME: Duration = Duration::from_millis(40);
 /// How long the loop waits before it looks for a daemon that is gone.
 const AGAIN_AFTER: Duration = Duration::from_millis(250);
-/// How long a key may wait while another program has the terminal.
-const POLL: Duration = Duration::from_millis(200);
-/// How much of a command's output is kept.
-const OUTPUT_MAX: usize = 256 << 10;
 
 /// What the loop needs.
 pub struct Options<'a> {
@@ -68,34 +62,36 @@ pub async fn run(options: Options<'_>) -> Result<u8, Failure> {
     let mut signals = Signals::listen()?;
     // From here on every way out gives the terminal back, a panic too.
     let terminal = ratatui::try_init()?;
-    let _restored = Restored;
+    let _restore = RestoreTerminal;
     let (sender, inputs) = mpsc::channel(INPUTS_MAX);
-    let held = Arc::new(AtomicBool::new(false));
-    read_keys(sender.clone(), Arc::clone(&held));
-    let mut running = Running {
+    let mut dashboard = Dashboard {
         terminal,
         state: State::new(options.look),
         inputs,
         sender: sender.clone(),
-        held,
+        keyboard: Keyboard::open(sender.clone()),
+        runner: Runner::default(),
         reading: None,
         begun: Instant::now(),
         options: &options,
     };
     let feed = feed(options.client, sender);
     tokio::select! {
-        left = running.go() => left.map_err(Failure::Terminal),
+        left = dashboard.go() => left.map_err(Failure::Terminal),
         code = signals.next() => Ok(code),
         error = feed => Err(Failure::Daemon(error)),
     }
 }
 
 /// Gives the terminal back.
-struct Restored;
+struct RestoreTerminal;
 
-impl Drop for Restored {
+impl Drop for RestoreTerminal {
     fn drop(&mut self) {
-        ratatui::restore();
+        // The hook of a panic has done so, and a second time would put the cursor back, over the message.
+        if !std::thread::panicking() {
+            ratatui::restore();
+        }
     }
 }
 
@@ -130,7 +126,7 @@ async fn feed(client: &Client, sender: mpsc::Sender<Heard>) -> Error {
         let read = client.follow_all(&mut last, async |event| {
             let input = match event.name.as_str() {
                 "reset" => Some(Input::Reset),
-                "ready" => Some(Input::Ready),
+                "ready" => Some(ready(&event.data)),
                 _ => serde_json::from_str::<Change>(&event.data).ok().map(|change| Input::Change(Box::new(change))),
             };
             if let Some(input) = input {
@@ -157,56 +153,39 @@ async fn feed(client: &Client, sender: mpsc::Sender<Heard>) -> Error {
     }
 }
 
-/// What the loop hears.
-enum Heard {
-    Input(Input),
-    Resized,
+/// What comes with `ready`.
+#[derive(serde::Deserialize)]
+struct Ready {
+    #[serde(default)]
+    incomplete: bool,
 }
 
-/// Reads keys in a thread of its own, which ends with the program.
-fn read_keys(sender: mpsc::Sender<Heard>, held: Arc<AtomicBool>) {
-    std::thread::spawn(move || {
-        loop {
-            if held.load(Ordering::Relaxed) {
-                std::thread::sleep(POLL);
-                continue;
-            }
-            match event::poll(POLL) {
-                Ok(true) if !held.load(Ordering::Relaxed) => {}
-                Ok(_) => continue,
-                Err(_) => return,
-            }
-            let heard = match event::read() {
-                Ok(Event::Key(key)) => Key::of(key).map(|key| Heard::Input(Input::Key(key))),
-                Ok(Event::Resize(..)) => Some(Heard::Resized),
-                Ok(Event::FocusGained | Event::FocusLost | Event::Mouse(_) | Event::Paste(_)) => None,
-                Err(_) => return,
-            };
-            if let Some(heard) = heard
-                && sender.blocking_send(heard).is_err()
-            {
-                return;
-            }
-        }
-    });
+fn ready(data: &str) -> Input {
+    Input::Ready { incomplete: serde_json::from_str(data).is_ok_and(|Ready { incomplete }| incomplete) }
 }
 
 /// A tab that is being read.
-type Reading<'a> = (Uuid, Tab, mpsc::Receiver<Part>, Pin<Box<dyn Future<Output = ()> + 'a>>, bool);
+struct Reading<'a> {
+    uuid: Uuid,
+    tab: Tab,
+    parts: mpsc::Receiver<Part>,
+    work: Pin<Box<dyn Future<Output = ()> + 'a>>,
+    is_over: bool,
+}
 
-struct Running<'a> {
+struct Dashboard<'a> {
     terminal: DefaultTerminal,
     state: State,
     inputs: mpsc::Receiver<Heard>,
     sender: mpsc::Sender<Heard>,
-    /// Whether another program has the terminal.
-    held: Arc<AtomicBool>,
+    keyboard: Keyboard,
+    runner: Runner,
     reading: Option<Reading<'a>>,
     begun: Instant,
     options: &'a Options<'a>,
 }
 
-impl Running<'_> {
+impl Dashboard<'_> {
     fn now_ms(&self) -> u64 {
         u64::try_from(self.begun.elapsed().as_millis()).unwrap_or(u64::MAX)
     }
@@ -217,7 +196,9 @@ impl Running<'_> {
             if let Some(code) = self.carry_out(effects).await? {
                 return Ok(code);
             }
-            self.terminal.draw(|frame| draw(&self.state, frame))?;
+            let mut shown = Drawn::default();
+            self.terminal.draw(|frame| shown = draw(&self.state, frame))?;
+            self.state.note_drawn(shown);
             let drawn = Instant::now();
             if let Some(code) = self.listen().await? {
                 return Ok(code);
@@ -274,17 +255,19 @@ impl Running<'_> {
         for effect in effects {
             match effect {
                 Effect::Quit => return Ok(Some(0)),
-                Effect::Run { words, wanted } => {
-                    let sender = self.sender.clone();
+                Effect::Run { commands, output } => {
+                    let (sender, runner) = (self.sender.clone(), self.runner.clone());
                     tokio::spawn(async move {
-                        let finished = finish(words, wanted).await;
+                        let finished = runner.run(&commands, output).await;
                         let _ = sender.send(Heard::Input(Input::Finished(finished))).await;
                     });
                 }
                 Effect::Attach { words } => self.attach(words).await?,
+                Effect::Suspend => self.suspend().await?,
                 Effect::Load { uuid, tab } => {
                     let (lines, parts) = mpsc::channel(16);
-                    self.reading = Some((uuid, tab, parts, self.options.content.read(uuid, tab, lines), false));
+                    let work = self.options.content.read(uuid, tab, lines);
+                    self.reading = Some(Reading { uuid, tab, parts, work, is_over: false });
                 }
                 Effect::Copy(text) => {
                     // The terminal's own clipboard, also over ssh.
@@ -296,28 +279,59 @@ impl Running<'_> {
         Ok(None)
     }
 
+    /// Gives the terminal away. What was typed before belongs to whoever has it next, and is not acted on here.
+    async fn release(&mut self) -> Held {
+        let now = self.now_ms();
+        let Self { keyboard, inputs, state, .. } = self;
+        let mut hear = |heard| match heard {
+            Heard::Resized | Heard::Input(Input::Key(_)) => {}
+            Heard::Input(input) => drop(state.apply(input, now)),
+        };
+        let mut holding = std::pin::pin!(keyboard.hold());
+        // The thread may wait for a place for the key that it has read.
+        let held = loop {
+            tokio::select! {
+                held = &mut holding => break held,
+                Some(heard) = inputs.recv() => hear(heard),
+            }
+        };
+        while let Ok(heard) = inputs.try_recv() {
+            hear(heard);
+        }
+        ratatui::restore();
+        held
+    }
+
     /// Gives the terminal to a command until it ends.
     async fn attach(&mut self, words: Vec<String>) -> io::Result<()> {
-        self.held.store(true, Ordering::Relaxed);
-        ratatui::restore();
+        let over = self.release().await;
         let status = Command::new("/proc/self/exe").args(&words).status().await;
         self.terminal = ratatui::try_init()?;
-        self.held.store(false, Ordering::Relaxed);
+        drop(over);
         let finished = Finished {
-            command: actions::shown(&words),
+            command: actions::shown(&[words]),
             ok: status.as_ref().is_ok_and(std::process::ExitStatus::success),
-            output: status.err().map(|error| error.to_string()).unwrap_or_default(),
-            wanted: false,
+            text: status.err().map(|error| error.to_string()).unwrap_or_default(),
+            output: Output::StatusLine,
         };
         let now = self.now_ms();
         self.state.apply(Input::Finished(finished), now);
+        Ok(())
+    }
+
+    /// Stops until the shell continues it.
+    async fn suspend(&mut self) -> io::Result<()> {
+        let over = self.release().await;
+        kill_process(getpid(), rustix::process::Signal::STOP)?;
+        self.terminal = ratatui::try_init()?;
+        drop(over);
         Ok(())
     }
 }
 
 /// Waits for the next lines of a tab; for ever if none is read, or all were.
 async fn next_part(reading: &mut Option<Reading<'_>>) -> Option<(Uuid, Tab, Part)> {
-    let Some((uuid, tab, parts, work, is_over)) = reading else { return std::future::pending().await };
+    let Some(Reading { uuid, tab, parts, work, is_over }) = reading else { return std::future::pending().await };
     loop {
         tokio::select! {
             biased;
@@ -327,23 +341,6 @@ async fn next_part(reading: &mut Option<Reading<'_>>) -> Option<(Uuid, Tab, Part
             },
             () = work.as_mut(), if !*is_over => *is_over = true,
         }
-    }
-}
-
-/// Runs a command of Relive to its end.
-async fn finish(words: Vec<String>, wanted: bool) -> Finished {
-    let command = actions::shown(&words);
-    let output = Command::new("/proc/self/exe").args(&words).stdin(Stdio::null()).kill_on_drop(true).output().await;
-    match output {
-        Ok(output) => {
-            // A command that acts prints at most PIDs, for scripts, and says what it did on stderr.
-            let has_data = output.stdout.iter().any(|byte| !byte.is_ascii_digit() && *byte != b'\n');
-            let mut bytes = if output.status.success() && has_data { output.stdout } else { output.stderr };
-            bytes.truncate(OUTPUT_MAX);
-            let text = String::from_utf8_lossy(&bytes).into_owned();
-            Finished { command, ok: output.status.success(), output: text, wanted }
-        }
-        Err(error) => Finished { command, ok: false, output: error.to_string(), wanted },
     }
 }
 

@@ -19,9 +19,31 @@ pub enum Key {
     End,
     /// Ctrl-C.
     Interrupt,
+    /// Ctrl-Z.
+    Suspend,
 }
 
 impl Key {
+    /// Returns the letter, if it is one.
+    pub(crate) fn letter(self) -> Option<char> {
+        match self {
+            Self::Char(c) => Some(c),
+            Self::Enter
+            | Self::Escape
+            | Self::Backspace
+            | Self::Tab
+            | Self::BackTab
+            | Self::Up
+            | Self::Down
+            | Self::PageUp
+            | Self::PageDown
+            | Self::Home
+            | Self::End
+            | Self::Interrupt
+            | Self::Suspend => None,
+        }
+    }
+
     /// Returns the key of an event of the terminal, if it is one that the dashboard knows.
     #[must_use]
     pub fn of(event: KeyEvent) -> Option<Self> {
@@ -29,7 +51,8 @@ impl Key {
             return None;
         }
         if event.modifiers.contains(KeyModifiers::CONTROL) {
-            return (event.code == KeyCode::Char('c')).then_some(Self::Interrupt);
+            let known = [('c', Self::Interrupt), ('z', Self::Suspend)];
+            return known.into_iter().find(|(c, _)| event.code == KeyCode::Char(*c)).map(|(_, key)| key);
         }
         if let KeyCode::Char(c) = event.code {
             return Some(Self::Char(c));

@@ -2,65 +2,132 @@
 
 use crate::content::Tab;
 use crate::key::Key;
+use crate::rows::RowKind;
 use crate::state::{Effect, Focus, Overlay, Prompt, State};
 
 /// How far a page goes.
 const PAGE: usize = 10;
 
-/// The keys of the list and what they do, for the help.
-pub(crate) const KEYS: [(&str, &str); 19] = [
-    ("j k", "move"),
-    ("Enter", "open; again: attach"),
-    ("Esc", "back"),
-    ("Tab", "next tab"),
-    ("a n 1-9", "answer the item"),
-    ("p", "pause or resume, with everything below"),
-    ("f", "fork, at the step of the Timeline"),
-    ("r", "rewind the files to the step"),
-    ("d", "diff, of the step in the Timeline"),
-    ("s", "send a message"),
-    ("K", "signals"),
-    ("l S c", "log, events, context"),
-    ("Space", "tag"),
-    ("t", "tree or list"),
-    ("+ - *", "unfold, fold, unfold all"),
-    ("/ :", "filter, type a command"),
-    ("y", "copy the id"),
-    ("?", "this help"),
-    ("q", "quit; the processes continue"),
+/// Where a key is pressed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Place {
+    /// On an item of the inbox.
+    Item,
+    /// On a process of the list.
+    Process,
+    /// In the detail pane.
+    Detail,
+}
+
+const LIST: &[Place] = &[Place::Item, Place::Process];
+const PROCESS: &[Place] = &[Place::Process];
+const DETAIL: &[Place] = &[Place::Detail];
+const ANYWHERE: &[Place] = &[Place::Item, Place::Process, Place::Detail];
+
+/// The keys, what they do, and where.
+const KEYS: [(&str, &str, &[Place]); 23] = [
+    ("j k g G PgUp PgDn Home End", "move", ANYWHERE),
+    ("Enter", "open; all of what is asked first", &[Place::Item]),
+    ("Enter", "open", PROCESS),
+    ("Enter", "attach", DETAIL),
+    ("Esc", "clear the filter, then the tags", LIST),
+    ("Esc", "back to the list", DETAIL),
+    ("Tab Shift-Tab", "next tab, tab before", ANYWHERE),
+    ("p", "pause or resume the subtree, of all tagged ones", ANYWHERE),
+    ("K", "signals, to all tagged ones", ANYWHERE),
+    ("f", "fork", LIST),
+    ("f", "fork, at the step of the Timeline", DETAIL),
+    ("r", "rewind the files to the step of the Timeline", ANYWHERE),
+    ("d", "diff", LIST),
+    ("d", "diff, of the step in the Timeline", DETAIL),
+    ("s", "send a message", ANYWHERE),
+    ("l S c", "log, events, context", ANYWHERE),
+    ("Space", "tag", ANYWHERE),
+    ("t + - *", "tree or list, unfold, fold, unfold all", ANYWHERE),
+    ("/ :", "filter, type a command", ANYWHERE),
+    ("y", "copy the id", ANYWHERE),
+    ("?", "this help", ANYWHERE),
+    ("Ctrl-Z", "stop; fg continues", ANYWHERE),
+    ("q Ctrl-C", "quit; the processes continue", ANYWHERE),
 ];
 
 impl State {
+    pub(crate) fn place(&self) -> Place {
+        match (self.focus, self.row().map(|row| &row.kind)) {
+            (Focus::Detail, _) => Place::Detail,
+            (Focus::List, Some(RowKind::Item(_))) => Place::Item,
+            (Focus::List, Some(RowKind::Process { .. }) | None) => Place::Process,
+        }
+    }
+
+    /// Returns the keys of this place, and what they do.
+    pub(crate) fn help(&self) -> Vec<String> {
+        let place = self.place();
+        let answers = self.item().filter(|_| place != Place::Detail).map(|item| {
+            let keys: Vec<String> = item.answers.iter().map(|answer| answer.key.to_string()).collect();
+            let texts: Vec<String> = item.answers.iter().map(|answer| crate::text::clean(&answer.text)).collect();
+            (keys.join(" "), format!("answer: {}", texts.join(", ")))
+        });
+        let keys = KEYS.iter().filter(|(_, _, places)| places.contains(&place));
+        let keys = keys.map(|(keys, does, _)| ((*keys).to_owned(), (*does).to_owned()));
+        answers.into_iter().chain(keys).map(|(keys, does)| format!("{keys:<27} {does}")).collect()
+    }
+
     pub(crate) fn press(&mut self, key: Key) -> Vec<Effect> {
-        if key == Key::Interrupt {
-            return vec![Effect::Quit];
+        match key {
+            Key::Interrupt => return vec![Effect::Quit],
+            Key::Suspend => return vec![Effect::Suspend],
+            Key::Char(_)
+            | Key::Enter
+            | Key::Escape
+            | Key::Backspace
+            | Key::Tab
+            | Key::BackTab
+            | Key::Up
+            | Key::Down
+            | Key::PageUp
+            | Key::PageDown
+            | Key::Home
+            | Key::End => {}
         }
         match self.overlay.take() {
             None => self.press_plain(key),
-            Some(Overlay::Help) => Vec::new(),
-            Some(Overlay::Signals) => match key {
-                Key::Char(c) => self.signal(c),
-                Key::Enter
-                | Key::Escape
-                | Key::Backspace
-                | Key::Tab
-                | Key::BackTab
-                | Key::Up
-                | Key::Down
-                | Key::PageUp
-                | Key::PageDown
-                | Key::Home
-                | Key::End
-                | Key::Interrupt => Vec::new(),
-            },
+            Some(Overlay::Help { from }) => {
+                let count = self.help().len();
+                self.overlay = self.paged(key, from, count).map(|from| Overlay::Help { from });
+                Vec::new()
+            }
+            Some(Overlay::Signals) => key.letter().map(|c| self.signal(c)).unwrap_or_default(),
+            Some(Overlay::Asked { id, from }) => self.press_asked(key, id, from),
             Some(Overlay::Text { title, lines, from }) => {
-                if let Some(from) = moved(key, from, lines.len()) {
-                    self.overlay = Some(Overlay::Text { title, lines, from });
-                }
+                let to = self.paged(key, from, lines.len());
+                self.overlay = to.map(|from| Overlay::Text { title, lines, from });
                 Vec::new()
             }
             Some(Overlay::Typing { prompt, typed }) => self.type_key(key, prompt, typed),
         }
+    }
+
+    /// Returns the first line of a window after a key; `None` if the key closes it.
+    fn paged(&self, key: Key, from: usize, count: usize) -> Option<usize> {
+        // The last page is full.
+        moved(key, from, count).map(|to| to.min(count.saturating_sub(self.drawn.page)))
+    }
+
+    fn press_asked(&mut self, key: Key, id: String, from: usize) -> Vec<Effect> {
+        if let Some(from) = self.paged(key, from, self.drawn.lines) {
+            self.overlay = Some(Overlay::Asked { id, from });
+            return Vec::new();
+        }
+        if key == Key::Enter {
+            self.focus = Focus::Detail;
+        }
+        let Some(c) = key.letter() else { return Vec::new() };
+        let effects = self.answer(c);
+        if effects.is_empty() && self.overlay.is_none() {
+            self.overlay = Some(Overlay::Asked { id, from });
+        }
+        effects
     }
 
     fn type_key(&mut self, key: Key, prompt: Prompt, mut typed: String) -> Vec<Effect> {
@@ -83,7 +150,8 @@ impl State {
             | Key::PageDown
             | Key::Home
             | Key::End
-            | Key::Interrupt => {}
+            | Key::Interrupt
+            | Key::Suspend => {}
         }
         if prompt == Prompt::Filter {
             self.filter = typed.to_lowercase();
@@ -101,7 +169,7 @@ impl State {
             Prompt::Filter => Vec::new(),
             Prompt::Command => self.type_in(typed),
             Prompt::Send(uuid) => self.send(uuid, typed),
-            Prompt::Answer(uuid) => self.answer_with(uuid, typed),
+            Prompt::Answer { command } => self.answer_with(&command, typed),
         }
     }
 
@@ -114,7 +182,10 @@ impl State {
             Key::Tab => self.show(self.tab.turned(1)),
             Key::BackTab => self.show(self.tab.turned(Tab::ALL.len() - 1)),
             Key::Enter => match self.focus {
-                Focus::List => self.focus = Focus::Detail,
+                Focus::List => match self.item().map(|item| item.id.clone()).filter(|_| self.is_cut()) {
+                    Some(id) => self.overlay = Some(Overlay::Asked { id, from: 0 }),
+                    None => self.focus = Focus::Detail,
+                },
                 Focus::Detail => return self.attach(),
             },
             Key::Escape => {
@@ -135,7 +206,8 @@ impl State {
             | Key::PageDown
             | Key::Home
             | Key::End
-            | Key::Interrupt => {}
+            | Key::Interrupt
+            | Key::Suspend => {}
         }
         Vec::new()
     }
@@ -172,7 +244,7 @@ impl State {
         }
         match c {
             'q' => return vec![Effect::Quit],
-            '?' => self.overlay = Some(Overlay::Help),
+            '?' => self.overlay = Some(Overlay::Help { from: 0 }),
             'p' => return self.pause_or_resume(),
             'f' => return self.fork(),
             'r' => return self.rewind(),
@@ -227,7 +299,14 @@ fn is_move(key: Key) -> bool {
         Key::Char('j' | 'k' | 'g' | 'G') | Key::Up | Key::Down | Key::PageUp | Key::PageDown | Key::Home | Key::End => {
             true
         }
-        Key::Char(_) | Key::Enter | Key::Escape | Key::Backspace | Key::Tab | Key::BackTab | Key::Interrupt => false,
+        Key::Char(_)
+        | Key::Enter
+        | Key::Escape
+        | Key::Backspace
+        | Key::Tab
+        | Key::BackTab
+        | Key::Interrupt
+        | Key::Suspend => false,
     }
 }
 
@@ -241,9 +320,14 @@ fn moved(key: Key, at: usize, count: usize) -> Option<usize> {
         Key::PageUp => at.saturating_sub(PAGE),
         Key::Char('g') | Key::Home => 0,
         Key::Char('G') | Key::End => last,
-        Key::Char(_) | Key::Enter | Key::Escape | Key::Backspace | Key::Tab | Key::BackTab | Key::Interrupt => {
-            return None;
-        }
+        Key::Char(_)
+        | Key::Enter
+        | Key::Escape
+        | Key::Backspace
+        | Key::Tab
+        | Key::BackTab
+        | Key::Interrupt
+        | Key::Suspend => return None,
     };
     Some(to.min(last))
 }

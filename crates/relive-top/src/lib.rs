@@ -9,8 +9,10 @@ mod content;
 mod draw;
 mod drive;
 mod key;
+mod keyboard;
 mod keys;
 mod rows;
+mod runner;
 mod state;
 mod text;
 
@@ -19,4 +21,4 @@ pub use draw::draw;
 pub use drive::{Failure, Options, run};
 pub use key::Key;
 pub use rows::{Row, RowKind};
-pub use state::{Effect, Finished, Input, Look, Overlay, Prompt, State};
+pub use state::{Drawn, Effect, Finished, Input, Look, Output, Overlay, Prompt, State};

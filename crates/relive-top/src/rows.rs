@@ -28,14 +28,14 @@ pub enum RowKind {
 
 /// What the rows are made from.
 #[derive(Debug)]
-pub(crate) struct Wanted<'a> {
+pub(crate) struct ListSource<'a> {
     pub(crate) known: &'a HashMap<Uuid, Known>,
     pub(crate) filter: &'a str,
     pub(crate) tree: bool,
     pub(crate) folded: &'a BTreeSet<Uuid>,
 }
 
-impl Wanted<'_> {
+impl ListSource<'_> {
     fn matches(&self, process: &Process) -> bool {
         let has = |text: &str| text.to_lowercase().contains(self.filter);
         self.filter.is_empty()

@@ -8,7 +8,7 @@ use relive_types::{Timestamp, Usd, Uuid};
 
 use crate::content::{Line, Part, Tab};
 use crate::key::Key;
-use crate::rows::{Row, RowKind, Wanted};
+use crate::rows::{ListSource, Row, RowKind};
 
 /// How long an item has to be shown before a key can answer it.
 const SEEN_AFTER_MS: u64 = 300;
@@ -32,7 +32,10 @@ pub enum Input {
     Reset,
     Change(Box<Change>),
     /// Everything was sent that there was.
-    Ready,
+    Ready {
+        /// Whether processes that have ended may be missing.
+        incomplete: bool,
+    },
     /// The daemon is gone; it is looked for.
     Disconnected,
     Key(Key),
@@ -51,9 +54,17 @@ pub enum Input {
 pub struct Finished {
     pub command: String,
     pub ok: bool,
-    pub output: String,
-    /// Whether the output is what was asked for, and not only a word about it.
-    pub wanted: bool,
+    pub text: String,
+    pub output: Output,
+}
+
+/// Where the output of a command goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Output {
+    /// Into a window, if it has more than a line: it is what was asked for.
+    Window,
+    /// Its first line to the status line.
+    StatusLine,
 }
 
 /// Something to be done.
@@ -61,8 +72,10 @@ pub struct Finished {
 pub enum Effect {
     /// Leave; the processes continue.
     Quit,
-    /// Run a command of Relive; `wanted` if its output is shown.
-    Run { words: Vec<String>, wanted: bool },
+    /// Run commands of Relive one after the other, until one fails.
+    Run { commands: Vec<Vec<String>>, output: Output },
+    /// Stop, as Ctrl-Z stops any program of a shell.
+    Suspend,
     /// Give the terminal to a command of Relive until that ends.
     Attach { words: Vec<String> },
     /// Read a tab.
@@ -100,29 +113,63 @@ impl Known {
 /// What is shown over the list.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Overlay {
-    Help,
+    /// The keys of this place, from this line on.
+    Help { from: usize },
     /// The signals to choose from.
     Signals,
-    /// A text that was asked for, from this line on.
-    Text {
-        title: String,
-        lines: Vec<String>,
+    /// All of what the selected item asks, from this line on.
+    Asked {
+        /// The item.
+        id: String,
         from: usize,
     },
+    /// A text that was asked for, from this line on.
+    Text { title: String, lines: Vec<String>, from: usize },
     /// A line that is typed.
-    Typing {
-        prompt: Prompt,
-        typed: String,
-    },
+    Typing { prompt: Prompt, typed: String },
 }
 
 /// What a typed line is for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Prompt {
     Filter,
     Command,
     Send(Uuid),
-    Answer(Uuid),
+    /// The command of the answer, for the question that was shown when the prompt was opened.
+    Answer {
+        command: String,
+    },
+}
+
+/// What a screen has shown.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Drawn {
+    /// What the selected item asks, if any of it was shown.
+    pub(crate) asked: Option<DrawnItem>,
+    /// How many lines a window has room for.
+    pub(crate) page: usize,
+    /// How many lines there are in the window that is open.
+    pub(crate) lines: usize,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct DrawnItem {
+    pub(crate) id: String,
+    /// Whether its last line was shown.
+    pub(crate) to_the_end: bool,
+}
+
+/// The row that is selected. A process that needs a person has two.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Selection {
+    uuid: Uuid,
+    is_item: bool,
+}
+
+impl Selection {
+    fn of(row: &Row) -> Self {
+        Self { uuid: row.uuid, is_item: matches!(row.kind, RowKind::Item(_)) }
+    }
 }
 
 /// Where keys go.
@@ -143,7 +190,7 @@ pub struct State {
     pub(crate) rows: Vec<Row>,
     stale: bool,
     /// The row that is selected, by what it stands for: rows move.
-    pub(crate) selected: Option<(Uuid, bool)>,
+    pub(crate) selected: Option<Selection>,
     pub(crate) cursor: usize,
     pub(crate) tree: bool,
     pub(crate) folded: BTreeSet<Uuid>,
@@ -161,8 +208,12 @@ pub struct State {
     pub(crate) connected: bool,
     pub(crate) ready: bool,
     pub(crate) now_ms: u64,
-    /// The selected item, and since when it is shown.
+    /// The selected item, and since when a person could have read all of it.
     seen: Option<(String, u64)>,
+    /// What the last screen has shown.
+    pub(crate) drawn: Drawn,
+    /// Whether processes that have ended may be missing.
+    pub(crate) incomplete: bool,
     /// The time of day, for moments that the daemon names.
     wall: Timestamp,
 }
@@ -204,6 +255,8 @@ impl State {
             ready: false,
             now_ms: 0,
             seen: None,
+            drawn: Drawn::default(),
+            incomplete: false,
             wall: Timestamp::UNIX_EPOCH,
         }
     }
@@ -230,8 +283,9 @@ impl State {
                 self.connected = true;
                 self.take(*change);
             }
-            Input::Ready => {
+            Input::Ready { incomplete } => {
                 (self.connected, self.ready, self.stale) = (true, true, true);
+                self.incomplete = incomplete;
                 self.known.retain(|_, known| known.fresh);
             }
             Input::Disconnected => self.connected = false,
@@ -287,12 +341,12 @@ impl State {
     }
 
     fn finished(&mut self, finished: Finished) {
-        let Finished { command, ok, output, wanted } = finished;
-        let lines: Vec<String> = output.lines().map(crate::text::clean).collect();
-        let last = lines.iter().find(|line| !line.is_empty()).cloned().unwrap_or_default();
+        let Finished { command, ok, text, output } = finished;
+        let lines: Vec<String> = text.lines().map(crate::text::clean).collect();
+        let first = lines.iter().find(|line| !line.is_empty()).cloned().unwrap_or_default();
         let sign = if ok { "done" } else { "failed" };
-        self.status = if last.is_empty() { format!("{command}: {sign}") } else { format!("{command}: {last}") };
-        if wanted && !lines.is_empty() {
+        self.status = if first.is_empty() { format!("{command}: {sign}") } else { format!("{command}: {first}") };
+        if output == Output::Window && lines.len() > 1 {
             self.overlay = Some(Overlay::Text { title: command, lines, from: 0 });
         }
     }
@@ -301,12 +355,15 @@ impl State {
     pub fn settle(&mut self) -> Vec<Effect> {
         if std::mem::take(&mut self.stale) {
             let Self { known, filter, folded, tree, .. } = self;
-            self.rows = Wanted { known, filter, tree: *tree, folded }.rows();
+            self.rows = ListSource { known, filter, tree: *tree, folded }.rows();
             self.keep_selection();
         }
-        let item = self.item().map(|item| item.id.clone());
-        if self.seen.as_ref().map(|(id, _)| id) != item.as_ref() {
-            self.seen = item.map(|id| (id, self.now_ms));
+        if self.item().map(|item| &item.id) != self.seen.as_ref().map(|(id, _)| id) {
+            self.seen = None;
+        }
+        let item = self.item().map(|item| &item.id);
+        if matches!(&self.overlay, Some(Overlay::Asked { id, .. }) if Some(id) != item) {
+            self.overlay = None;
         }
         let wanted = self.selected_uuid().map(|uuid| (uuid, self.tab));
         if wanted == self.loaded {
@@ -319,7 +376,7 @@ impl State {
 
     /// Keeps the cursor on what it was on; where that is gone, on the row that took its place.
     fn keep_selection(&mut self) {
-        let is_selected = |row: &Row| self.selected == Some((row.uuid, matches!(row.kind, RowKind::Item(_))));
+        let is_selected = |row: &Row| self.selected == Some(Selection::of(row));
         if let Some(place) = self.rows.iter().position(is_selected) {
             self.cursor = place;
         } else {
@@ -329,11 +386,27 @@ impl State {
 
     pub(crate) fn select(&mut self, cursor: usize) {
         self.cursor = cursor;
-        self.selected = self.rows.get(cursor).map(|row| (row.uuid, matches!(row.kind, RowKind::Item(_))));
+        self.selected = self.rows.get(cursor).map(Selection::of);
     }
 
-    /// Tells whether an item is shown for long enough to be what a key is meant for: what is asked may change in the moment
-    /// in which a person answers.
+    /// Takes in what a screen has shown.
+    pub fn note_drawn(&mut self, drawn: Drawn) {
+        if let Some(asked) = drawn.asked.as_ref().filter(|asked| asked.to_the_end)
+            && self.seen.as_ref().is_none_or(|(id, _)| *id != asked.id)
+        {
+            self.seen = Some((asked.id.clone(), self.now_ms));
+        }
+        self.drawn = drawn;
+    }
+
+    /// Tells whether more is asked than fits beside the list.
+    pub(crate) fn is_cut(&self) -> bool {
+        let id = self.item().map(|item| &item.id);
+        self.drawn.asked.as_ref().is_some_and(|asked| !asked.to_the_end && Some(&asked.id) == id)
+    }
+
+    /// Tells whether all of an item was shown for long enough to be what a key is meant for: what is asked may change in
+    /// the moment in which a person answers.
     pub(crate) fn was_seen(&self, item: &Item) -> bool {
         self.seen
             .as_ref()
@@ -350,11 +423,7 @@ impl State {
 
     /// Returns the process of the selected row.
     #[must_use]
-    pub fn selected(&self) -> Option<Uuid> {
-        self.selected_uuid()
-    }
-
-    pub(crate) fn selected_uuid(&self) -> Option<Uuid> {
+    pub fn selected_uuid(&self) -> Option<Uuid> {
         self.row().map(|row| row.uuid)
     }
 

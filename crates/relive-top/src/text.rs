@@ -1,19 +1,16 @@
 //! Texts of others as they are shown: no control characters, no tricks with the direction of writing.
 
+use relive_types::text::is_hidden;
 use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
 
 /// Returns a text in which every character that would do something to the terminal is spelled out.
 pub(crate) fn clean(text: &str) -> String {
-    let is_bad = |c: char| {
-        c.is_control()
-            || matches!(c, '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{feff}')
-    };
     let mut cleaned = String::with_capacity(text.len());
     for c in text.chars() {
         match c {
             '\t' => cleaned.push_str("    "),
             '\n' => cleaned.push(' '),
-            c if is_bad(c) => cleaned.extend(c.escape_unicode()),
+            c if is_hidden(c) => cleaned.extend(c.escape_unicode()),
             c => cleaned.push(c),
         }
     }
@@ -84,6 +81,9 @@ mod tests {
     #[test]
     fn nothing_that_a_process_writes_reaches_the_terminal_as_a_control() {
         assert_eq!(clean("a\u{1b}[2Jb\u{202e}c\td\n"), "a\\u{1b}[2Jb\\u{202e}c    d ");
+        for c in ['\u{ad}', '\u{61c}', '\u{180e}', '\u{2028}', '\u{2060}', '\u{206f}', '\u{e0041}'] {
+            assert_eq!(clean(&c.to_string()), c.escape_unicode().to_string(), "it is not seen");
+        }
     }
 
     #[test]

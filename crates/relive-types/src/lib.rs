@@ -21,6 +21,7 @@ pub mod short_id;
 pub mod signal;
 pub mod status;
 pub mod suggest;
+pub mod text;
 mod usage;
 mod workspace;
 

@@ -127,9 +127,90 @@ pub fn quote(word: &str) -> String {
     }
 }
 
+/// Splits a line into its commands, which `&&` joins, and each into its words, as a shell would. `None` if it has
+/// anything but words, single quotes and backslashes.
+#[must_use]
+pub fn commands(line: &str) -> Option<Vec<Vec<String>>> {
+    let (mut commands, mut words, mut word) = (Vec::new(), Vec::new(), None::<String>);
+    let mut characters = line.chars();
+    while let Some(c) = characters.next() {
+        match c {
+            ' ' => words.extend(word.take()),
+            '&' => {
+                if characters.next() != Some('&') {
+                    return None;
+                }
+                words.extend(word.take());
+                if words.is_empty() {
+                    return None;
+                }
+                commands.push(std::mem::take(&mut words));
+            }
+            '\'' => {
+                let word = word.get_or_insert_default();
+                loop {
+                    match characters.next()? {
+                        '\'' => break,
+                        quoted => word.push(quoted),
+                    }
+                }
+            }
+            '\\' => word.get_or_insert_default().push(characters.next()?),
+            '"' | '$' | '`' | '|' | ';' | '<' | '>' | '(' | ')' | '*' | '?' | '~' | '#' => return None,
+            plain => word.get_or_insert_default().push(plain),
+        }
+    }
+    words.extend(word);
+    if words.is_empty() {
+        return commands.is_empty().then_some(commands);
+    }
+    commands.push(words);
+    Some(commands)
+}
+
+/// Splits a line into commands of Relive: each begins with `relive`, which is left out. `None` if it has anything else.
+#[must_use]
+pub fn relive_commands(line: &str) -> Option<Vec<Vec<String>>> {
+    let mut commands = commands(line)?;
+    let ours = commands.iter_mut().all(|words| words.remove(0) == "relive" && !words.is_empty());
+    (ours && !commands.is_empty()).then_some(commands)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_plain_commands_are_split_into_words() {
+        let check = |line: &str, expect: Option<&[&[&str]]>| {
+            let expect: Option<Vec<Vec<String>>> =
+                expect.map(|all| all.iter().map(|words| words.iter().map(ToString::to_string).collect()).collect());
+            assert_eq!(commands(line), expect, "{line}");
+        };
+        check("relive  ps -a", Some(&[&["relive", "ps", "-a"]]));
+        check("send 5 'a b' ''", Some(&[&["send", "5", "a b", ""]]));
+        check("a 1 && b '&& c'", Some(&[&["a", "1"], &["b", "&& c"]]));
+        check(r"a it\'s", Some(&[&["a", "it's"]]));
+        check("", Some(&[]));
+        check("send 5 'open", None);
+        check("ps; rm -rf /", None);
+        check("send 5 $(id)", None);
+        check("a & b", None);
+        check("&& b", None);
+        check("a &&", None);
+    }
+
+    #[test]
+    fn a_line_of_other_words_is_no_command_of_relive() {
+        let check = |line: &str, expect: Option<usize>| {
+            assert_eq!(relive_commands(line).map(|all| all.len()), expect, "{line}");
+        };
+        check("relive resume 1 --max-tokens 5 && relive resume 2", Some(2));
+        check("set KEY, then from a shell that has it: relive resume 5", None);
+        check("relive ps && rm -rf /", None);
+        check("relive", None);
+        check("", None);
+    }
 
     #[test]
     fn a_command_line_is_quoted_so_that_it_can_be_typed_again() {

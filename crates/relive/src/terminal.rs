@@ -10,6 +10,7 @@ use std::borrow::Cow;
 use std::io::IsTerminal as _;
 
 use clap::ValueEnum;
+use relive_types::text::is_hidden;
 
 /// When to colour.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
@@ -130,13 +131,6 @@ pub(crate) fn one_line(text: &str) -> String {
     let spaced: String = text.chars().map(|c| if c.is_whitespace() { ' ' } else { c }).collect();
     let clean = without_controls(&spaced);
     clean.split(' ').filter(|word| !word.is_empty()).collect::<Vec<_>>().join(" ")
-}
-
-/// Tells whether a character is not seen, or moves others about.
-pub(crate) fn is_hidden(c: char) -> bool {
-    c.is_control()
-        || matches!(c, '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}')
-        || matches!(c, '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{e0000}'..='\u{e007f}')
 }
 
 /// Removes everything that a terminal would interpret, or that would reorder a line, from foreign text. Keeps its lines.

@@ -87,28 +87,51 @@ fn an_answer_names_the_question_and_an_acknowledgement_the_item() {
     assert_eq!((item.text.as_str(), item.question), ("which one?", Some(7)));
     let command = item.exact_command(&item.answers[0]);
     assert_eq!(command, r"relive resolve 000000a5 --answer 'it'\''s a' --question 7");
-    let expect = ["relive", "resolve", "000000a5", "--answer", "it's a", "--question", "7"];
-    assert_eq!(words(&command).unwrap(), expect);
+    let expect = ["resolve", "000000a5", "--answer", "it's a", "--question", "7"];
+    assert_eq!(relive_commands(&command).unwrap(), [expect]);
+    let own = item.answers.last().unwrap();
+    assert_eq!(own.kind, AnswerKind::Text);
+    let command = with_words(&item.exact_command(own), "a && b");
+    assert_eq!(command, "relive resolve 000000a5 --answer 'a && b' --question 7");
     let item = item_of(&process(&dead(0, true))).unwrap();
     assert_eq!(item.exact_command(&item.answers[0]), format!("relive inbox ack {}", item.id));
 }
 
 #[test]
-fn only_plain_commands_are_split_into_words() {
-    let check = |line: &str, expect: Option<&[&str]>| {
-        let split = words(line);
-        assert_eq!(
-            split.as_deref(),
-            expect.map(|words| words.iter().map(ToString::to_string).collect::<Vec<_>>()).as_deref(),
-            "{line}"
-        );
+fn every_answer_is_a_command_of_relive_and_a_hint_that_is_none_is_read() {
+    let with_hint = |mut fields: Value, hint: &str| {
+        fields["hint"] = json!(hint);
+        item_of(&process(&fields)).unwrap()
     };
-    check("relive  ps -a", Some(&["relive", "ps", "-a"]));
-    check("send 5 'a b' ''", Some(&["send", "5", "a b", ""]));
-    check("", Some(&[]));
-    check("send 5 'open", None);
-    check("ps; rm -rf /", None);
-    check("send 5 $(id)", None);
+    let prose = "set A_KEY, or providers.a.key_file in config.yaml, then from a shell that has it: relive resume 5";
+    let item = with_hint(suspended("needs_credentials"), prose);
+    assert_eq!(item.answers[0].command, "relive resume 000000a5");
+    assert_eq!(item.text, format!("has no valid key for its model: {prose}"));
+    let item = with_hint(suspended("budget_exceeded"), "relive resume 1 --max-tokens 10 && relive resume 5");
+    assert_eq!(item.answers[0].command, "relive resume 1 --max-tokens 10 && relive resume 5");
+    assert_eq!(with_hint(dead(1, true), "wait a while").answers[1].command, "relive resume 000000a5");
+    for fields in all_items() {
+        for answer in item_of(&process(&fields)).unwrap().answers {
+            assert!(relive_commands(&answer.command).is_some(), "{}", answer.command);
+        }
+    }
+}
+
+/// Each process that is an item.
+fn all_items() -> Vec<Value> {
+    let reasons = ["approval", "question", "in_doubt", "budget_exceeded", "quota", "needs_credentials", "stalled"];
+    let reasons = reasons.into_iter().chain(["disk_full", "io_error", "crash_loop"]);
+    let others = [json!({"stalled": true, "display": "stalled"}), json!({"display": "damaged"})];
+    reasons.map(suspended).chain(others).chain([dead(0, true), dead(1, true)]).collect()
+}
+
+#[test]
+fn no_answer_has_a_key_that_moves_or_leaves() {
+    for fields in all_items() {
+        for answer in item_of(&process(&fields)).unwrap().answers {
+            assert!(!"jkgGqs?/: p".contains(answer.key), "{} of {fields}", answer.key);
+        }
+    }
 }
 
 #[test]

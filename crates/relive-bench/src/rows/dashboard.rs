@@ -7,7 +7,7 @@ use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 use relive_api::{Change, Process, item_of};
 use relive_client::Client;
-use relive_top::{Input, Look, State, draw};
+use relive_top::{Drawn, Input, Look, State, draw};
 use serde_json::json;
 
 use crate::Result;
@@ -70,7 +70,7 @@ impl Dashboard {
         for pid in 1..=count {
             dashboard.change(pid)?;
         }
-        dashboard.state.apply(Input::Ready, 0);
+        dashboard.state.apply(Input::Ready { incomplete: false }, 0);
         Ok(dashboard)
     }
 
@@ -90,7 +90,9 @@ impl Dashboard {
             self.next = self.next % self.count + 1;
         }
         self.state.settle();
-        self.terminal.draw(|frame| draw(&self.state, frame))?;
+        let mut shown = Drawn::default();
+        self.terminal.draw(|frame| shown = draw(&self.state, frame))?;
+        self.state.note_drawn(shown);
         Ok(())
     }
 }

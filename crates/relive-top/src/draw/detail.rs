@@ -6,11 +6,13 @@ use ratatui::style::{Modifier, Style};
 use ratatui::text::{Line, Span};
 use ratatui::widgets::{Block, Borders, Paragraph};
 
+use super::asked;
 use crate::content::Tab;
-use crate::state::{Focus, State};
+use crate::state::{DrawnItem, Focus, State};
 use crate::text::{clean, count, fit, span, wrap};
 
-pub(super) fn draw(state: &State, frame: &mut Frame<'_>, area: Rect) {
+/// Draws the pane, and returns what of the selected item it has shown.
+pub(super) fn draw(state: &State, frame: &mut Frame<'_>, area: Rect) -> Option<DrawnItem> {
     let block = Block::new().borders(Borders::LEFT).border_set(border(state));
     let inside = block.inner(area);
     frame.render_widget(block, area);
@@ -18,7 +20,7 @@ pub(super) fn draw(state: &State, frame: &mut Frame<'_>, area: Rect) {
         Layout::vertical([Constraint::Length(2), Constraint::Length(1), Constraint::Min(0)]).areas(inside);
     frame.render_widget(Paragraph::new(about(state, usize::from(head.width))), head);
     frame.render_widget(Paragraph::new(titles(state)), tabs);
-    draw_lines(state, frame, lines);
+    draw_lines(state, frame, lines)
 }
 
 fn border(state: &State) -> ratatui::symbols::border::Set<'static> {
@@ -61,21 +63,32 @@ fn titles(state: &State) -> Line<'static> {
     Line::from(spans)
 }
 
-fn draw_lines(state: &State, frame: &mut Frame<'_>, area: Rect) {
+fn draw_lines(state: &State, frame: &mut Frame<'_>, area: Rect) -> Option<DrawnItem> {
     let (height, width) = (usize::from(area.height), usize::from(area.width));
-    if let Some(item) = state.item().filter(|_| state.focus == Focus::List && state.tab == Tab::Log) {
-        // What is asked is shown in full, before the log.
-        let mut lines: Vec<Line<'_>> = Vec::new();
-        for text in asked(state, item) {
-            lines.extend(wrap(&text, width).into_iter().map(Line::raw));
+    if let Some(item) = state.item().filter(|_| state.focus == Focus::List) {
+        // What is asked comes before the lines of any tab: a key may answer it.
+        let mut lines: Vec<Line<'_>> = asked::lines(state, item, width).into_iter().map(Line::raw).collect();
+        let to_the_end = lines.len() <= height;
+        if !to_the_end {
+            let more = lines.len() + 1 - height.max(1);
+            lines.truncate(height.saturating_sub(1));
+            let sign = Line::raw(fit(&format!("{more} more lines: Enter"), width, state.look.ascii));
+            lines.push(sign.style(Style::new().add_modifier(Modifier::REVERSED)));
         }
         lines.push(Line::default());
         let room = height.saturating_sub(lines.len());
-        lines.truncate(height);
-        lines.extend(tail(state, room, width));
+        lines.extend(if state.tab.follows() { tail(state, room, width) } else { shown_from(state, 0, room, width) });
         frame.render_widget(Paragraph::new(lines), area);
-        return;
+        // A pane without a place for a line has shown nothing.
+        return Some(DrawnItem { id: item.id.clone(), to_the_end: to_the_end && width > 0 });
     }
+    draw_tab(state, frame, area);
+    None
+}
+
+/// Draws the lines of a tab.
+fn draw_tab(state: &State, frame: &mut Frame<'_>, area: Rect) {
+    let (height, width) = (usize::from(area.height), usize::from(area.width));
     let cursor = state.line.filter(|_| state.focus == Focus::Detail);
     let Some(cursor) = cursor else {
         let lines = if state.tab.follows() { tail(state, height, width) } else { shown_from(state, 0, height, width) };
@@ -92,29 +105,6 @@ fn draw_lines(state: &State, frame: &mut Frame<'_>, area: Rect) {
         }
     }
     frame.render_widget(Paragraph::new(lines), area);
-}
-
-/// Returns what a person is asked, all of it, and the command of each answer.
-fn asked(state: &State, item: &relive_api::Item) -> Vec<String> {
-    let process = state.known.get(&item.uuid).map(|known| &known.process);
-    let mut lines = vec![format!("{}:", item.kind.word())];
-    let call = process.and_then(|process| process.approval.as_ref().or(process.in_doubt.first()));
-    if let Some(call) = call {
-        lines.push(format!("  {}", clean(&call.tool)));
-        for (name, value) in call.args.as_object().into_iter().flatten() {
-            let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
-            lines.push(format!("  {}:", clean(name)));
-            lines.extend(text.lines().map(|line| format!("    {}", clean(line))));
-        }
-    } else if let Some(question) = process.and_then(|process| process.question.as_ref()) {
-        lines.extend(question.text.lines().map(|line| format!("  {}", clean(line))));
-    } else {
-        lines.push(format!("  {}", clean(&item.text)));
-    }
-    for answer in &item.answers {
-        lines.push(format!("[{}] {}  {}", answer.key, clean(&answer.text), clean(&answer.command)));
-    }
-    lines
 }
 
 fn shown_from(state: &State, from: usize, height: usize, width: usize) -> Vec<Line<'static>> {

@@ -31,7 +31,8 @@ fn line(state: &State, place: usize, items: usize, width: usize) -> Line<'static
     let title = |text: String| Line::styled(text, Style::new().add_modifier(Modifier::BOLD | Modifier::UNDERLINED));
     let nothing = usize::from(items == 0);
     if place == 0 {
-        return title(format!("INBOX {items}"));
+        let note = if state.incomplete { "  (some ends may be missing)" } else { "" };
+        return title(format!("INBOX {items}{note}"));
     }
     if nothing == 1 && place == 1 {
         return Line::styled("  nothing waits for you", state.dim());

@@ -5,51 +5,73 @@ use ratatui::layout::Rect;
 use ratatui::text::Line;
 use ratatui::widgets::{Block, Borders, Clear, Paragraph};
 
+use super::asked;
 use crate::actions::SIGNALS;
-use crate::keys::KEYS;
-use crate::state::{Overlay, Prompt, State};
+use crate::state::{Drawn, DrawnItem, Overlay, Prompt, State};
 use crate::text::{clean, fit};
 
-pub(super) fn draw(state: &State, frame: &mut Frame<'_>, area: Rect) {
-    let Some(overlay) = &state.overlay else { return };
-    match overlay {
-        Overlay::Help => {
-            let lines = KEYS.map(|(key, does)| format!("{key:<8} {does}"));
-            window(state, frame, area, "keys", &lines, 0);
-        }
+/// Draws what is over the list, and returns what a person sees; `asked` is what is seen without it.
+pub(super) fn draw(state: &State, frame: &mut Frame<'_>, area: Rect, asked: Option<DrawnItem>) -> Drawn {
+    let Some(overlay) = &state.overlay else { return Drawn { asked, ..Drawn::default() } };
+    let mut window = Window { state, frame, area };
+    let drawn = match overlay {
+        Overlay::Help { from } => window.draw("keys", &state.help(), *from),
         Overlay::Signals => {
-            let who = state.process().map(|process| process.short.clone()).unwrap_or_default();
             let lines = SIGNALS.map(|(key, name, does)| format!("{key}  {name:<7} {does}"));
-            window(state, frame, area, &format!("relive kill -s SIGNAL {who}"), &lines, 0);
+            window.draw(&format!("relive kill -s SIGNAL {}", state.target_ids().join(" ")), &lines, 0)
         }
-        Overlay::Text { title, lines, from } => window(state, frame, area, title, lines, *from),
+        Overlay::Asked { id, from } => {
+            let item = state.item().filter(|item| item.id == *id);
+            let width = usize::from(area.width.saturating_sub(2));
+            let lines = item.map(|item| asked::lines(state, item, width)).unwrap_or_default();
+            let drawn = window.draw("what is asked", &lines, *from);
+            let to_the_end = width > 0 && from + drawn.page >= lines.len();
+            return Drawn { asked: item.map(|item| DrawnItem { id: item.id.clone(), to_the_end }), ..drawn };
+        }
+        Overlay::Text { title, lines, from } => window.draw(title, lines, *from),
         Overlay::Typing { prompt, typed } => {
             let title = match prompt {
                 Prompt::Filter => "filter",
                 Prompt::Command => "relive",
                 Prompt::Send(_) => "send",
-                Prompt::Answer(_) => "answer",
+                Prompt::Answer { .. } => "answer",
             };
-            let line = [format!("{}_", clean(typed))];
-            window(state, frame, area, title, &line, 0);
+            window.draw(title, &[format!("{}_", clean(typed))], 0)
         }
-    }
+    };
+    // A window may be over what is asked: only what was seen before counts.
+    Drawn { asked: asked.map(|asked| DrawnItem { to_the_end: false, ..asked }), ..drawn }
 }
 
-/// Draws a window as large as its lines, at most as large as the area, at its bottom.
-fn window(state: &State, frame: &mut Frame<'_>, area: Rect, title: &str, lines: &[String], from: usize) {
-    let wanted = u16::try_from(lines.len().saturating_add(2)).unwrap_or(u16::MAX);
-    let height = wanted.min(area.height);
-    let place = Rect { y: area.y + area.height - height, height, ..area };
-    let set = if state.look.ascii { ASCII } else { ratatui::symbols::border::PLAIN };
-    let block = Block::new().borders(Borders::ALL).border_set(set).title(format!(" {} ", clean(title)));
-    let (room, width) = (usize::from(height.saturating_sub(2)), usize::from(area.width.saturating_sub(2)));
-    // The last page is full.
-    let from = from.min(lines.len().saturating_sub(room));
-    let shown: Vec<Line<'_>> =
-        lines.iter().skip(from).take(room).map(|line| Line::raw(fit(line, width, state.look.ascii))).collect();
-    frame.render_widget(Clear, place);
-    frame.render_widget(Paragraph::new(shown).block(block), place);
+struct Window<'a, 'b, 'c> {
+    state: &'a State,
+    frame: &'b mut Frame<'c>,
+    area: Rect,
+}
+
+impl Window<'_, '_, '_> {
+    /// Draws a window as large as its lines, at most as large as the area, at its bottom.
+    fn draw(&mut self, title: &str, lines: &[String], from: usize) -> Drawn {
+        let (area, ascii) = (self.area, self.state.look.ascii);
+        let wanted = u16::try_from(lines.len().saturating_add(2)).unwrap_or(u16::MAX);
+        let height = wanted.min(area.height);
+        let place = Rect { y: area.y + area.height - height, height, ..area };
+        let set = if ascii { ASCII } else { ratatui::symbols::border::PLAIN };
+        let (page, width) = (usize::from(height.saturating_sub(2)), usize::from(area.width.saturating_sub(2)));
+        // The last page is full.
+        let from = from.min(lines.len().saturating_sub(page));
+        let title = fit(&clean(title), width.saturating_sub(2), ascii);
+        let mut block = Block::new().borders(Borders::ALL).border_set(set).title(format!(" {title} "));
+        if lines.len() > page {
+            let last = (from + page).min(lines.len());
+            block = block.title_bottom(format!(" {}-{last} of {} ", from + 1, lines.len()));
+        }
+        let shown: Vec<Line<'_>> =
+            lines.iter().skip(from).take(page).map(|line| Line::raw(fit(line, width, ascii))).collect();
+        self.frame.render_widget(Clear, place);
+        self.frame.render_widget(Paragraph::new(shown).block(block), place);
+        Drawn { asked: None, page, lines: lines.len() }
+    }
 }
 
 const ASCII: ratatui::symbols::border::Set<'static> = ratatui::symbols::border::Set {

@@ -1,16 +1,26 @@
 //! What each key asks for.
 
-use relive_top::{Effect, Finished, Input, Key, Line, Part, Tab};
+use relive_api::Process;
+use relive_top::{Effect, Finished, Input, Key, Line, Output, Part, Tab};
 use serde_json::json;
 
 use crate::world::{Dashboard, PLAIN, approval, finished, paused, process};
 
+fn effect(words: &[&str], output: Output) -> Vec<Effect> {
+    vec![Effect::Run { commands: vec![words.iter().map(|word| (*word).to_owned()).collect()], output }]
+}
+
 fn run(words: &[&str]) -> Vec<Effect> {
-    vec![Effect::Run { words: words.iter().map(|word| (*word).to_owned()).collect(), wanted: false }]
+    effect(words, Output::StatusLine)
 }
 
 fn shown(words: &[&str]) -> Vec<Effect> {
-    vec![Effect::Run { words: words.iter().map(|word| (*word).to_owned()).collect(), wanted: true }]
+    effect(words, Output::Window)
+}
+
+/// The same process after a person has seen its end.
+fn seen(process: Process) -> Process {
+    Process { unseen: false, ..process }
 }
 
 fn one(fields: &serde_json::Value) -> Dashboard {
@@ -19,6 +29,7 @@ fn one(fields: &serde_json::Value) -> Dashboard {
 
 #[test]
 fn p_pauses_and_resumes_the_subtree() {
+    assert_eq!(Dashboard::new(PLAIN, vec![seen(finished(3, 0))]).press(&[Key::Char('p')]), Vec::new(), "it has ended");
     let press = |fields| one(&fields).press(&[Key::Char('p')]);
     assert_eq!(press(json!({})), run(&["pause", "--subtree", "00000001"]));
     assert_eq!(press(paused("user")), run(&["resume", "--subtree", "00000001"]));
@@ -37,7 +48,7 @@ fn an_answer_is_for_the_question_that_is_shown() {
     dashboard.heard(other);
     let answered = dashboard.apply(Input::Key(Key::Char('a')));
     assert_eq!(answered, run(&["resolve", "00000004", "--allow", "--question", "7"]));
-    dashboard.state.settle();
+    dashboard.settle();
     assert_eq!(dashboard.press(&[Key::Char('a')]), Vec::new(), "nobody has seen it");
     dashboard.pass(299);
     assert_eq!(dashboard.press(&[Key::Char('a')]), Vec::new());
@@ -58,6 +69,140 @@ fn questions_are_answered_by_a_choice_or_by_words() {
     assert_eq!(dashboard.press(&[Key::Enter]), typed);
 }
 
+/// A question with an id and no choices.
+fn question(id: u64, text: &str) -> Process {
+    let mut fields = paused("question");
+    fields["paused_at"] = json!(format!("2026-11-15T12:01:{id:02}Z"));
+    fields["question"] = json!({"id": id, "text": text, "choices": [], "at": "2026-11-15T12:01:30Z"});
+    process(1, 0, &fields)
+}
+
+#[test]
+fn a_typed_answer_is_for_the_question_that_was_shown_when_typing_began() {
+    let mut dashboard = Dashboard::new(PLAIN, vec![question(9, "Which?")]);
+    dashboard.press(&[Key::Char('a')]);
+    dashboard.type_in("the first");
+    // It was answered elsewhere, and something else is asked.
+    dashboard.heard(question(10, "Delete everything?"));
+    dashboard.settle();
+    let sent = run(&["resolve", "00000001", "--answer", "the first", "--question", "9"]);
+    assert_eq!(dashboard.press(&[Key::Enter]), sent);
+}
+
+#[test]
+fn a_command_that_does_not_fit_is_allowed_only_after_its_end_was_shown() {
+    let command: String = (1..=60).map(|n| format!("echo harmless {n}\n")).collect::<String>() + "rm -rf ~";
+    let mut dashboard = Dashboard::new(PLAIN, vec![approval(4, &command)]);
+    let allowed = run(&["resolve", "00000004", "--allow", "--question", "7"]);
+    let screen = dashboard.screen(80, 24);
+    assert!(screen.contains("more lines: Enter") && !screen.contains("rm -rf ~"), "{screen}");
+    assert_eq!(dashboard.press(&[Key::Char('a')]), Vec::new(), "nobody has seen the end");
+    assert!(dashboard.screen(80, 24).contains("read all of it before you answer: Enter"));
+    dashboard.press(&[Key::Enter]);
+    dashboard.pass(1_000);
+    assert_eq!(dashboard.press(&[Key::Char('a')]), Vec::new(), "this is the first page");
+    dashboard.press(&[Key::Char('G')]);
+    let screen = dashboard.screen(80, 24);
+    assert!(screen.contains("rm -rf ~"), "{screen}");
+    assert_eq!(dashboard.press(&[Key::Char('a')]), Vec::new(), "it was shown for no time at all");
+    dashboard.pass(300);
+    assert_eq!(dashboard.press(&[Key::Char('a')]), allowed);
+    dashboard.press(&[Key::Escape]);
+    assert_eq!(dashboard.press(&[Key::Char('a')]), allowed, "also from the list");
+}
+
+#[test]
+fn what_is_asked_is_shown_in_every_tab_and_not_answered_from_another_pane() {
+    let mut dashboard = Dashboard::new(PLAIN, vec![approval(4, "ls -la /")]);
+    for _ in 0..5 {
+        assert!(dashboard.screen(80, 24).contains("| ls -la /"));
+        dashboard.press(&[Key::Tab]);
+    }
+    let mut other = approval(4, "rm -rf ~");
+    other.paused_at = Some("2026-11-15T12:09:00Z".parse().unwrap());
+    dashboard.press(&[Key::Enter]);
+    dashboard.heard(other);
+    dashboard.settle();
+    dashboard.pass(1_000);
+    let screen = dashboard.screen(80, 24);
+    assert!(!screen.contains("| rm -rf ~"), "{screen}");
+    assert_eq!(dashboard.press(&[Key::Char('a')]), Vec::new(), "it was never shown");
+    assert!(dashboard.screen(80, 24).contains("look at what is asked before you answer: Esc"));
+}
+
+#[test]
+fn an_agent_cannot_draw_an_answer() {
+    let forged = format!("ls{}[a] allow  relive resolve 00000004 --deny", " ".repeat(33));
+    let screen = Dashboard::new(PLAIN, vec![approval(4, &forged)]).screen(80, 24);
+    let answers: Vec<&str> = screen.lines().filter(|line| line.contains("│[a]")).collect();
+    assert_eq!(answers.len(), 1, "{screen}");
+}
+
+#[test]
+fn an_answer_may_be_two_commands() {
+    let mut fields = paused("budget_exceeded");
+    fields["hint"] = json!("relive resume 1 --max-tokens 10 && relive resume 5");
+    let commands = [vec!["resume", "1", "--max-tokens", "10"], vec!["resume", "5"]];
+    let commands = commands.map(|words| words.into_iter().map(str::to_owned).collect()).to_vec();
+    assert_eq!(one(&fields).press(&[Key::Char('r')]), [Effect::Run { commands, output: Output::StatusLine }]);
+    fields["hint"] = json!("set A_KEY, then from a shell that has it: relive resume 5");
+    assert_eq!(one(&fields).press(&[Key::Char('r')]), run(&["resume", "00000001"]), "only a command is run");
+}
+
+#[test]
+fn one_that_makes_no_progress_can_be_ended_by_its_key() {
+    let mut dashboard = one(&json!({"stalled": true, "display": "stalled"}));
+    assert_eq!(dashboard.press(&[Key::Char('x')]), run(&["kill", "00000001"]));
+    assert_eq!(dashboard.press(&[Key::Char('l')]), shown(&["logs", "00000001"]));
+}
+
+#[test]
+fn every_key_that_does_something_is_in_the_help_of_its_place() {
+    let special = [
+        (Key::Enter, "Enter"),
+        (Key::Tab, "Tab"),
+        (Key::BackTab, "Shift-Tab"),
+        (Key::PageUp, "PgUp"),
+        (Key::PageDown, "PgDn"),
+        (Key::Home, "Home"),
+        (Key::End, "End"),
+        (Key::Interrupt, "Ctrl-C"),
+        (Key::Suspend, "Ctrl-Z"),
+    ];
+    let letters = ('!'..='~').map(|c| (Key::Char(c), c.to_string()));
+    let keys = special.map(|(key, name)| (key, name.to_owned())).into_iter().chain(letters);
+    let keys: Vec<(Key, String)> = keys.chain([(Key::Char(' '), "Space".to_owned())]).collect();
+    // On an item, on a process, and in the detail pane of one.
+    for place in [&[][..], &[Key::Char('j'); 2], &[Key::Char('j'), Key::Char('j'), Key::Enter]] {
+        let fresh = || {
+            let below = |pid, ppid| process(pid, ppid, &json!({}));
+            let mut dashboard = Dashboard::new(PLAIN, vec![approval(1, "ls"), below(2, 0), below(3, 2), below(4, 0)]);
+            for key in place {
+                dashboard.apply(Input::Key(*key));
+                dashboard.state.settle();
+            }
+            let uuid = dashboard.state.selected_uuid().unwrap();
+            let lines = (1..=50).map(|n| Line::plain(format!("line {n}"))).collect();
+            dashboard.apply(Input::Lines { uuid, tab: Tab::Log, part: Part::All(lines) });
+            dashboard.state.settle();
+            dashboard
+        };
+        let mut dashboard = fresh();
+        dashboard.press(&[Key::Char('?')]);
+        let help = dashboard.screen(80, 24);
+        let listed: Vec<&str> = help.lines().filter_map(|line| line.strip_prefix('│')).collect();
+        let listed: Vec<&str> = listed.iter().flat_map(|line| line[..27].split_whitespace()).collect();
+        for (key, name) in &keys {
+            let mut dashboard = fresh();
+            let before = format!("{:?}", dashboard.state);
+            let effects = dashboard.apply(Input::Key(*key));
+            dashboard.state.settle();
+            let acts = !effects.is_empty() || format!("{:?}", dashboard.state) != before;
+            assert!(!acts || listed.contains(&name.as_str()), "{name} is not in the help:\n{help}");
+        }
+    }
+}
+
 #[test]
 fn an_end_is_acknowledged_by_its_item() {
     let mut dashboard = Dashboard::new(PLAIN, vec![finished(3, 1)]);
@@ -73,7 +218,7 @@ fn the_timeline_says_which_step_is_meant() {
     assert_eq!(dashboard.press(&[Key::Char('r')]), Vec::new(), "no step is shown");
     dashboard.press(&[Key::Tab]);
     assert_eq!(dashboard.press(&[Key::Char('f')]), Vec::new(), "nobody knows yet from where");
-    let uuid = dashboard.state.selected().unwrap();
+    let uuid = dashboard.state.selected_uuid().unwrap();
     let line = |step| Line { text: format!("{step}"), step: Some(step) };
     dashboard.apply(Input::Lines { uuid, tab: Tab::Timeline, part: Part::All(vec![line(1), line(2), line(3)]) });
     dashboard.press(&[Key::Enter, Key::Char('k')]);
@@ -86,7 +231,7 @@ fn the_timeline_says_which_step_is_meant() {
 #[test]
 fn lines_of_another_tab_or_process_are_not_shown() {
     let mut dashboard = one(&json!({}));
-    let uuid = dashboard.state.selected().unwrap();
+    let uuid = dashboard.state.selected_uuid().unwrap();
     let late = |uuid, tab| Input::Lines { uuid, tab, part: Part::More(vec![Line::plain("late")]) };
     dashboard.apply(late(uuid, Tab::Events));
     dashboard.apply(late(process(2, 0, &json!({})).uuid, Tab::Log));
@@ -96,11 +241,21 @@ fn lines_of_another_tab_or_process_are_not_shown() {
 }
 
 #[test]
-fn tagged_processes_are_meant_together() {
-    let mut dashboard = Dashboard::new(PLAIN, (1..=3).map(|pid| process(pid, 0, &json!({}))).collect());
+fn pause_and_signal_act_on_all_tagged_processes() {
+    let mut processes: Vec<Process> = (1..=3).map(|pid| process(pid, 0, &json!({}))).collect();
+    processes.extend([process(4, 0, &paused("user")), seen(finished(5, 0))]);
+    let mut dashboard = Dashboard::new(PLAIN, processes);
     dashboard.press(&[Key::Char(' '), Key::Char('j'), Key::Char('j'), Key::Char(' ')]);
-    assert_eq!(dashboard.press(&[Key::Char('p')]), run(&["pause", "--subtree", "00000001", "00000003"]));
+    // The cursor on another one changes nothing, whatever that does.
+    for _ in 0..3 {
+        assert_eq!(dashboard.press(&[Key::Char('p')]), run(&["pause", "--subtree", "00000001", "00000003"]));
+        dashboard.press(&[Key::Char('j')]);
+    }
     dashboard.press(&[Key::Char('K')]);
+    assert!(
+        dashboard.screen(80, 24).contains("relive kill -s SIGNAL 00000001 00000003 "),
+        "those that get it are named"
+    );
     assert_eq!(dashboard.press(&[Key::Char('1')]), run(&["kill", "-s", "TERM", "00000001", "00000003"]));
 }
 
@@ -108,10 +263,10 @@ fn tagged_processes_are_meant_together() {
 fn the_cursor_stays_on_its_process_when_rows_come_and_go() {
     let mut dashboard = Dashboard::new(PLAIN, (1..=3).map(|pid| process(pid, 0, &json!({}))).collect());
     dashboard.press(&[Key::Char('j')]);
-    let second = dashboard.state.selected();
+    let second = dashboard.state.selected_uuid();
     dashboard.heard(approval(9, "ls"));
-    dashboard.state.settle();
-    assert_eq!(dashboard.state.selected(), second);
+    dashboard.settle();
+    assert_eq!(dashboard.state.selected_uuid(), second);
 }
 
 #[test]
@@ -133,7 +288,7 @@ fn what_is_gone_after_a_reset_is_not_shown_any_more() {
     dashboard.apply(Input::Reset);
     assert!(dashboard.screen(80, 24).contains("PROCESSES 2"), "until all is known it shows what it knew");
     dashboard.heard(process(2, 0, &json!({})));
-    dashboard.apply(Input::Ready);
+    dashboard.apply(Input::Ready { incomplete: false });
     let screen = dashboard.screen(80, 24);
     assert!(screen.contains("PROCESSES 1") && screen.contains("agent-2"), "{screen}");
 }
@@ -159,8 +314,8 @@ fn every_action_is_shown_as_the_command_that_does_the_same() {
     assert_eq!(dashboard.press(&[Key::Enter]), run(&["send", "00000001", "go on"]));
     assert!(dashboard.screen(80, 24).contains("relive send 00000001 'go on'"));
     let command = "relive send 00000001 'go on'".to_owned();
-    let output = "error: it has ended\n".to_owned();
-    dashboard.apply(Input::Finished(Finished { command, ok: false, output, wanted: false }));
+    let text = "error: it has ended\n".to_owned();
+    dashboard.apply(Input::Finished(Finished { command, ok: false, text, output: Output::StatusLine }));
     assert!(dashboard.screen(80, 24).contains("relive send 00000001 'go on': error: it has ended"));
     dashboard.press(&[Key::Char(':')]);
     dashboard.type_in("ps -a");

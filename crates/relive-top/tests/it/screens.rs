@@ -1,7 +1,7 @@
 //! Each screen, as it is drawn.
 
 use insta::assert_snapshot;
-use relive_top::{Finished, Input, Key, Line, Look, Part, Tab};
+use relive_top::{Finished, Input, Key, Line, Look, Output, Part, Tab};
 use serde_json::json;
 
 use crate::world::{Dashboard, PLAIN, approval, finished, paused, process};
@@ -31,7 +31,7 @@ fn busy(look: Look) -> Dashboard {
 
 fn with_log(mut dashboard: Dashboard, tab: Tab, lines: Vec<Line>) -> Dashboard {
     dashboard.state.settle();
-    let uuid = dashboard.state.selected().unwrap();
+    let uuid = dashboard.state.selected_uuid().unwrap();
     dashboard.apply(Input::Lines { uuid, tab, part: Part::All(lines) });
     dashboard
 }
@@ -80,12 +80,13 @@ fn the_timeline_has_a_cursor() {
 }
 
 #[test]
-fn the_help_has_every_key() {
+fn the_help_is_of_this_place() {
     let mut dashboard = busy(PLAIN);
     dashboard.press(&[Key::Char('?')]);
     let screen = dashboard.screen(80, 24);
-    assert!(screen.contains("q        quit"), "{screen}");
     assert_snapshot!(screen);
+    dashboard.press(&[Key::Escape, Key::Enter, Key::Char('?')]);
+    assert_snapshot!("the_help_of_the_detail_pane", dashboard.screen(80, 24));
 }
 
 #[test]
@@ -106,11 +107,44 @@ fn a_typed_line_is_shown() {
 #[test]
 fn output_that_was_asked_for_is_shown_and_moved_through() {
     let mut dashboard = busy(PLAIN);
-    let output = (1..=40).map(|n| format!("line {n}\n")).collect();
+    let text = (1..=40).map(|n| format!("line {n}\n")).collect();
     let command = "relive diff 00000004".to_owned();
-    dashboard.apply(Input::Finished(Finished { command, ok: true, output, wanted: true }));
+    dashboard.apply(Input::Finished(Finished { command, ok: true, text, output: Output::Window }));
     dashboard.press(&[Key::PageDown]);
     assert_snapshot!(dashboard.screen(80, 24));
+    dashboard.press(&[Key::Char('G'), Key::Char('k')]);
+    let screen = dashboard.screen(80, 24);
+    assert!(screen.contains("line 39") && !screen.contains("line 40"), "one line up from the last page: {screen}");
+}
+
+#[test]
+fn an_inbox_that_may_lack_ends_says_so() {
+    let mut dashboard = busy(PLAIN);
+    dashboard.apply(Input::Ready { incomplete: true });
+    assert!(dashboard.screen(80, 24).contains("INBOX 5  (some ends may be missing)"));
+    dashboard.apply(Input::Ready { incomplete: false });
+    assert!(!dashboard.screen(80, 24).contains("missing"));
+}
+
+#[test]
+fn a_change_of_a_file_reads_like_a_diff() {
+    let mut edit = approval(4, "");
+    let asked = edit.approval.as_mut().unwrap();
+    asked.tool = "edit".into();
+    asked.args = json!({"new": "two\nthree\n", "old": "one\n", "path": "src/a.rs"});
+    let screen = Dashboard::new(PLAIN, vec![edit]).screen(80, 24);
+    let lines: Vec<&str> = screen.lines().filter_map(|line| line.split_once('│')).map(|(_, detail)| detail).collect();
+    let expect = ["  edit", "  path:", "  | src/a.rs", "  old:", "  | -one", "  new:", "  | +two", "  | +three"];
+    assert_eq!(lines[4..12], expect, "{screen}");
+}
+
+#[test]
+fn a_question_longer_than_the_screen_is_paged() {
+    let command = (1..=60).map(|n| format!("line {n}\n")).collect::<String>();
+    let mut dashboard = Dashboard::new(PLAIN, vec![approval(4, &command)]);
+    assert_snapshot!(dashboard.screen(80, 24));
+    dashboard.press(&[Key::Enter, Key::Char('G')]);
+    assert_snapshot!("the_end_of_a_question_longer_than_the_screen", dashboard.screen(80, 24));
 }
 
 #[test]
@@ -126,7 +160,7 @@ fn a_filter_leaves_what_matches() {
 }
 
 #[test]
-fn what_agents_write_draws_nothing() {
+fn control_characters_of_agents_are_escaped() {
     let mut dashboard = Dashboard::new(PLAIN, vec![approval(4, "ls\u{1b}[2J\u{202e}")]);
     let screen = dashboard.screen(80, 24);
     assert!(!screen.chars().any(|c| c.is_control() && c != '\n') && screen.contains("\\u{1b}[2J\\u{202e}"), "{screen}");

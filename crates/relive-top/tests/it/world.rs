@@ -3,7 +3,7 @@
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 use relive_api::{Change, Process, item_of};
-use relive_top::{Effect, Input, Key, Look, State, draw};
+use relive_top::{Drawn, Effect, Input, Key, Look, State, draw};
 use serde_json::{Value, json};
 
 pub(crate) const PLAIN: Look = Look { color: false, ascii: false };
@@ -59,8 +59,8 @@ impl Dashboard {
         dashboard.state.set_wall("2026-11-15T12:03:00Z".parse().unwrap());
         dashboard.apply(Input::Reset);
         processes.into_iter().for_each(|process| dashboard.heard(process));
-        dashboard.apply(Input::Ready);
-        dashboard.state.settle();
+        dashboard.apply(Input::Ready { incomplete: false });
+        dashboard.settle();
         dashboard.pass(1_000);
         dashboard
     }
@@ -84,7 +84,7 @@ impl Dashboard {
         let mut effects = Vec::new();
         for key in keys {
             effects = self.apply(Input::Key(*key));
-            self.state.settle();
+            self.settle();
         }
         effects
     }
@@ -93,10 +93,17 @@ impl Dashboard {
         self.press(&text.chars().map(Key::Char).collect::<Vec<_>>())
     }
 
+    /// Draws a small screen, as the loop does after each input.
+    pub(crate) fn settle(&mut self) {
+        self.screen(80, 24);
+    }
+
     pub(crate) fn screen(&mut self, width: u16, height: u16) -> String {
         self.state.settle();
         let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
-        terminal.draw(|frame| draw(&self.state, frame)).unwrap();
+        let mut shown = Drawn::default();
+        terminal.draw(|frame| shown = draw(&self.state, frame)).unwrap();
+        self.state.note_drawn(shown);
         let buffer = terminal.backend().buffer().clone();
         let rows = (0..height).map(|y| {
             let row: String = (0..width).map(|x| buffer[(x, y)].symbol()).collect();

@@ -4,7 +4,7 @@ mod step;
 
 use std::time::Duration;
 
-use relive_api::{AckRequest, Inbox, Item, ItemKind};
+use relive_api::{AckRequest, INBOX_ENDED_MAX, Inbox, Item, ItemKind};
 use relive_core::{ErrorCode, Timestamp};
 use serde_json::json;
 
@@ -91,8 +91,9 @@ pub(crate) async fn run(context: &Context, args: &Args) -> Outcome<u8> {
     let Some(client) = Client::open(context, Start::IfHistories).await? else {
         return show(context, args, &Inbox::default());
     };
-    let inbox = within(client.inbox().await?, here.as_deref());
+    let inbox = client.inbox().await?;
     say_incomplete(context, &inbox);
+    let inbox = within(inbox, here.as_deref());
     let steps = !args.list && !args.quiet && !context.json && context.out.is_terminal && context.can_ask();
     if steps && !inbox.items.is_empty() {
         return step::through(context, &client, inbox.items).await;
@@ -104,11 +105,11 @@ pub(crate) async fn next(context: &Context, args: &NextArgs) -> Outcome<u8> {
     let here = if args.here { Some(super::run::current_directory()?) } else { None };
     let client = Client::open(context, Start::IfHistories).await?;
     let inbox = match &client {
-        Some(client) => within(client.inbox().await?, here.as_deref()),
+        Some(client) => client.inbox().await?,
         None => Inbox::default(),
     };
     say_incomplete(context, &inbox);
-    let first = inbox.items.into_iter().next();
+    let first = within(inbox, here.as_deref()).items.into_iter().next();
     if context.json {
         context.print_json(&json!({ "item": first }))?;
         return Ok(0);
@@ -125,9 +126,22 @@ pub(crate) async fn next(context: &Context, args: &NextArgs) -> Outcome<u8> {
 }
 
 fn say_incomplete(context: &Context, inbox: &Inbox) {
-    if inbox.incomplete {
-        context.say("note: there may be more: the list of ended processes is not complete yet");
+    if let Some(note) = incomplete(inbox) {
+        context.say(&note);
     }
+}
+
+/// Says why there may be more than is listed.
+fn incomplete(inbox: &Inbox) -> Option<String> {
+    if !inbox.incomplete {
+        return None;
+    }
+    let ended = inbox.items.iter().filter(|item| item.has_ended()).count();
+    Some(if ended >= INBOX_ENDED_MAX {
+        format!("note: only the newest {INBOX_ENDED_MAX} ended processes are listed")
+    } else {
+        "note: there may be more: the list of ended processes is not complete yet".to_owned()
+    })
 }
 
 /// Returns the items of processes that were started in or below a directory.
@@ -210,11 +224,21 @@ async fn ack(context: &Context, args: &AckArgs) -> Outcome<u8> {
         context.print_json(&json!({ "acked": seen }))?;
     } else {
         let changed = seen.iter().filter(|acked| acked.changed).count();
-        context.say(&format!("{changed} seen, {} before", seen.len() - changed));
+        context.say(&acknowledged(changed, seen.len() - changed));
     }
     match failed {
         Some(error) => Err(error),
         None => Ok(0),
+    }
+}
+
+/// Says how many processes were acknowledged now, and how many had been before.
+fn acknowledged(now: usize, before: usize) -> String {
+    let processes = if now == 1 { "process" } else { "processes" };
+    match before {
+        0 => format!("acknowledged {now} {processes}"),
+        1 => format!("acknowledged {now} {processes}; 1 was acknowledged before"),
+        before => format!("acknowledged {now} {processes}; {before} were acknowledged before"),
     }
 }
 

@@ -6,13 +6,14 @@
 use relive_api::PendingCall;
 use relive_types::CommandRule;
 use relive_types::rule::COMMAND_TOOL;
+use relive_types::text::is_hidden;
 use serde_json::Value;
 
 use unicode_width::UnicodeWidthChar as _;
 
 use super::diff::{self, Mark};
 use crate::error::{CommandError, Outcome};
-use crate::terminal::{Look, Paint, is_hidden};
+use crate::terminal::{Look, Paint};
 
 /// In front of every line that comes from the model.
 const BAR: &str = "  | ";

@@ -5,6 +5,7 @@
 use std::io::{self, IsTerminal as _};
 use std::task::Poll;
 use std::thread;
+use std::time::Duration;
 
 use rustix::process::{Signal as Number, getpgrp, getpid, kill_process};
 use rustix::termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcgetpgrp, tcsetattr};
@@ -104,6 +105,20 @@ impl Keys {
                     typed.push(key);
                     echo(&[key]);
                 }
+            }
+        }
+    }
+
+    /// Drops every key for a time. Returns an exit code if a signal asks the command to end.
+    pub(crate) async fn ignore(&mut self, time: Duration) -> io::Result<Option<u8>> {
+        let until = tokio::time::Instant::now() + time;
+        loop {
+            match tokio::time::timeout_at(until, self.press()).await {
+                Err(_) => return Ok(None),
+                Ok(pressed) => match pressed? {
+                    Pressed::Key(_) => {}
+                    Pressed::Signal(code) => return Ok(Some(code)),
+                },
             }
         }
     }

@@ -99,7 +99,7 @@ fn the_dashboard_answers_by_a_key_and_shows_the_command() {
     world.await_display(&asks.uuid, "question");
     screen.command("relive top");
     screen.await_text("INBOX 3");
-    let shown = screen.await_text("    echo hi");
+    let shown = screen.await_text("  | echo hi");
     assert!(shown.contains("[a] allow  relive resolve "), "{shown}");
     // A key counts once what is asked was shown for a moment.
     let press = |key: &str, until: &str| {
@@ -156,7 +156,7 @@ fn the_dashboard_forks_at_the_step_under_the_cursor_and_is_resized() {
     screen.resize(80, 24);
     screen.await_text("[Timeline]");
     screen.keys(&["?"]);
-    screen.await_text("pause or resume, with everything below");
+    screen.await_text("pause or resume the subtree");
     screen.keys(&["Escape"]);
     screen.keys(&["C-c"]);
     screen.await_code(0);
@@ -178,6 +178,19 @@ fn the_terminal_is_given_back_after_a_signal() {
     screen.await_code(143);
 }
 
+/// Every other way out drops what gives the terminal back; a panic may not get that far.
+#[test]
+fn the_terminal_is_given_back_after_a_panic() {
+    let world = World::new();
+    let Some(screen) = Screen::open(&world, "the_terminal_is_given_back_after_a_panic") else { return };
+    world.run_with("turns: [{calls: [{name: sleep, args: {duration: 1h}}]}]", &[]);
+    screen.command("RELIVE_FAULTS=dashboard-panic relive top");
+    screen.await_text("PROCESSES 1");
+    screen.keys(&["BTab"]);
+    let shown = screen.await_code(101);
+    assert!(shown.contains("asked for") && !shown.contains("PROCESSES"), "{shown}");
+}
+
 #[test]
 fn the_inbox_steps_through_its_items() {
     let world = World::new();
@@ -194,11 +207,51 @@ fn the_inbox_steps_through_its_items() {
     screen.line("the old one");
     screen.await_text("resumed: the question is answered");
     screen.await_text("[2/2] finished PID 2 (ended)");
+    screen.await_text("[a] seen  [l] show its log  [s] skip");
     screen.keys(&["a"]);
     let shown = screen.await_code(0);
-    assert!(shown.contains("1 seen, 0 before"), "{shown}");
+    assert!(shown.contains("acknowledged 1 process"), "{shown}");
     assert_eq!(world.records(&asks.uuid, "question")[1]["answer"], "the old one");
     assert_eq!(world.records(&ends.uuid, "acked").len(), 1);
+}
+
+#[test]
+fn a_key_that_was_typed_ahead_does_not_answer_the_next_item() {
+    let world = World::new();
+    let Some(screen) = Screen::open(&world, "a_key_that_was_typed_ahead_does_not_answer_the_next_item") else { return };
+    let first = world.run_with(RUNS_COMMAND, &["--name", "first"]);
+    world.await_display(&first.uuid, "approval");
+    let second = world.run_with(RUNS_COMMAND, &["--name", "second"]);
+    world.await_display(&second.uuid, "approval");
+    screen.command("relive inbox");
+    screen.await_text("[a] allow  [n] deny  [s] skip  [q] leave");
+    screen.keys(&["a", "a"]);
+    screen.await_text("[2/2] approval PID 2 (second)");
+    world.await_retired(&first.uuid);
+    wait_for("the second is asked about", || (screen.text().matches("[s] skip  [q] leave").count() == 2).then_some(()));
+    screen.keys(&["q"]);
+    screen.await_code(0);
+    assert_eq!(world.records(&second.uuid, "approval").len(), 1, "asked, and not answered");
+}
+
+#[test]
+fn the_dashboard_stops_and_continues_like_any_program_of_a_shell() {
+    let world = World::new();
+    let Some(screen) = Screen::open(&world, "the_dashboard_stops_and_continues") else { return };
+    screen.line("set -m");
+    screen.line("relive top");
+    screen.await_text("nothing waits for you");
+    screen.keys(&["C-z"]);
+    screen.await_text("Stopped");
+    screen.line("stty -a | grep -c ' icanon'");
+    screen.await_text("\n1\n");
+    screen.line("fg");
+    screen.await_text("nothing waits for you");
+    screen.keys(&["?"]);
+    screen.await_text("quit; the processes continue");
+    screen.keys(&["Escape"]);
+    screen.keys(&["q"]);
+    screen.await_text("the processes continue: relive ps");
 }
 
 #[test]

@@ -2,19 +2,22 @@
 
 use std::time::Duration;
 
-use relive_api::{Answer, Item};
-use relive_core::Timestamp;
+use relive_api::{Answer, AnswerKind, Item, with_words};
+use relive_core::{ErrorCode, Timestamp};
+use relive_types::program::relive_commands;
 
 use crate::client::Client;
 use crate::commands::run::questions;
 use crate::context::Context;
-use crate::error::{CommandError, Outcome};
+use crate::error::{CommandError, Kind, Outcome};
 use crate::render::approval::exact;
 use crate::render::time::age;
 use crate::render::{parked, summary};
 use crate::terminal::Paint;
 use crate::terminal::keys::{Keys, Pressed};
 
+/// How long an item is shown before a key can answer it.
+const SEEN_AFTER: Duration = Duration::from_millis(300);
 /// How often it is checked whether somebody else has answered.
 const EVERY: Duration = Duration::from_secs(1);
 
@@ -30,12 +33,20 @@ pub(super) async fn through(context: &Context, client: &Client<'_>, items: Vec<I
     let count = items.len();
     let mut keys = Keys::open().map_err(cannot)?;
     for (place, item) in (1..).zip(items) {
-        let head = format!("[{place}/{count}] ");
-        context.print(&format!(
-            "{}{}",
-            context.out.paint(Paint::Bold, &head),
-            described(context, client, &item).await?
-        ))?;
+        let head = context.out.paint(Paint::Bold, &format!("[{place}/{count}] ")).into_owned();
+        let text = match described(context, client, &item).await {
+            Ok(text) => text,
+            Err(error) if error.kind == Kind::Code(ErrorCode::NotFound) => {
+                context.print(&format!("{head}PID {} is gone\n\n", item.pid))?;
+                continue;
+            }
+            Err(error) => return Err(error),
+        };
+        context.print(&format!("{head}{text}"))?;
+        // What was typed before this was shown is not an answer to it.
+        if let Some(code) = keys.ignore(SEEN_AFTER).await.map_err(cannot)? {
+            return Ok(code);
+        }
         match ask(context, client, &item, &mut keys).await? {
             Then::Next => {}
             Then::Leave(code) => return Ok(code),
@@ -100,7 +111,7 @@ async fn ask(context: &Context, client: &Client<'_>, item: &Item, keys: &mut Key
             key => {
                 let Some(answer) = item.answers.iter().find(|answer| answer.key == key) else { continue };
                 let Some(command) = complete(context, item, answer, keys).await? else { continue };
-                if run(context, &command).await? && changes(answer) {
+                if run(context, &command).await? && answer.kind != AnswerKind::Look {
                     context.print("\n")?;
                     return Ok(Then::Next);
                 }
@@ -112,7 +123,7 @@ async fn ask(context: &Context, client: &Client<'_>, item: &Item, keys: &mut Key
 /// Returns the command of an answer; asks for the text where it needs one. `None` if the person has none.
 async fn complete(context: &Context, item: &Item, answer: &Answer, keys: &mut Keys) -> Outcome<Option<String>> {
     let command = item.exact_command(answer);
-    if !answer.command.ends_with("--answer TEXT") {
+    if answer.kind != AnswerKind::Text {
         return Ok(Some(command));
     }
     context.print("your answer (Esc: none): ")?;
@@ -122,23 +133,16 @@ async fn complete(context: &Context, item: &Item, answer: &Answer, keys: &mut Ke
     if typed.trim().is_empty() {
         return Ok(None);
     }
-    Ok(Some(command.replacen("--answer TEXT", &format!("--answer {}", relive_api::quoted(&typed)), 1)))
-}
-
-/// Tells whether an answer takes the item out of the inbox.
-fn changes(answer: &Answer) -> bool {
-    !["relive logs", "relive info"].iter().any(|reads| answer.command.starts_with(reads))
+    Ok(Some(with_words(&command, &typed)))
 }
 
 /// Runs commands of Relive as if they had been typed; `true` if all succeeded.
 async fn run(context: &Context, line: &str) -> Outcome<bool> {
-    for command in line.split(" && ") {
-        let Some((_, words)) =
-            relive_api::words(command).and_then(|words| Some((words.first()?.clone(), words[1..].to_vec())))
-        else {
-            context.say(&format!("this has to be typed: {}", exact(line)));
-            return Ok(false);
-        };
+    let Some(commands) = relive_commands(line) else {
+        context.say(&format!("this has to be typed: {}", exact(line)));
+        return Ok(false);
+    };
+    for words in commands {
         let status = tokio::process::Command::new("/proc/self/exe").args(words).status().await;
         let status = status.map_err(|error| CommandError::internal("cannot run relive").because(error))?;
         if !status.success() {

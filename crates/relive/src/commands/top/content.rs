@@ -35,6 +35,10 @@ pub(super) struct Pages<'a> {
 impl Content for Pages<'_> {
     fn read<'a>(&'a self, uuid: Uuid, tab: Tab, lines: Sender<Part>) -> Pin<Box<dyn Future<Output = ()> + 'a>> {
         Box::pin(async move {
+            #[cfg(feature = "faults")]
+            if tab == Tab::Lineage && std::env::var("RELIVE_FAULTS").is_ok_and(|on| on == "dashboard-panic") {
+                std::panic::panic_any("asked for");
+            }
             let read = match tab {
                 Tab::Log => self.log(uuid, &lines).await,
                 Tab::Timeline => self.timeline(uuid, &lines).await,
@@ -46,6 +50,49 @@ impl Content for Pages<'_> {
                 let _ = lines.send(Part::More(vec![Shown::plain(format!("error: {error}"))])).await;
             }
         })
+    }
+}
+
+/// How much of a line of output is shown.
+const LINE_BYTES_MAX: usize = 4 << 10;
+
+/// Cuts output into lines, and lines that are too long.
+#[derive(Debug, Default)]
+struct Cutter {
+    /// The line that has no end yet, as far as it is shown.
+    line: Vec<u8>,
+    /// Whether more of that line is not shown.
+    is_cut: bool,
+}
+
+impl Cutter {
+    /// Takes in output, and returns the lines that end in it.
+    fn cut(&mut self, bytes: &[u8]) -> Vec<Shown> {
+        let mut lines = Vec::new();
+        for part in bytes.split_inclusive(|byte| *byte == b'\n') {
+            let (text, ends) = match part.strip_suffix(b"\n") {
+                Some(text) => (text, true),
+                None => (part, false),
+            };
+            let room = LINE_BYTES_MAX - self.line.len();
+            self.line.extend_from_slice(&text[..text.len().min(room)]);
+            self.is_cut |= text.len() > room;
+            if ends {
+                lines.push(self.take());
+            }
+        }
+        lines
+    }
+
+    /// Returns what is after the last end of a line.
+    fn rest(&mut self) -> Option<Shown> {
+        (!self.line.is_empty()).then(|| self.take())
+    }
+
+    fn take(&mut self) -> Shown {
+        let sign = if std::mem::take(&mut self.is_cut) { "..." } else { "" };
+        let line = std::mem::take(&mut self.line);
+        Shown::plain(format!("{}{sign}", String::from_utf8_lossy(&line).trim_end()))
     }
 }
 
@@ -105,20 +152,18 @@ impl Pages<'_> {
         let mut child = command.spawn()?;
         let Some(output) = child.stdout.take() else { return Ok(()) };
         let mut reader = BufReader::new(output);
-        let mut line = Vec::new();
-        while reader.read_until(b'\n', &mut line).await? > 0 {
-            let mut ready = vec![Shown::plain(String::from_utf8_lossy(&line).trim_end())];
-            line.clear();
-            // What is there already is one part.
-            while let Some(end) = reader.buffer().iter().position(|byte| *byte == b'\n') {
-                ready.push(Shown::plain(String::from_utf8_lossy(&reader.buffer()[..end])));
-                reader.consume(end + 1);
+        let mut cutter = Cutter::default();
+        loop {
+            let bytes = reader.fill_buf().await?;
+            let (read, mut ready) = (bytes.len(), cutter.cut(bytes));
+            reader.consume(read);
+            if read == 0 {
+                ready.extend(cutter.rest());
             }
-            if lines.send(Part::More(ready)).await.is_err() {
+            if !ready.is_empty() && lines.send(Part::More(ready)).await.is_err() || read == 0 {
                 return Ok(());
             }
         }
-        Ok(())
     }
 
     async fn timeline(&self, uuid: Uuid, lines: &Sender<Part>) -> Outcome<()> {
@@ -200,4 +245,26 @@ fn of_step(step: &Step) -> Vec<Shown> {
         });
     }
     lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn output_is_cut_into_lines_and_a_line_without_end_costs_no_more_than_a_long_one() {
+        let mut cutter = Cutter::default();
+        let texts = |lines: Vec<Shown>| lines.into_iter().map(|line| line.text).collect::<Vec<_>>();
+        assert_eq!(texts(cutter.cut(b"a\nb\r\nc")), ["a", "b"]);
+        assert_eq!(texts(cutter.cut(b"d\n\n")), ["cd", ""]);
+        for _ in 0..10_000 {
+            assert!(cutter.cut(&[b'x'; 1000]).is_empty());
+        }
+        assert_eq!(cutter.line.len(), LINE_BYTES_MAX);
+        let lines = texts(cutter.cut(b"\nnext\n"));
+        assert_eq!((lines[0].len(), lines[1].as_str()), (LINE_BYTES_MAX + 3, "next"));
+        assert!(lines[0].ends_with("x..."));
+        cutter.cut(b"last");
+        assert_eq!(cutter.rest().unwrap().text, "last");
+    }
 }
