@@ -236,7 +236,7 @@ impl Access {
 
     /// Creates an agent that whoever asks watches from its start.
     pub async fn run_attended(&self, request: RunRequest) -> Result<Created> {
-        self.runtime.attend(request.uuid);
+        self.runtime.attend(self.caller, request.uuid);
         self.run(request).await
     }
 

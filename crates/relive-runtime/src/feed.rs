@@ -5,9 +5,10 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use relive_api::{Change, Process, item_of};
-use relive_core::{Pid, Timestamp, Uuid};
+use relive_core::{ErrorCode, Pid, Timestamp, Uuid};
 use tokio::sync::watch;
 
 use crate::inbox::needs_somebody;
@@ -19,6 +20,8 @@ use crate::view::of_disk;
 const REMEMBERED_MAX: usize = 65_536;
 /// How many processes one batch has.
 const BATCH: usize = 256;
+/// After what time something that could not be found out is looked at again.
+const LIST_AGAIN_AFTER: Duration = Duration::from_secs(1);
 
 /// Which process changed last, and when, as positions.
 #[derive(Debug, Clone)]
@@ -30,6 +33,20 @@ pub(crate) struct Feed {
 struct Shared {
     changes: Mutex<Log>,
     bell: watch::Sender<u64>,
+}
+
+impl Shared {
+    /// Rings with a position. Another one may have rung with a later one since the lock was released: the bell never goes
+    /// back, or a reader between the two would sleep.
+    fn ring(&self, position: u64) {
+        self.bell.send_if_modified(|last| {
+            let is_later = position > *last;
+            if is_later {
+                *last = position;
+            }
+            is_later
+        });
+    }
 }
 
 #[derive(Debug, Default)]
@@ -63,10 +80,15 @@ impl Feed {
         self.lock().last
     }
 
+    /// Tells whether a process has changed in this daemon, as far as that is remembered.
+    pub(crate) fn has_noted(&self, uuid: Uuid) -> bool {
+        self.lock().of.contains_key(&uuid)
+    }
+
     /// Notes that a process has changed.
     pub(crate) fn note(&self, uuid: Uuid) {
         let last = self.lock().note(uuid);
-        self.shared.bell.send_replace(last);
+        self.shared.ring(last);
     }
 }
 
@@ -109,6 +131,10 @@ pub struct FeedReader {
     listing: Option<Listing>,
     /// When the reader was last told of a change.
     since: Option<Timestamp>,
+    /// Whether the reader knows all that there was when it began.
+    is_ready: bool,
+    /// Whether ended processes were missing from the index: they are listed when it is complete.
+    lists_again: bool,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -126,6 +152,15 @@ pub struct FeedPart {
     pub changes: Vec<Change>,
     /// The id to continue after; absent while everything is listed.
     pub id: Option<String>,
+    /// Present if the reader knows now all that there was when it began.
+    pub ready: Option<FeedReady>,
+}
+
+/// The reader of a feed knows everything.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FeedReady {
+    /// Whether processes that have ended may be missing.
+    pub incomplete: bool,
 }
 
 impl FeedReader {
@@ -138,10 +173,12 @@ impl FeedReader {
         });
         let bell = runtime.changes.feed().shared.bell.subscribe();
         match known {
-            Some((_, position, _)) => Self { runtime, bell, position, listing: None, since },
+            Some((_, position, _)) => {
+                Self { runtime, bell, position, listing: None, since, is_ready: false, lists_again: false }
+            }
             None => {
-                let position = runtime.changes.feed().lock().last;
-                Self { runtime, bell, position, listing: Some(Listing::Begin), since }
+                let (position, listing) = (runtime.changes.feed().lock().last, Some(Listing::Begin));
+                Self { runtime, bell, position, listing, since, is_ready: false, lists_again: false }
             }
         }
     }
@@ -149,7 +186,7 @@ impl FeedReader {
     /// Opens the feed after a position of this daemon.
     pub(crate) fn after(runtime: Arc<Runtime>, position: u64) -> Self {
         let bell = runtime.changes.feed().bell();
-        Self { runtime, bell, position, listing: None, since: None }
+        Self { runtime, bell, position, listing: None, since: None, is_ready: false, lists_again: false }
     }
 
     pub(crate) fn position(&self) -> u64 {
@@ -161,8 +198,11 @@ impl FeedReader {
         if self.listing.is_some() {
             return;
         }
-        let position = self.position;
-        let _ = self.bell.wait_for(|last| *last > position).await;
+        let (position, lists_again) = (self.position, self.lists_again);
+        tokio::select! {
+            _ = self.bell.wait_for(|last| *last > position) => {}
+            () = tokio::time::sleep(LIST_AGAIN_AFTER), if lists_again => {}
+        }
     }
 
     /// Returns what there is, without waiting.
@@ -170,20 +210,27 @@ impl FeedReader {
         match self.listing {
             Some(Listing::Begin) => {
                 self.listing = Some(Listing::Living { after: Pid::RUNTIME });
-                FeedPart { reset: true, changes: Vec::new(), id: None }
+                FeedPart { reset: true, changes: Vec::new(), id: None, ready: None }
             }
             Some(Listing::Living { after }) => {
                 let (changes, last) = self.living(after).await;
                 self.listing = Some(last.map_or(Listing::Ended, |after| Listing::Living { after }));
-                FeedPart { reset: false, changes, id: None }
+                FeedPart { reset: false, changes, id: None, ready: None }
             }
             Some(Listing::Ended) => {
                 self.listing = None;
-                let changes = self.ended().await;
-                FeedPart { reset: false, changes, id: Some(self.id()) }
+                self.list_ended().await
             }
+            None if self.lists_again && self.runtime.catalog.is_complete() => self.list_ended().await,
             None => self.changes().await,
         }
+    }
+
+    async fn list_ended(&mut self) -> FeedPart {
+        let is_rebuilt = self.runtime.catalog.is_complete();
+        let (changes, is_all) = self.ended().await;
+        (self.is_ready, self.lists_again) = (true, !is_rebuilt);
+        FeedPart { reset: false, changes, id: Some(self.id()), ready: Some(FeedReady { incomplete: !is_all }) }
     }
 
     async fn changes(&mut self) -> FeedPart {
@@ -191,18 +238,22 @@ impl FeedReader {
         let Some((changed, next)) = since else {
             self.position = self.runtime.changes.feed().lock().last;
             self.listing = Some(Listing::Living { after: Pid::RUNTIME });
-            return FeedPart { reset: true, changes: Vec::new(), id: None };
+            return FeedPart { reset: true, changes: Vec::new(), id: None, ready: None };
         };
         self.position = next;
+        let is_last = changed.len() < BATCH;
         let patience = crate::doing::patience();
         let mut changes = Vec::with_capacity(changed.len());
         for uuid in changed {
-            changes.push(self.change_of(uuid, patience).await);
+            changes.extend(self.change_of(uuid, patience).await);
         }
-        FeedPart { reset: false, changes, id: Some(self.id()) }
+        let ready = (is_last && !self.is_ready).then_some(FeedReady { incomplete: false });
+        self.is_ready |= is_last;
+        FeedPart { reset: false, changes, id: Some(self.id()), ready }
     }
 
-    async fn change_of(&self, uuid: Uuid, patience: tokio::time::Instant) -> Change {
+    /// Returns what is known of a process; `None` if that cannot be found out just now. Then it is told of later.
+    async fn change_of(&self, uuid: Uuid, patience: tokio::time::Instant) -> Option<Change> {
         let living = {
             let state = self.runtime.lock();
             let pid = state.table.current_pid(uuid);
@@ -211,12 +262,26 @@ impl FeedReader {
         };
         let process = match living {
             Some(process) => Some(self.whole(process, patience).await),
-            None => {
-                let row = self.runtime.catalog.row(uuid).await.ok().flatten();
-                row.and_then(|row| OnDisk::last(row.info)).map(of_disk)
-            }
+            None => match self.runtime.current_row(uuid).await {
+                Ok(row) => row.and_then(|row| OnDisk::last(row.info)).map(of_disk),
+                Err(error) => {
+                    if error.code() == ErrorCode::Unavailable {
+                        self.tell_later(uuid);
+                    }
+                    return None;
+                }
+            },
         };
-        Change { uuid, item: process.as_ref().and_then(item_of), process }
+        Some(Change { uuid, item: process.as_ref().and_then(item_of), process })
+    }
+
+    /// Notes a change again in a moment.
+    fn tell_later(&self, uuid: Uuid) {
+        let feed = self.runtime.changes.feed().clone();
+        tokio::spawn(async move {
+            tokio::time::sleep(LIST_AGAIN_AFTER).await;
+            feed.note(uuid);
+        });
     }
 
     async fn whole(&self, process: Process, patience: tokio::time::Instant) -> Process {
@@ -245,8 +310,9 @@ impl FeedReader {
     }
 
     /// Returns what has ended and nobody has seen, what cannot be recovered, and what ended since the reader was here.
-    async fn ended(&self) -> Vec<Change> {
-        let (mut ended, _) = self.runtime.ended_unseen().await;
+    /// And whether these are all.
+    async fn ended(&self) -> (Vec<Change>, bool) {
+        let (mut ended, is_all) = self.runtime.ended_unseen().await;
         ended.extend(self.runtime.unrecovered.shown());
         if let Some(since) = self.since {
             let state = self.runtime.lock();
@@ -257,7 +323,7 @@ impl FeedReader {
                 .extend(views.filter(|view| !known.contains(&view.uuid)).map(|view| self.runtime.shown(&state, &view)));
         }
         let change = |process: Process| Change { uuid: process.uuid, item: item_of(&process), process: Some(process) };
-        ended.into_iter().map(change).collect()
+        (ended.into_iter().map(change).collect(), is_all)
     }
 
     fn id(&self) -> String {
@@ -310,6 +376,16 @@ mod tests {
         assert_eq!(log.since(0, 1), None);
         assert_eq!(log.since(1, 1).map(|(changed, _)| changed), Some(vec![uuid(1)]));
         assert_eq!(log.of.len(), REMEMBERED_MAX);
+    }
+
+    #[test]
+    fn the_bell_never_goes_back() {
+        let feed = Feed::default();
+        let bell = feed.bell();
+        feed.shared.ring(6);
+        // Noted before, and rung after.
+        feed.shared.ring(5);
+        assert_eq!(*bell.borrow(), 6);
     }
 
     #[test]

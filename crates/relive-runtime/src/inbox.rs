@@ -4,20 +4,18 @@
 
 use std::sync::Arc;
 
-use relive_api::{AckRequest, Acked, Inbox, Process, item_of, sort_items};
+use relive_api::{AckRequest, Acked, INBOX_ENDED_MAX, Inbox, Process, item_of, sort_items};
 use relive_core::{End, ErrorCode, Machine, Pid, SuspendReason, Uuid, Why};
 use relive_journal::History;
 use relive_journal::record::Acked as AckedRecord;
 
 use crate::answers::waits_for_answer;
+use crate::authority::Caller;
 use crate::error::{Error, Result};
 use crate::lookup::OnDisk;
 use crate::owner::{Lane, Turn};
 use crate::runtime::Runtime;
 use crate::view::of_disk;
-
-/// How many ended processes an inbox has. A person who does not look at these does not look at more either.
-const ENDED_MAX: usize = 1_000;
 
 /// How long it may take until whoever starts a process waits for its end.
 const ATTENDED_MS: u64 = 5_000;
@@ -46,15 +44,17 @@ impl Turn {
         if state.attended.get(&self.uuid()).is_some_and(|since| now_ms.saturating_sub(*since) < ATTENDED_MS) {
             return false;
         }
-        let bell = state.waiting.get(&draft.incarnation().pid);
-        // The table has one of them itself.
-        bell.is_none_or(|bell| Arc::strong_count(bell) == 1)
+        state.waiting.get(&draft.incarnation().pid).is_none_or(|waiters| waiters.count == 0)
     }
 }
 
 impl Runtime {
     /// Notes that whoever starts a process watches it: its end may come before the request that waits for it.
-    pub(crate) fn attend(&self, uuid: Uuid) {
+    /// Only a person's word counts: what a process starts is never an item, and it may name any UUID.
+    pub(crate) fn attend(&self, caller: Caller, uuid: Uuid) {
+        if caller != Caller::Person {
+            return;
+        }
         let (mut state, now_ms) = (self.lock(), self.moment().up_ms);
         state.attended.retain(|_, since| now_ms.saturating_sub(*since) < ATTENDED_MS);
         state.attended.insert(uuid, now_ms);
@@ -93,7 +93,7 @@ impl Runtime {
 
     /// Returns the ended processes that nobody has seen, and whether these are all.
     pub(crate) async fn ended_unseen(self: &Arc<Self>) -> (Vec<Process>, bool) {
-        let Ok((rows, is_all)) = self.catalog.unseen(ENDED_MAX).await else { return (Vec::new(), false) };
+        let Ok((rows, is_all)) = self.catalog.unseen(INBOX_ENDED_MAX).await else { return (Vec::new(), false) };
         let state = self.lock();
         let rows = rows.into_iter().filter(|info| {
             let pid = state.table.current_pid(info.uuid);
@@ -133,7 +133,7 @@ impl Turn {
         if let Some(machine) = self.machine() {
             let pid = machine.incarnation().pid;
             let waits = machine.pause().is_some_and(|(_, reason)| waits_for_answer(reason));
-            let message = format!("`{id}` has not ended, so there is nothing to have seen");
+            let message = format!("cannot acknowledge {id}: it has not ended");
             let hint = if waits { format!("relive resolve {pid}") } else { format!("relive info {pid}") };
             return Err(conflict(message).with_hint(hint));
         }

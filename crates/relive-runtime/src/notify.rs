@@ -42,8 +42,11 @@ impl Runtime {
                 && let Ok(inbox) = runtime.inbox().await
             {
                 for item in inbox.items {
-                    // What waited before was told of by an earlier daemon.
-                    if item.since < started {
+                    // What waited before was told of by an earlier daemon, except for what ended while there was none:
+                    // this daemon has recorded it.
+                    let is_new =
+                        item.since >= started || item.has_ended() && runtime.changes.feed().has_noted(item.uuid);
+                    if !is_new {
                         notifier.told.insert(item.uuid, item.id);
                     } else {
                         notifier.hear(&runtime, item.uuid, Some(item));

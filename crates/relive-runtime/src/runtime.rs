@@ -34,6 +34,7 @@ use crate::settings::Settings;
 use crate::subtree::Inheritance;
 use crate::trees::Trees;
 use crate::unrecovered::Unrecovered;
+use crate::wait::Waiters;
 use crate::warnings::Warnings;
 use crate::watch::Changes;
 use crate::workspaces::{Options as WorkspaceOptions, Workspaces};
@@ -97,7 +98,7 @@ pub(crate) struct Published {
     /// The signal that each process got with its subtree, and the children that are being created.
     pub(crate) inherited: Inheritance,
     /// Rung when a process has ended.
-    pub(crate) waiting: HashMap<Pid, Arc<Notify>>,
+    pub(crate) waiting: HashMap<Pid, Waiters>,
     pub(crate) alarms: HashMap<Pid, Alarm>,
     /// Told when there is one more.
     pub(crate) alarm_set: Arc<Notify>,

@@ -9,11 +9,35 @@ use relive_api::WaitAnswer;
 use relive_core::{Caller, End, ErrorCode, Pid, Refusal, Rights, State, Uuid, Wait};
 use relive_journal::conversation::Message;
 use relive_journal::reader::{Cursor, Item, Reader};
+use tokio::sync::Notify;
 
 use crate::error::{Error, Result};
 use crate::lookup::{LookedUp, OnDisk};
 use crate::runtime::{ProcessRef, Runtime};
 use crate::view::exit_of;
+
+/// Those who wait for the end of a process.
+#[derive(Debug, Default)]
+pub(crate) struct Waiters {
+    pub(crate) bell: Arc<Notify>,
+    /// How many they are.
+    pub(crate) count: usize,
+}
+
+/// One of them, until it is dropped.
+struct Waiter<'a> {
+    runtime: &'a Runtime,
+    pid: Pid,
+    bell: Arc<Notify>,
+}
+
+impl Drop for Waiter<'_> {
+    fn drop(&mut self) {
+        if let Some(waiters) = self.runtime.lock().waiting.get_mut(&self.pid) {
+            waiters.count = waiters.count.saturating_sub(1);
+        }
+    }
+}
 
 impl Runtime {
     /// Waits for an end. Any number of callers may wait, and all get the same answer.
@@ -26,14 +50,16 @@ impl Runtime {
             LookedUp::Remembered(pid) => (pid, self.uuid_of(pid).unwrap_or_default(), None),
         };
         loop {
-            let bell = {
+            let waiter = {
                 let mut state = self.lock();
                 if let Some(answer) = ended(&state.table, pid, uuid)? {
                     return Ok(WaitAnswer { note, ..answer });
                 }
-                Arc::clone(state.waiting.entry(pid).or_default())
+                let waiters = state.waiting.entry(pid).or_default();
+                waiters.count += 1;
+                Waiter { runtime: self, pid, bell: Arc::clone(&waiters.bell) }
             };
-            let rung = bell.notified();
+            let rung = waiter.bell.notified();
             tokio::pin!(rung);
             // From here on notifications arrive; an earlier one is covered by checking once more.
             rung.as_mut().enable();

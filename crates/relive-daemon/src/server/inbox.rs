@@ -10,7 +10,7 @@ use axum::http::HeaderMap;
 use axum::response::sse::{Event, KeepAlive, Sse};
 use futures_util::Stream;
 use relive_api::{AckRequest, Acked, Inbox};
-use relive_runtime::{FeedPart, FeedReader};
+use relive_runtime::{FeedPart, FeedReader, FeedReady};
 use tokio::sync::watch;
 use tokio::time::Instant;
 
@@ -91,7 +91,7 @@ impl Follower {
     }
 
     fn take(&mut self, part: FeedPart) {
-        let FeedPart { reset, changes, id } = part;
+        let FeedPart { reset, changes, id, ready } = part;
         if reset {
             self.ready = false;
             self.waiting.push_back(Event::default().event("reset").data("{}"));
@@ -107,9 +107,10 @@ impl Follower {
                 None => event,
             });
         }
-        if let Some(id) = id.filter(|_| !self.ready) {
+        if let (Some(id), Some(FeedReady { incomplete })) = (id, ready) {
             self.ready = true;
-            self.waiting.push_back(Event::default().event("ready").id(id).data("{}"));
+            let data = if incomplete { r#"{"incomplete":true}"# } else { "{}" };
+            self.waiting.push_back(Event::default().event("ready").id(id).data(data));
         }
         self.sent = Some(Instant::now());
     }

@@ -93,8 +93,8 @@ impl Turn {
             state.paused_for_rewind.remove(&of.pid);
         }
         runtime.sight_changed.notify_waiters();
-        if let Some(waiting) = runtime.lock().waiting.remove(&of.pid) {
-            waiting.notify_waiters();
+        if let Some(waiters) = runtime.lock().waiting.remove(&of.pid) {
+            waiters.bell.notify_waiters();
         }
         runtime.changes.ring(uuid);
     }

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use relive_api::{AckRequest, ItemKind, Resolution, ResolveRequest};
+use relive_api::{AckRequest, Change, ItemKind, Resolution, ResolveRequest};
 use relive_core::{ErrorCode, Uuid};
-use relive_runtime::{Access, Caller};
+use relive_runtime::{Access, Caller, FeedReader, FeedReady};
 
 use crate::world::{Daemon, World};
 
@@ -28,7 +28,7 @@ fn await_item(daemon: &Daemon, uuid: Uuid) -> ItemKind {
 }
 
 #[test]
-fn an_end_that_whoever_started_it_watches_is_no_item_however_early_it_comes() {
+fn a_watched_process_that_ends_early_is_not_an_item() {
     let world = World::new();
     let daemon = world.start();
     let person = Access::new(Arc::clone(&daemon.runtime), Caller::Person);
@@ -84,4 +84,97 @@ fn an_answer_for_another_kind_of_question_changes_nothing() {
     assert_eq!(refused(asks.uuid, ResolveRequest::answer(long, None)), ErrorCode::Invalid);
     let always = ResolveRequest { always: true, ..ResolveRequest::answer("x".into(), None) };
     assert_eq!(refused(asks.uuid, always), ErrorCode::Invalid);
+}
+
+#[test]
+fn a_process_cannot_keep_the_end_of_another_out_of_the_inbox() {
+    let world = World::new();
+    let daemon = world.start();
+    let victim = daemon.run(world.request(&world.script(ASKS)));
+    daemon.until_display(victim.uuid, "question");
+    let inside = daemon.run(world.request(&world.script(ASKS)));
+    daemon.until_display(inside.uuid, "question");
+    let inside = Access::new(Arc::clone(&daemon.runtime), Caller::Process(inside.uuid));
+    let request = relive_api::RunRequest { uuid: victim.uuid, ..world.request(&world.script(ENDS)) };
+    daemon.block(inside.run_attended(request)).unwrap_err();
+    let answer = ResolveRequest::answer("left".into(), None);
+    daemon.block(daemon.runtime.answer(&victim.uuid.to_string(), answer, None)).unwrap();
+    assert_eq!(await_item(&daemon, victim.uuid), ItemKind::Finished);
+}
+
+/// Reads a feed until its reader knows everything; all that it was told, and whether that is all.
+fn read_all(daemon: &Daemon, feed: &mut FeedReader) -> (Vec<Change>, Vec<usize>, FeedReady, String) {
+    let (mut changes, mut parts) = (Vec::new(), Vec::new());
+    loop {
+        let part = daemon.block(feed.next());
+        parts.push(part.changes.len());
+        changes.extend(part.changes);
+        if let Some(ready) = part.ready {
+            return (changes, parts, ready, part.id.unwrap());
+        }
+    }
+}
+
+#[test]
+fn a_reader_far_behind_is_ready_when_it_was_told_everything() {
+    let world = World::new();
+    let daemon = world.start();
+    let person = Access::new(Arc::clone(&daemon.runtime), Caller::Person);
+    let (.., id) = read_all(&daemon, &mut person.feed(None).unwrap());
+    let model = world.script(ENDS);
+    let ended: Vec<Uuid> = (0..300).map(|_| daemon.run(world.request(&model)).uuid).collect();
+    ended.iter().for_each(|uuid| drop(daemon.wait(uuid)));
+    let (changes, parts, ..) = read_all(&daemon, &mut person.feed(Some(&id)).unwrap());
+    let told: std::collections::BTreeSet<Uuid> = changes.iter().map(|change| change.uuid).collect();
+    assert!(ended.iter().all(|uuid| told.contains(uuid)), "{} of 300 in parts of {parts:?}", told.len());
+    assert!(parts.len() > 1, "one part is not enough for them");
+}
+
+#[test]
+fn an_ended_process_that_the_index_does_not_know_just_now_is_not_told_as_gone() {
+    let world = World::new();
+    let daemon = world.start();
+    let person = Access::new(Arc::clone(&daemon.runtime), Caller::Person);
+    let (.., id) = read_all(&daemon, &mut person.feed(None).unwrap());
+    let ended = daemon.run(world.request(&world.script(ENDS)));
+    await_item(&daemon, ended.uuid);
+    // From here on the index answers nothing.
+    daemon.block(daemon.runtime.close());
+    let (changes, ..) = read_all(&daemon, &mut person.feed(Some(&id)).unwrap());
+    let change = changes.iter().find(|change| change.uuid == ended.uuid).unwrap();
+    assert!(change.process.is_some(), "it is not gone");
+    assert_eq!(change.item.as_ref().map(|item| item.kind), Some(ItemKind::Finished));
+}
+
+#[test]
+fn a_feed_says_that_ends_may_be_missing_and_tells_of_them_when_the_index_is_complete() {
+    let world = World::new();
+    let daemon = world.start();
+    let ended = daemon.run(world.request(&world.script(ENDS)));
+    await_item(&daemon, ended.uuid);
+    drop(daemon);
+    world.let_go();
+    std::fs::remove_dir_all(world.data().join("index")).unwrap();
+    // Nobody can say what was collected, and nothing more can be set aside: the index stays incomplete.
+    std::fs::create_dir(world.data().join("tombstones.jsonl")).unwrap();
+    for number in 1..=100 {
+        std::fs::create_dir(world.data().join(format!("tombstones.jsonl.aside-{number}"))).unwrap();
+    }
+    let daemon = world.start();
+    let person = Access::new(Arc::clone(&daemon.runtime), Caller::Person);
+    let mut feed = person.feed(None).unwrap();
+    let (_, _, ready, _) = read_all(&daemon, &mut feed);
+    assert!(ready.incomplete);
+    std::fs::remove_dir(world.data().join("tombstones.jsonl")).unwrap();
+    let told = daemon.block(async {
+        loop {
+            feed.changed().await;
+            let part = feed.next().await;
+            if let Some(ready) = part.ready {
+                assert!(!ready.incomplete);
+                return part.changes;
+            }
+        }
+    });
+    assert!(told.iter().any(|change| change.uuid == ended.uuid && change.item.is_some()), "{told:?}");
 }

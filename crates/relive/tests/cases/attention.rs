@@ -79,19 +79,19 @@ fn case_79_what_waits_for_a_person_is_in_the_inbox_once_and_leaves_it_when_answe
     assert_eq!(world.relive(&["inbox", "-q"]).ok().stdout, "");
 }
 
-/// The best of three: another test may have the machine to itself for a moment.
+/// The median of three: another test may have the machine to itself for a moment.
 #[test]
 fn case_79_a_question_is_in_the_inbox_within_a_second() {
     let world = World::new();
     world.relive(&["daemon", "start"]).ok();
-    let taken = (0..3).map(|_| {
+    let mut taken = [(); 3].map(|()| {
         let process = world.run(ASKS);
         let asked: jiff::Timestamp =
             await_item(&world, &process, "question")["since"].as_str().unwrap().parse().unwrap();
         Duration::try_from(jiff::Timestamp::now().duration_since(asked)).unwrap()
     });
-    let best = taken.min().unwrap();
-    assert!(best < Duration::from_secs(1), "{best:?}");
+    taken.sort_unstable();
+    assert!(taken[1] < Duration::from_secs(1), "{taken:?}");
 }
 
 #[test]
@@ -189,7 +189,29 @@ fn the_command_of_notify_hears_of_each_item_once_and_nothing_waits_for_it() {
 }
 
 #[test]
-fn a_wait_for_whoever_needs_the_person_ends_with_the_first_item() {
+fn the_command_of_notify_hears_of_a_program_that_ended_while_there_was_no_daemon() {
+    let world = World::new();
+    let heard = world.root().join("heard");
+    world.configure(&format!("notify: |\n  echo \"$RELIVE_KIND $RELIVE_UUID\" >>{}\n", heard.display()));
+    let lines = || std::fs::read_to_string(&heard).unwrap_or_default();
+    let gate = world.root().join("gate");
+    let script = format!("while ! [ -e {} ]; do sleep 0.02; done; exit 3", gate.display());
+    let program = world.relive(&["exec", "-d", "--json", "--", "sh", "-c", &script]).ok().json();
+    let program = crate::world::begun(&program);
+    let before = world.run(FAILS);
+    let told = |uuid: &str| lines().lines().filter(|line| *line == format!("failed {uuid}")).count();
+    wait_for("it has heard of the first", || (told(&before.uuid) == 1).then_some(()));
+    let shell = world.info(&program.uuid)["session"]["host_pid"].as_u64().unwrap();
+    world.kill_daemon();
+    std::fs::write(&gate, "").unwrap();
+    wait_for("the program has ended", || (!std::path::Path::new(&format!("/proc/{shell}")).exists()).then_some(()));
+    world.relive(&["ps"]).ok();
+    wait_for("it hears of it", || (told(&program.uuid) == 1).then_some(()));
+    assert_eq!(told(&before.uuid), 1, "and not again of what was told: {}", lines());
+}
+
+#[test]
+fn wait_needs_me_returns_the_first_item() {
     let world = World::new();
     world.relive(&["daemon", "start"]).ok();
     world.relive(&["wait", "--needs-me", "--timeout", "100ms"]).fails(124, &["nothing needs you"]);

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use relive_api::{Change, Item};
 use relive_core::{ErrorCode, Uuid};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::client::{Client, Start};
 use crate::commands::targets::{Scope, Targets};
@@ -67,23 +67,13 @@ pub(super) async fn run(context: &Context, targets: &Targets, timeout: Option<Du
 }
 
 /// Waits for the first item, of these processes if any are named; `None` if all of those have ended without one.
-async fn wait(client: &Client<'_>, mut named: BTreeSet<Uuid>) -> Outcome<Option<Item>> {
-    let is_any = named.is_empty();
+async fn wait(client: &Client<'_>, named: BTreeSet<Uuid>) -> Outcome<Option<Item>> {
+    let mut watched = Watched::new(named);
     let mut last = None;
     loop {
-        let read = client.follow_all(&mut last, async |event| {
-            let Ok(change) = serde_json::from_str::<Change>(&event.data) else { return Ok(()) };
-            if !is_any && !named.contains(&change.uuid) {
-                return Ok(());
-            }
-            if let Some(item) = change.item {
-                return Err(Stopped::Needs(Box::new(item)));
-            }
-            let has_ended = change.process.is_none_or(|process| process.dead_at.is_some());
-            if has_ended && named.remove(&change.uuid) && named.is_empty() {
-                return Err(Stopped::Over);
-            }
-            Ok(())
+        let read = client.follow_all(&mut last, async |event| match watched.hear(&event.name, &event.data) {
+            Some(stopped) => Err(stopped),
+            None => Ok(()),
         });
         match read.await {
             Err(Stopped::Needs(item)) => return Ok(Some(*item)),
@@ -95,5 +85,99 @@ async fn wait(client: &Client<'_>, mut named: BTreeSet<Uuid>) -> Outcome<Option<
                 client.inbox().await?;
             }
         }
+    }
+}
+
+/// The processes that are waited for, as the stream tells of them.
+struct Watched {
+    /// Those that have not ended yet.
+    named: BTreeSet<Uuid>,
+    is_any: bool,
+    /// Those that were told of since everything is being told; absent once it was.
+    listed: Option<BTreeSet<Uuid>>,
+}
+
+impl Watched {
+    fn new(named: BTreeSet<Uuid>) -> Self {
+        Self { is_any: named.is_empty(), named, listed: None }
+    }
+
+    /// Takes in an event; `Some` if nothing more is waited for.
+    fn hear(&mut self, name: &str, data: &str) -> Option<Stopped> {
+        match name {
+            "reset" => self.listed = Some(BTreeSet::new()),
+            "ready" => {
+                let is_all = !serde_json::from_str::<Value>(data).is_ok_and(|ready| ready["incomplete"] == true);
+                // Whatever lives was told of, and so was whatever needs somebody: the others have ended, and were seen.
+                if let Some(listed) = self.listed.take().filter(|_| is_all && !self.is_any) {
+                    self.named.retain(|uuid| listed.contains(uuid));
+                }
+            }
+            _ => {
+                let change = serde_json::from_str::<Change>(data).ok()?;
+                if let Some(listed) = &mut self.listed {
+                    listed.insert(change.uuid);
+                }
+                if !self.is_any && !self.named.contains(&change.uuid) {
+                    return None;
+                }
+                if let Some(item) = change.item {
+                    return Some(Stopped::Needs(Box::new(item)));
+                }
+                if change.process.is_none_or(|process| process.dead_at.is_some()) {
+                    self.named.remove(&change.uuid);
+                }
+            }
+        }
+        (!self.is_any && self.named.is_empty()).then_some(Stopped::Over)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::render::processes::tests::process;
+
+    /// Hears of these events; whether and how the wait is over after them.
+    fn check(named: &[u32], events: &[(&str, Option<u32>, &str)], expect: Option<&str>) {
+        let mut watched = Watched::new(named.iter().map(|pid| process(*pid, 0).uuid).collect());
+        let mut stopped = None;
+        for (name, pid, extra) in events {
+            let data = match pid {
+                None => (*extra).to_owned(),
+                Some(pid) => {
+                    let mut process = process(*pid, 0);
+                    if *extra == "dead" {
+                        process.dead_at = Some(process.created_at);
+                    }
+                    let item = (*extra == "stalled").then(|| relive_api::Process { stalled: true, ..process.clone() });
+                    let item = item.as_ref().and_then(relive_api::item_of);
+                    serde_json::to_string(&Change { uuid: process.uuid, process: Some(process), item }).unwrap()
+                }
+            };
+            stopped = watched.hear(name, &data);
+        }
+        let stopped = stopped.map(|stopped| match stopped {
+            Stopped::Needs(_) => "needs",
+            Stopped::Over => "over",
+            Stopped::Failed(_) => "failed",
+        });
+        assert_eq!(stopped, expect, "{named:?} {events:?}");
+    }
+
+    #[test]
+    fn a_wait_is_over_when_something_needs_a_person_or_all_that_were_named_have_ended() {
+        let (reset, ready) = (("reset", None, "{}"), ("ready", None, "{}"));
+        let change = |pid, extra| ("change", Some(pid), extra);
+        check(&[], &[reset, ready], None);
+        check(&[], &[reset, ready, change(3, "stalled")], Some("needs"));
+        check(&[5], &[reset, change(3, "stalled"), change(5, "")], None);
+        check(&[5], &[reset, change(5, "stalled")], Some("needs"));
+        check(&[5, 6], &[reset, change(5, ""), change(6, ""), ready, change(5, "dead")], None);
+        check(&[5], &[reset, change(5, ""), ready, change(5, "dead")], Some("over"));
+        // It has ended before everything was told, and was seen: nothing tells of it.
+        check(&[5], &[reset, change(3, ""), ready], Some("over"));
+        check(&[5], &[reset, change(3, ""), ("ready", None, r#"{"incomplete":true}"#)], None);
+        check(&[5], &[ready], None);
     }
 }
