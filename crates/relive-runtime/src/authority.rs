@@ -18,10 +18,9 @@ use std::time::Duration;
 
 use relive_api::{
     Accepted, AckRequest, Acked, Affected, Created, DaemonStatus, EndSelfRequest, Environment, ExecRequest,
-    ExecStarted, GateRequest, GcAnswer, GcRequest, Inbox, InputRequest, Lineage,
-    ListQuery, PauseRequest, Process, ProcessList, Removed, RenameRequest, ResolveRequest,
-    ResumableList, ResumeRequest, Resumed, RunRequest, SelfInfo, SignalMaskRequest, SignalRequest, SignalState,
-    StopQuery, Stopping, UsageQuery, UsageReport, WaitAnswer,
+    ExecStarted, GateRequest, GcAnswer, GcRequest, Inbox, InputRequest, Lineage, ListQuery, PauseRequest, Process,
+    ProcessList, Removed, RenameRequest, ResolveRequest, ResumableList, ResumeRequest, Resumed, RunRequest, SelfInfo,
+    SignalMaskRequest, SignalRequest, SignalState, StopQuery, Stopping, UsageQuery, UsageReport, WaitAnswer,
 };
 use relive_core::{Caller as Holder, Cause, ErrorCode, Limits, Pid, Refusal, Rights, State, Uuid, Why};
 

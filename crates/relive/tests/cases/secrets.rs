@@ -237,7 +237,7 @@ fn without_a_runtime_directory_a_place_that_somebody_else_has_taken_is_not_used(
     let mut forced = world.command(&["ps"]);
     forced.uid(USER).gid(USER).env("RELIVE_SOCKET", squat.0.join("deep/socket"));
     let told = output(forced.output().unwrap()).fails(5, &["belongs to uid 65534, not to you (uid 61234)"]);
-    assert!(told.stderr.contains("hint: export RELIVE_SOCKET="), "{told:?}");
+    assert!(told.stderr.contains("hint: unset RELIVE_SOCKET\n"), "{told:?}");
 
     fs::remove_dir(&squat.0).unwrap();
     typed(&["daemon", "start"]).ok();
