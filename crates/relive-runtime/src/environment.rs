@@ -149,11 +149,12 @@ impl Environments {
         if !self.ends.load(Ordering::Relaxed) || self.data.marked().map_or(true, |marked| marked.iter().any(lives)) {
             return;
         }
+        let mut link = self.link();
         let keys = self.store().oldest(0);
         for key in &keys {
             self.store().remove(*key);
         }
-        self.tell_removed(&keys);
+        self.tell_removed(&mut link, &keys);
     }
 
     /// Returns the environment of a process; an empty one if it is gone.
