@@ -63,7 +63,7 @@ enum Open {
     /// For a verb, by this generation or the next one: it is on the disk at once.
     Now(Option<Generation>),
     /// For the next incarnation of a process that a start has read: it is on the disk before anything depends on it.
-    Surveyed(Option<History>),
+    Surveyed(Option<Box<History>>),
 }
 
 pub(crate) struct Script {
@@ -215,7 +215,7 @@ impl Script {
         for live in live {
             let Some(name) = self.oracle.processes.get(&live.uuid).map(|process| process.name) else { continue };
             let has_open_effect = live.history.open_calls().any(|open| open.recovery != Recovery::Rerun);
-            let known = (live.health == Health::Good).then_some(live.history);
+            let known = (live.health == Health::Good).then(|| Box::new(live.history));
             self.open_as(name, OpenedBy::Recovery, Open::Surveyed(known), &[]);
             if let (true, Some(writer)) = (has_open_effect, self.writers.get(name)) {
                 // The call may be carried out now, so its intent has to be on the disk.
@@ -262,7 +262,9 @@ impl Script {
             let decide = |_: &History| Ok::<_, Infallible>(records.to_vec());
             let opened = match &how {
                 Open::Now(generation) => data.open_journal(uuid, &opening, *generation, decide),
-                Open::Surveyed(known) => data.open_surveyed(uuid, &opening, known.clone(), Durability::Written, decide),
+                Open::Surveyed(known) => {
+                    data.open_surveyed(uuid, &opening, known.as_deref().cloned(), Durability::Written, decide)
+                }
             };
             match opened.map_err(WriteError::from) {
                 Ok(_) if poisoned => break,
