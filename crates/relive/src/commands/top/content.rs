@@ -36,9 +36,7 @@ impl Content for Pages<'_> {
     fn read<'a>(&'a self, uuid: Uuid, tab: Tab, lines: Sender<Part>) -> Pin<Box<dyn Future<Output = ()> + 'a>> {
         Box::pin(async move {
             #[cfg(feature = "faults")]
-            if tab == Tab::Lineage && std::env::var("RELIVE_FAULTS").is_ok_and(|on| on == "dashboard-panic") {
-                std::panic::panic_any("asked for");
-            }
+            panic_if_asked(tab);
             let read = match tab {
                 Tab::Log => self.log(uuid, &lines).await,
                 Tab::Timeline => self.timeline(uuid, &lines).await,
@@ -50,6 +48,15 @@ impl Content for Pages<'_> {
                 let _ = lines.send(Part::More(vec![Shown::plain(format!("error: {error}"))])).await;
             }
         })
+    }
+}
+
+/// Panics in the Lineage tab, for the test of what a panic leaves behind.
+#[cfg(feature = "faults")]
+#[expect(clippy::panic, reason = "it was asked for")]
+fn panic_if_asked(tab: Tab) {
+    if tab == Tab::Lineage && std::env::var("RELIVE_FAULTS").is_ok_and(|on| on == "dashboard-panic") {
+        panic!("asked for");
     }
 }
 
