@@ -14,11 +14,11 @@ use crate::support::{
     spawn_request, step,
 };
 
-fn question(call: u32, answer: Option<&str>) -> Body {
+pub(crate) fn question(call: u32, answer: Option<&str>) -> Body {
     Body::Question(Question { call, answer: answer.map(str::to_owned), req: answer.map(|_| "answer".to_owned()) })
 }
 
-fn unseen() -> Body {
+pub(crate) fn unseen() -> Body {
     Body::Ended(Ended { unseen: true, ..End::of(ProcessStatus::Exited { code: 3 }).into() })
 }
 

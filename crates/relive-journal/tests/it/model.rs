@@ -2,7 +2,7 @@
 
 use relive_core::{Limits, Pid, Signal, SuspendReason, Uuid};
 use relive_journal::conversation::{TOLD_DONE, TOLD_IN_DOUBT, TOLD_NOT_DONE, TOLD_PENDING};
-use relive_journal::history::AnsweredRequest;
+use relive_journal::history::{AnsweredRequest, Asked};
 use relive_journal::record::Outcome;
 use relive_journal::{History, Next};
 
@@ -59,6 +59,10 @@ pub(crate) struct Model {
     /// Request ids, each with the kind and the number of the first record that has it.
     pub(crate) requests: Vec<(String, &'static str, u64)>,
     pub(crate) ended: bool,
+    /// Whether a person has to be told of the end.
+    pub(crate) unseen: bool,
+    /// The last question of this step, by its call, with the answer.
+    pub(crate) question: Option<(u32, Option<String>)>,
 }
 
 impl Model {
@@ -122,6 +126,7 @@ impl Model {
         }
         self.asked = self.past.clone();
         self.past.ever_asked = true;
+        self.question = None;
         self.doing = Doing::Asking;
     }
 
@@ -219,6 +224,15 @@ impl Model {
         assert_eq!((history.spent.tokens_in, history.spent.tokens_out), self.tokens);
         assert_eq!(history.paused.as_ref().map(|paused| paused.reason), self.paused);
         assert_eq!(history.ended().is_some(), self.ended);
+        assert_eq!(history.unseen, self.unseen);
+        for call in 0..4 {
+            let expected = match self.question.as_ref().filter(|(asked, _)| *asked == call) {
+                None => Asked::NotYet,
+                Some((_, None)) => Asked::Waits,
+                Some((_, Some(answer))) => Asked::Answered(answer.clone()),
+            };
+            assert_eq!(history.asked(call), expected, "call {call}");
+        }
         assert_eq!(history.ending.as_ref().map(|ending| ending.signal), self.ending);
         assert_eq!(history.pending.iter().map(|(signal, _)| *signal).collect::<Vec<_>>(), self.kept);
         assert_eq!(history.mask, self.blocked.iter().copied().collect());

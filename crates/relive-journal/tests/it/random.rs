@@ -6,10 +6,11 @@ use proptest::prelude::*;
 use relive_core::{Limits, Pid, Signal, SuspendReason, Uuid};
 use relive_journal::data::{ForkPoint, Known};
 use relive_journal::reader::{Cursor, Item, Reader};
-use relive_journal::record::{Body, Decision, Outcome};
+use relive_journal::record::{Acked, Body, Decision, Outcome};
 use relive_journal::recovery::Recovery;
 use relive_journal::{Durability, Health, Writer};
 
+use crate::attention::{question, unseen as ended_unseen};
 use crate::model::{Doing, Model, Slot};
 use crate::support::{
     Fixture, approval, call_ended, call_started, collect_all, compacted, completed, doubt, input, kept, model_ended,
@@ -95,7 +96,16 @@ impl World {
         let number = u32::try_from(call).unwrap();
         let write = |world: &mut Self, body| world.write(uuid, body, Durability::Synced);
         match (slot, choice % 8) {
-            (Slot::Waiting, 0) => drop(write(self, approval(number, Decision::Asked))),
+            (Slot::Waiting, 0) if choice < 128 => drop(write(self, approval(number, Decision::Asked))),
+            (Slot::Waiting, 0) => {
+                let is_open = self.model(uuid).question == Some((number, None));
+                let answer = is_open.then(|| format!("answer {choice}"));
+                let seq = write(self, question(number, answer.as_deref()));
+                if is_open {
+                    self.model(uuid).asked("answer", "question", seq);
+                }
+                self.model(uuid).question = Some((number, answer));
+            }
             (Slot::Waiting, 1..7) => {
                 write(self, call_started(number, Recovery::Join));
                 self.model(uuid).start(call);
@@ -166,14 +176,22 @@ impl World {
         (model.blocked, model.handled) = (blocked, handled);
     }
 
-    fn end(&mut self, uuid: Uuid, retire: bool) {
-        self.request(uuid, completed(), u8::from(retire));
+    fn end(&mut self, uuid: Uuid, retire: bool, is_unseen: bool) {
+        self.request(uuid, if is_unseen { ended_unseen() } else { completed() }, u8::from(retire));
         let process = self.processes.get_mut(&uuid).unwrap();
         process.model.end();
+        process.model.unseen = is_unseen;
         let writer = process.writer.take().unwrap();
         if retire {
             self.fixture().data.retire(uuid, writer.history()).unwrap();
         }
+    }
+
+    /// A person says that they have seen how it ended, once or again.
+    fn ack(&mut self, uuid: Uuid) {
+        let history = self.fixture().data.ack_ended(uuid, Acked::default(), moment()).unwrap();
+        assert!(!history.unseen);
+        self.model(uuid).unseen = false;
     }
 
     fn resume(&mut self, uuid: Uuid, torn: bool) {
@@ -188,7 +206,7 @@ impl World {
         let process = self.processes.get_mut(&uuid).unwrap();
         process.writer = Some(writer);
         process.model.pids.push(pid);
-        process.model.ended = false;
+        (process.model.ended, process.model.unseen) = (false, false);
     }
 
     fn fork(&mut self, uuid: Uuid, choice: u8) {
@@ -259,7 +277,8 @@ impl World {
             }
             19 if writable => self.compact(uuid, choice),
             20 if writable => self.processes.get_mut(&uuid).unwrap().writer.as_mut().unwrap().checkpoint().unwrap(),
-            21 if writable => self.end(uuid, choice % 4 > 0),
+            21 if writable => self.end(uuid, choice % 4 > 0, choice >= 128),
+            29..=30 if self.processes[&uuid].model.ended => self.ack(uuid),
             22 => self.fork(uuid, choice),
             23 => self.collect(),
             24 => self.restart(),
