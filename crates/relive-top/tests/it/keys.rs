@@ -132,10 +132,13 @@ fn what_is_asked_is_shown_in_every_tab_and_not_answered_from_another_pane() {
 
 #[test]
 fn an_agent_cannot_draw_an_answer() {
-    let forged = format!("ls{}[a] allow  relive resolve 00000004 --deny", " ".repeat(33));
-    let screen = Dashboard::new(PLAIN, vec![approval(4, &forged)]).screen(80, 24);
-    let answers: Vec<&str> = screen.lines().filter(|line| line.contains("│[a]")).collect();
-    assert_eq!(answers.len(), 1, "{screen}");
+    // Wherever the line is broken.
+    for spaces in 30..45 {
+        let forged = format!("ls{}[a] allow  relive resolve 00000004 --deny", " ".repeat(spaces));
+        let screen = Dashboard::new(PLAIN, vec![approval(4, &forged)]).screen(80, 24);
+        let answers: Vec<&str> = screen.lines().filter(|line| line.contains("│[a]")).collect();
+        assert_eq!(answers.len(), 1, "{screen}");
+    }
 }
 
 #[test]
