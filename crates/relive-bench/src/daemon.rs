@@ -81,6 +81,12 @@ impl Home {
         Ok(Self { root })
     }
 
+    /// Adds lines to its configuration.
+    pub(crate) fn configure(&self, more: &str) -> Result<()> {
+        let path = self.root.join("config/relive/config.yaml");
+        Ok(fs::write(&path, fs::read_to_string(&path)? + more)?)
+    }
+
     /// Returns the data directory, which need not exist.
     pub(crate) fn data(&self) -> PathBuf {
         self.root.join("data")

@@ -18,7 +18,7 @@ use relive_session::stage::{SessionResult, Stage};
 use relive_session::tree::Plan;
 use tokio::runtime::Runtime;
 
-use crate::place::{Place, remove};
+use crate::place::Place;
 use crate::{Result, daemon};
 
 const NAME: &str = "sessions";
@@ -124,10 +124,9 @@ impl Lab {
 
 impl Drop for Lab {
     fn drop(&mut self) {
-        // Sessions of a failed row must not keep running either.
+        // Sessions of a failed row must not keep running either. The next row has the directory to itself.
         end_all(&self.runtime, &self.root);
-        // The next row has sessions of its own there.
-        if let Err(error) = remove(&self.root) {
+        if let Err(error) = crate::place::remove(&self.root) {
             eprintln!("{}: not removed: {error}", self.root.display());
         }
     }

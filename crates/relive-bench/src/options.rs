@@ -52,6 +52,8 @@ pub(crate) struct Options {
     pub(crate) long_rounds: usize,
     /// Bytes of a long conversation.
     pub(crate) conversation_bytes: usize,
+    /// The length of the conversation that is sent to a provider.
+    pub(crate) question_bytes: usize,
     /// How many agents run when the daemon is killed.
     pub(crate) recovered: usize,
     /// How many processes are suspended.
@@ -83,13 +85,14 @@ impl Options {
             histories: 100_000,
             agents: 1_000,
             agent_rounds: 3,
-            path_steps: 600,
+            path_steps: 2_000,
             path_agents: 64,
-            path_steps_each: 80,
+            path_steps_each: 200,
             path_rounds: 5,
             long_steps: 10_000,
             long_rounds: 3,
             conversation_bytes: 100 << 20,
+            question_bytes: 4 << 20,
             recovered: 3_000,
             crowd: 10_000,
             crowd_rounds: 5,
@@ -121,6 +124,7 @@ impl Options {
             long_steps: 2_000,
             long_rounds: 3,
             conversation_bytes: 10 << 20,
+            question_bytes: 2 << 20,
             recovered: 300,
             crowd: 1_000,
             crowd_rounds: 3,

@@ -17,6 +17,7 @@ mod length;
 mod lookup;
 mod path;
 mod pressure;
+mod provider;
 mod recover;
 mod resume;
 mod sessions;
@@ -36,12 +37,13 @@ use crate::table::Row;
 type Measure = fn(&Options, &Place) -> Result<Vec<Row>>;
 
 /// By the name `--only` knows them by.
-pub(crate) const ALL: [(&str, Measure); 25] = [
+pub(crate) const ALL: [(&str, Measure); 26] = [
     ("step", step::measure),
     ("writers", writers::measure),
     ("path", path::measure),
     ("length", length::measure),
     ("conversation", conversation::measure),
+    ("provider", provider::measure),
     ("recover", recover::measure),
     ("pressure", pressure::measure),
     ("resume", resume::measure),

@@ -35,6 +35,11 @@ impl Work {
 }
 
 pub(crate) fn begin(client: &BlockingClient, work: &Work) -> Result<Created> {
+    begin_with(client, work, &format!("script/{SCRIPT}"), Environment::default())
+}
+
+/// Starts an agent on another model.
+pub(crate) fn begin_with(client: &BlockingClient, work: &Work, model: &str, env: Environment) -> Result<Created> {
     let request = RunRequest {
         workspace: None,
         isolation: None,
@@ -45,11 +50,11 @@ pub(crate) fn begin(client: &BlockingClient, work: &Work) -> Result<Created> {
         name: None,
         intent: "follow the script".to_owned(),
         context: None,
-        model: Some(format!("script/{SCRIPT}")),
+        model: Some(model.to_owned()),
         agent: None,
         system_prompt: None,
         cwd: work.path().display().to_string(),
-        env: Environment::default(),
+        env,
         limits: Limits::default(),
         on_in_doubt: None,
         on_budget: None,

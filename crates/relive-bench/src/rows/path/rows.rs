@@ -21,9 +21,9 @@ impl Lane {
                 vec![row("1 agent: read 4 KB".to_owned(), &self.beside_raw, "append+sync", Mark::AtMost(2.0))]
             }
             Kind::Write => vec![
-                row("1 agent: write 4 KB".to_owned(), &self.beside_sync, "append+sync", Mark::AtMost(3.0)),
-                // This includes what the tool itself syncs: the file and its directory.
-                row("  beside a raw write as well".to_owned(), &self.beside_raw, "raw write", Mark::None),
+                // The same effect by hand: its record, and the file and its directory, each synced.
+                row("1 agent: write 4 KB".to_owned(), &self.beside_raw, "raw write", Mark::AtMost(3.0)),
+                row("  beside its record alone".to_owned(), &self.beside_sync, "append+sync", Mark::None),
             ],
         };
         rows.push(row("  in a Git repository".to_owned(), &self.in_git, "not in one", Mark::AtMost(1.1)));
@@ -42,8 +42,8 @@ impl Lane {
         let mut rows = match self.kind {
             Kind::Read => vec![row(name, &self.beside_raw, "raw writers", Mark::AtLeast(0.25))],
             Kind::Write => vec![
-                row(name, &self.beside_sync, "raw writers", Mark::AtLeast(0.25)),
-                row("  beside raw writes as well".to_owned(), &self.beside_raw, "raw writes", Mark::None),
+                row(name, &self.beside_raw, "raw writes", Mark::AtLeast(0.25)),
+                row("  beside their records alone".to_owned(), &self.beside_sync, "raw writers", Mark::None),
             ],
         };
         rows.push(row("  in a Git repository".to_owned(), &self.in_git, "not in one", Mark::AtLeast(0.9)));
@@ -51,14 +51,20 @@ impl Lane {
         rows
     }
 
+    /// The syncs of a written file are the same for both, and take most of the time: there, three times as many steps would be
+    /// more than the raw limit.
     fn restate_row(&self) -> Row {
         let (rounds, name) = (&self.beside_restate, "  beside Restate".to_owned());
+        let mark = match self.kind {
+            Kind::Read => Mark::AtLeast(3.0),
+            Kind::Write => Mark::None,
+        };
         if rounds.peer().is_nan() {
             let (ours, peer) = (self.rate(self.beside_raw.ours()), "Restate is missing".to_owned());
-            return Row { name, ours, peer, ratio: Ratio::from(f64::NAN), mark: Mark::AtLeast(3.0) };
+            return Row { name, ours, peer, ratio: Ratio::from(f64::NAN), mark };
         }
         let (ours, peer) = (self.rate(rounds.ours()), format!("{}  Restate", self.rate(rounds.peer())));
-        Row { name, ours, peer, ratio: rounds.ratio().inverse(), mark: Mark::AtLeast(3.0) }
+        Row { name, ours, peer, ratio: rounds.ratio().inverse(), mark }
     }
 
     fn rate(&self, taken: f64) -> String {
