@@ -232,15 +232,15 @@ mod tests {
 
     #[test]
     fn a_session_of_a_data_directory_that_was_moved_is_found() {
-        let steps = std::env::temp_dir().join(format!("relive-peer-{}", std::process::id()));
-        std::fs::create_dir_all(steps.join(UUID)).unwrap();
+        let directory = tempfile::tempdir().unwrap();
+        let steps = directory.path();
+        let _process = tempfile::Builder::new().prefix(UUID).rand_bytes(0).tempdir_in(steps).unwrap();
         let before = |uuid: &str| Path::new("/before/steps").join(uuid).join("sessions/1");
-        assert_eq!(process_of(&before(UUID), &steps).as_deref(), Some(UUID));
-        assert_eq!(process_of(&before(OTHER), &steps), None, "it is of another data directory");
-        assert_eq!(process_of(&steps.join(OTHER).join("sessions/1"), &steps).as_deref(), Some(OTHER));
-        let leaf = |uuid: &str| leaf_in(format!("0::/before/1-{uuid}\n").as_bytes(), &steps, "now");
+        assert_eq!(process_of(&before(UUID), steps).as_deref(), Some(UUID));
+        assert_eq!(process_of(&before(OTHER), steps), None, "it is of another data directory");
+        assert_eq!(process_of(&steps.join(OTHER).join("sessions/1"), steps).as_deref(), Some(OTHER));
+        let leaf = |uuid: &str| leaf_in(format!("0::/before/1-{uuid}\n").as_bytes(), steps, "now");
         assert_eq!([leaf(UUID).as_deref(), leaf(OTHER).as_deref()], [Some(UUID), None]);
-        std::fs::remove_dir_all(&steps).unwrap();
     }
 
     #[test]
