@@ -67,6 +67,9 @@ pub struct RunRequest {
     /// the next message.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub foreground: bool,
+    /// Whether the model calls of a CLI agent go to its provider directly.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub no_gateway: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]

@@ -46,6 +46,7 @@ pub(crate) fn begin_with(client: &BlockingClient, work: &Work, model: &str, env:
         network: None,
         allow_degraded: false,
         foreground: false,
+        no_gateway: false,
         uuid: uuid(),
         name: None,
         intent: "follow the script".to_owned(),

@@ -81,6 +81,11 @@ impl FakeModel {
         self.shared.under_way()
     }
 
+    /// Sends the rest of all answers that wait, now and later.
+    pub fn let_go(&self) {
+        self.shared.let_go();
+    }
+
     /// Returns the tokens of all answers that were sent to their end, input and output.
     #[must_use]
     pub fn handed_out(&self) -> (u64, u64) {

@@ -15,6 +15,8 @@ pub struct Turn {
     pub(crate) text: Vec<String>,
     pub(crate) calls: Vec<(String, Value)>,
     pub(crate) usage: Option<TokenCounts>,
+    /// After how many pieces the answer waits until it is let go.
+    pub(crate) waits_after: Option<usize>,
 }
 
 /// The token counts of an answer.
@@ -44,7 +46,14 @@ pub enum Failure {
 impl Default for Turn {
     fn default() -> Self {
         let usage = TokenCounts { input: 100, output: 20, cached: 0 };
-        Self { failures: Vec::new(), thinking: None, text: Vec::new(), calls: Vec::new(), usage: Some(usage) }
+        Self {
+            failures: Vec::new(),
+            thinking: None,
+            text: Vec::new(),
+            calls: Vec::new(),
+            usage: Some(usage),
+            waits_after: None,
+        }
     }
 }
 
@@ -93,6 +102,13 @@ impl Turn {
     #[must_use]
     pub fn without_usage(mut self) -> Self {
         self.usage = None;
+        self
+    }
+
+    /// Sends this many pieces of the answer, and the rest when the server lets it go.
+    #[must_use]
+    pub fn waits_after(mut self, pieces: usize) -> Self {
+        self.waits_after = Some(pieces);
         self
     }
 

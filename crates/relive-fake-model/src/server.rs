@@ -13,7 +13,7 @@ use hyper::service::service_fn;
 use hyper::{HeaderMap, Response};
 use hyper_util::rt::TokioIo;
 use serde_json::Value;
-use tokio::sync::oneshot;
+use tokio::sync::{oneshot, watch};
 
 use crate::script::{Failure, Turn};
 use crate::summary;
@@ -49,6 +49,8 @@ pub(crate) struct Shared {
     state: Mutex<State>,
     /// Held by every answer that is being sent.
     speaking: Arc<()>,
+    /// Whether answers no longer wait.
+    is_let_go: watch::Sender<bool>,
 }
 
 #[derive(Debug, Default)]
@@ -63,12 +65,13 @@ struct State {
 enum Reply {
     Refused(u16, String),
     Fails(Failure, Vec<String>),
-    Answers(Vec<String>),
+    /// After how many pieces it waits.
+    Answers(Vec<String>, Option<usize>),
 }
 
 impl Shared {
     pub(crate) fn new(clients: Clients, turns: Vec<Turn>) -> Self {
-        Self { clients, turns, state: Mutex::default(), speaking: Arc::default() }
+        Self { clients, turns, state: Mutex::default(), speaking: Arc::default(), is_let_go: watch::Sender::new(false) }
     }
 
     pub(crate) fn requests(&self) -> Vec<Request> {
@@ -77,6 +80,10 @@ impl Shared {
 
     pub(crate) fn handed_out(&self) -> (u64, u64) {
         self.lock().handed_out
+    }
+
+    pub(crate) fn let_go(&self) {
+        self.is_let_go.send_replace(true);
     }
 
     pub(crate) fn under_way(&self) -> usize {
@@ -106,7 +113,7 @@ impl Shared {
         let number = match history {
             Ok(_) if summary::is_asked_for(&said) => {
                 let (answers, summary) = summary::sum_up(&said);
-                return Reply::Answers(wire.write(answers, &Turn::text(&summary)));
+                return Reply::Answers(wire.write(answers, &Turn::text(&summary)), None);
             }
             Ok(number) => before + number,
             Err(reason) => return Reply::Refused(400, reason),
@@ -132,7 +139,7 @@ impl Shared {
             state.handed_out.0 += used.input;
             state.handed_out.1 += used.output;
         }
-        Reply::Answers(pieces)
+        Reply::Answers(pieces, turn.waits_after)
     }
 
     fn streamed(
@@ -220,9 +227,18 @@ async fn answer(shared: Arc<Shared>, request: hyper::Request<Incoming>) -> Resul
             shared.note(asked, body, 200, None);
             shared.streamed(wire, stream::iter(pieces.into_iter().take(after).map(Ok)).chain(stream::pending()))
         }
-        Reply::Answers(pieces) => {
+        Reply::Answers(mut pieces, waits_after) => {
             shared.note(asked, body, 200, None);
-            shared.streamed(wire, stream::iter(pieces.into_iter().map(Ok)))
+            let rest = pieces.split_off(waits_after.unwrap_or(pieces.len()).min(pieces.len()));
+            let mut is_let_go = shared.is_let_go.subscribe();
+            let rest = stream::once(async move {
+                if !rest.is_empty() {
+                    // The sender lives as long as the server.
+                    let _ = is_let_go.wait_for(|is_let_go| *is_let_go).await;
+                }
+                stream::iter(rest)
+            });
+            shared.streamed(wire, stream::iter(pieces).chain(rest.flatten()).map(Ok))
         }
     })
 }

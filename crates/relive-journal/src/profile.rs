@@ -107,6 +107,12 @@ struct Fold {
 
 impl Fold {
     fn take(&mut self, seq: u64, body: Body) {
+        if let Body::Cli(cli) = &body {
+            let used = cli.call.as_ref().map_or(0, |call| call.usage.tokens_in);
+            if let Some(step) = self.profile.steps.last_mut() {
+                step.tokens_in += used;
+            }
+        }
         match Said::of(body) {
             Some(Said::Input(input)) => self.add(seq, "user", None, bytes(&input.text)),
             Some(Said::Asked) => self.ask(),

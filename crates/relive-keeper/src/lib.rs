@@ -23,6 +23,7 @@ mod store;
 
 pub use client::{Error, Group, HangUp, Keeper};
 pub use process::main;
+pub use proof::holds_lock;
 pub use protocol::Refusal;
 pub use store::{Full, Store};
 

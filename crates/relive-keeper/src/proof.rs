@@ -12,7 +12,8 @@ use rustix::io::Errno;
 const LOCK: &str = "lock";
 
 /// Returns whether a descriptor holds the lock of the data directory.
-pub(crate) fn holds_lock(sent: OwnedFd, data: impl AsFd) -> bool {
+#[must_use]
+pub fn holds_lock(sent: OwnedFd, data: impl AsFd) -> bool {
     let flags = OFlags::RDWR | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let Ok(ours) = openat(data, LOCK, flags, Mode::empty()) else { return false };
     let (Ok(theirs), Ok(found)) = (fstat(&sent), fstat(&ours)) else { return false };

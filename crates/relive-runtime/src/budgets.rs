@@ -225,6 +225,11 @@ impl Budgets {
         }
     }
 
+    /// Returns whether the spending of a process counts against the limits of an ancestor, too.
+    pub(crate) fn is_shared(&self, uuid: Uuid) -> bool {
+        self.lock().get(&uuid).is_some_and(|account| account.parent.is_some())
+    }
+
     fn is_known(&self, uuid: Uuid) -> bool {
         self.lock().contains_key(&uuid)
     }

@@ -88,6 +88,9 @@ impl Runtime {
     }
 
     fn cli_does(&self, agent: &LiveAgent) -> Option<String> {
+        if let Some(until) = agent.gateway.and_then(|gateway| gateway.limited_until) {
+            return Some(format!("waits for the quota of its provider, which resets in {}", span(self.until(until))));
+        }
         if let Some(note) = &agent.note {
             return Some(note.clone());
         }

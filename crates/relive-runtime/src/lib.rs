@@ -29,6 +29,7 @@ mod files;
 mod flows;
 mod fork;
 mod gate;
+mod gateways;
 mod handles;
 mod heartbeat;
 mod hints;

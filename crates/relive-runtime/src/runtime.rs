@@ -24,6 +24,7 @@ use crate::credentials::Credentials;
 use crate::environment::Environments;
 use crate::error::{Error, Result};
 use crate::flows::Flows;
+use crate::gateways::Gateways;
 use crate::isolation::Isolations;
 use crate::owner::{Owner, Owners};
 use crate::pools::Pools;
@@ -169,8 +170,10 @@ impl Runtime {
             self_sockets: Arc::clone(&self_sockets),
             warnings: warnings.clone(),
         };
+        let gateways = Gateways::new(Arc::clone(&data), settings.keeper.clone(), warnings.clone());
+        let gateways = Arc::new(gateways);
         let bodies = Bodies {
-            cli: CliBody::new(exec.clone(), clock.clone(), Arc::clone(&live)),
+            cli: CliBody::new(exec.clone(), clock.clone(), Arc::clone(&live), Arc::clone(&gateways)),
             flow: FlowBody::default(),
             agent: AgentBody {
                 isolations: isolations.clone(),

@@ -93,6 +93,8 @@ impl Runtime {
                 "last_active": null,
                 "idle_kill_at": null,
                 "session_id": facts.session_id,
+                "usage": if facts.gateway.is_some() { "counted" } else { "claimed" },
+                "gateway": null,
             })
         });
         Process { agent, ..process }

@@ -32,4 +32,7 @@ pub struct CliAgent {
     /// Whether it ends when its work is done, instead of waiting for the next message.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub until_idle: bool,
+    /// Whether its model calls do not go through the gateway, although they could.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub no_gateway: bool,
 }

@@ -20,7 +20,7 @@ mod user_file;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    // Before anything else: a shim, a keeper and a proxy stay small, and a shim sets up its own signals.
+    // Before anything else: a shim, a keeper, a proxy and a gateway stay small, and a shim sets up its own signals.
     let name = std::env::args_os().next().unwrap_or_default();
     if name == relive_session::SHIM {
         relive_session::shim::main();
@@ -32,6 +32,10 @@ fn main() -> ExitCode {
     if name == relive_proxy::PROXY {
         relive_session::descriptors::close_inherited();
         relive_proxy::main();
+    }
+    if name == relive_gateway::GATEWAY {
+        relive_session::descriptors::close_inherited();
+        relive_gateway::main();
     }
     completion::answer_the_shell();
     let typed: Vec<_> = std::env::args_os().collect();

@@ -5,7 +5,7 @@ use relive_types::CliAgent;
 use serde::{Deserialize, Serialize};
 
 use super::History;
-use crate::record::{CliRead, CliRecord, CliTurn, CliTurnState};
+use crate::record::{CliGateway, CliRead, CliRecord, CliTurn, CliTurnState};
 
 /// How many launches are remembered: more than may be repeated within the time that counts.
 const LAUNCHES_MAX: usize = 8;
@@ -28,6 +28,18 @@ pub struct CliFacts {
     pub read: Option<CliRead>,
     /// When its program was started, the last ones.
     pub launches: Vec<Timestamp>,
+    /// Where its program finds the gateway, if its model calls go through it.
+    #[serde(default)]
+    pub gateway: Option<CliGateway>,
+    /// The calls in the gateway's log up to here are recorded.
+    #[serde(default)]
+    pub called_to: u64,
+    /// How many calls were made.
+    #[serde(default)]
+    pub calls: u64,
+    /// Whether the last call was refused, because nothing was left to spend.
+    #[serde(default)]
+    pub is_refused: bool,
 }
 
 impl CliFacts {
@@ -51,10 +63,15 @@ impl History {
                 reported: (0, 0),
                 read: None,
                 launches: Vec::new(),
+                gateway: None,
+                called_to: 0,
+                calls: 0,
+                is_refused: false,
             }));
         }
         let Some(facts) = &mut self.cli else { return };
-        if record.launched.is_some() {
+        if let Some(launched) = &record.launched {
+            facts.gateway.clone_from(&launched.gateway);
             if facts.launches.len() == LAUNCHES_MAX {
                 facts.launches.remove(0);
             }
@@ -70,6 +87,12 @@ impl History {
             facts.turn = Some(turn.clone());
         }
         facts.read = record.read.or(facts.read);
+        if let Some(call) = &record.call {
+            facts.called_to = facts.called_to.max(call.offset);
+            facts.calls += u64::from(call.refused.is_none());
+            facts.is_refused = call.refused.is_some();
+            self.spend_on(at, &call.model, call.usage);
+        }
     }
 
     /// A fork begins with a copy of the conversation of its original, and has heard all that the original was told.
@@ -78,5 +101,6 @@ impl History {
         facts.origin_session = facts.session_id.take().or(facts.origin_session.take());
         (facts.turn, facts.read, facts.heard) = (None, None, seq);
         facts.launches.clear();
+        (facts.gateway, facts.called_to, facts.calls) = (None, 0, 0);
     }
 }

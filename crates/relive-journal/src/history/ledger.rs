@@ -37,15 +37,15 @@ impl History {
     }
 
     /// Adds the usage of a model call, on the day when it is known.
-    pub(super) fn enter(&mut self, at: Timestamp, usage: Usage) {
+    pub(super) fn enter(&mut self, at: Timestamp, model: &str, usage: Usage) {
         let day = day_of(at);
-        let is_same = |entry: &LedgerEntry| entry.day == day && entry.model == self.asked_model;
+        let is_same = |entry: &LedgerEntry| entry.day == day && entry.model == model;
         let place = match self.ledger.iter().rposition(is_same) {
             Some(place) => place,
             None if self.ledger.len() == ENTRIES_MAX => ENTRIES_MAX - 1,
             None => {
                 let cost_usd = Some(Usd::default());
-                let model = self.asked_model.clone();
+                let model = model.to_owned();
                 self.ledger.push(LedgerEntry { day, model, tokens_in: 0, tokens_out: 0, cost_usd });
                 self.ledger.len() - 1
             }

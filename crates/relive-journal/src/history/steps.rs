@@ -108,7 +108,12 @@ impl History {
     }
 
     pub(super) fn spend(&mut self, at: Timestamp, usage: Usage) {
-        self.enter(at, usage);
+        let model = self.asked_model.clone();
+        self.spend_on(at, &model, usage);
+    }
+
+    pub(super) fn spend_on(&mut self, at: Timestamp, model: &str, usage: Usage) {
+        self.enter(at, model, usage);
         self.spent.tokens_in = self.spent.tokens_in.saturating_add(usage.tokens_in);
         self.spent.tokens_out = self.spent.tokens_out.saturating_add(usage.tokens_out);
         self.spent.cost_usd = self.spent.cost_usd.zip(usage.cost_usd).map(|(a, b)| a.saturating_add(b));

@@ -1,6 +1,6 @@
 //! The records of a CLI agent that no other kind has. Older readers skip them: they run no CLI agents.
 
-use relive_types::CliAgent;
+use relive_types::{CliAgent, Usage};
 use serde::{Deserialize, Serialize};
 
 /// Facts about a CLI agent. Each record has some of the fields.
@@ -24,6 +24,9 @@ pub struct CliRecord {
     /// The output up to here is recorded.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub read: Option<CliRead>,
+    /// A model call that went through the gateway is over.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub call: Option<Box<CliModelCall>>,
 }
 
 /// The start of a program.
@@ -31,6 +34,49 @@ pub struct CliRecord {
 pub struct CliLaunch {
     pub argv: Vec<String>,
     pub how: CliStart,
+    /// Present if its model calls go through the gateway.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gateway: Option<CliGateway>,
+}
+
+/// Where a program finds the gateway.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CliGateway {
+    /// On the loopback.
+    pub port: u16,
+    /// The hash of the token that the port accepts. The token is in no file.
+    pub token: String,
+}
+
+/// A model call, as the gateway counted it.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct CliModelCall {
+    pub number: u64,
+    /// The end of its line in the gateway's log: what comes before is recorded.
+    pub offset: u64,
+    /// With its provider.
+    pub model: String,
+    pub usage: Usage,
+    /// The status of the answer; absent if there was none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub status: Option<u16>,
+    /// The subagent that asked, where the CLI says so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub subagent: Option<String>,
+    /// Who broke off the answer: `upstream`, `agent` or `gateway`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cut: Option<String>,
+    /// Why the call was not made.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub refused: Option<String>,
+    /// When the provider takes calls again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub resets_at: Option<relive_core::Timestamp>,
+    /// The time to the first byte of the answer, and to its last.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub first_ms: Option<u64>,
+    #[serde(default)]
+    pub ms: u64,
 }
 
 /// How a program begins.

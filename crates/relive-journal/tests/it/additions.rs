@@ -185,6 +185,13 @@ const ADDITIONS: &[Addition] = &[
         check: crate::attention::check_denied,
         unknown: None,
     },
+    Addition {
+        name: "v1-cli-calls",
+        sums: "4edc445f169303a34020765b2089791115080074e44975fc1f98bbbd7370f75e",
+        make: crate::cli_calls::make,
+        check: crate::cli_calls::check,
+        unknown: Some((4, "cli")),
+    },
 ];
 
 fn golden(name: &str) -> PathBuf {
@@ -699,9 +706,10 @@ fn make_cli(fixture: &Fixture) {
         model: Some("opus".to_owned()),
         yes: false,
         until_idle: true,
+        no_gateway: false,
     };
     append(&mut writer, vec![Body::Cli(CliRecord { agent: Some(Box::new(agent)), ..CliRecord::default() })]);
-    let launched = Some(CliLaunch { argv: words("claude -p --session-id 7"), how: CliStart::New });
+    let launched = Some(CliLaunch { argv: words("claude -p --session-id 7"), how: CliStart::New, gateway: None });
     append(&mut writer, vec![Body::Cli(CliRecord { launched, ..CliRecord::default() })]);
     append(&mut writer, vec![Body::Cli(CliRecord { sent: Some(3), ..CliRecord::default() })]);
     let session = Some(CliSession { id: "7".to_owned(), model: Some("claude-opus-5".to_owned()) });

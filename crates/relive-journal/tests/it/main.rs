@@ -5,6 +5,7 @@
 mod additions;
 mod attention;
 mod cases;
+mod cli_calls;
 mod collect;
 mod compact;
 mod conversations;

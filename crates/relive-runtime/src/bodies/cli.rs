@@ -5,10 +5,12 @@
 //! session's log, so a daemon that adopts a session knows what the one before knew.
 
 mod agents;
+mod calls;
 mod conversation;
 mod deliver;
 mod known;
 mod live;
+mod route;
 mod translate;
 
 use std::io;
@@ -20,9 +22,10 @@ use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 use relive_core::{End, ErrorCode, Moment, ProcessStatus, Signal, Uuid};
 use relive_journal::history::CliFacts;
-use relive_journal::record::{Body as Record, CliLaunch, CliRecord, CliStart, CliTurnState};
+use relive_journal::record::{Body as Record, CliGateway, CliLaunch, CliRecord, CliStart, CliTurnState};
 use relive_journal::{Durability, History, Journal, Seen};
 use relive_session::spec::Spec;
+use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
 use super::exec::{Attended, Tenant};
@@ -30,13 +33,15 @@ use super::{Body, Context, DeliveryTime, ExecBody, Exit, LiveSession, Rest, Verb
 use crate::clock::Clock;
 use crate::drive::BodyOwner;
 use crate::error::{Error, Result};
+use crate::gateways::Gateways;
 use crate::reload::LiveSettings;
 use crate::runtime::ProcessRef;
 use conversation::{Conversation, Finished};
 
-pub(crate) use agents::{BUILT_IN, built_in};
+pub(crate) use agents::{BUILT_IN, built_in, provider_of};
 pub(crate) use live::LiveAgent;
 use live::LiveAgents;
+pub(crate) use route::{NoRoute, route};
 
 /// What an agent is told that was interrupted in a turn, when nobody says anything.
 const CONTINUE: &str = "Continue.";
@@ -48,6 +53,7 @@ pub(crate) struct CliBody {
     pub(crate) agents: LiveAgents,
     pub(crate) clock: Clock,
     pub(crate) live: Arc<LiveSettings>,
+    pub(crate) gateways: Arc<Gateways>,
 }
 
 impl Body for CliBody {
@@ -84,8 +90,14 @@ impl Body for CliBody {
     }
 
     fn first_message(&self, history: &History) -> Option<&'static str> {
-        let turn = history.cli.as_ref()?.turn.as_ref()?;
-        matches!(turn.state, CliTurnState::Open | CliTurnState::Interrupted).then_some(CONTINUE)
+        let facts = history.cli.as_ref()?;
+        let is_unfinished = match facts.turn.as_ref()?.state {
+            CliTurnState::Open | CliTurnState::Interrupted => true,
+            // It failed because of its limits, which are higher now.
+            CliTurnState::Failed => facts.is_refused,
+            CliTurnState::Completed => false,
+        };
+        is_unfinished.then_some(CONTINUE)
     }
 
     fn run(&self, cx: Context) -> BoxFuture<'static, Exit> {
@@ -97,9 +109,15 @@ impl Body for CliBody {
                 owner: cx.owner.clone(),
                 journal: Arc::clone(&cx.journal),
                 conversation: Mutex::default(),
+                boundary: watch::Sender::new(true),
             };
             let exit = body.exec.run_to_end(cx, &agent).await;
             body.agents.remove(agent.process.uuid);
+            // It may be served although its program was never started.
+            let is_over = matches!(exit, Exit::Ended(_) | Exit::Over(_) | Exit::Cancelled);
+            if is_over && body.gateways.facts(agent.process.uuid).is_some() {
+                body.gateways.forget(agent.process.uuid).await;
+            }
             exit
         }
         .boxed()
@@ -135,8 +153,8 @@ impl Body for CliBody {
 }
 
 impl CliBody {
-    pub(crate) fn new(exec: ExecBody, clock: Clock, live: Arc<LiveSettings>) -> Self {
-        Self { exec, agents: LiveAgents::default(), clock, live }
+    pub(crate) fn new(exec: ExecBody, clock: Clock, live: Arc<LiveSettings>, gateways: Arc<Gateways>) -> Self {
+        Self { exec, agents: LiveAgents::default(), clock, live, gateways }
     }
 
     /// Returns how long an agent may be idle; zero for ever.
@@ -153,6 +171,8 @@ struct RunningAgent<'a> {
     journal: Arc<dyn Journal>,
     /// The task that reads its session and writes to it. It is never dropped, because it writes to the journal.
     conversation: Mutex<Option<JoinHandle<Finished>>>,
+    /// Whether a pause may freeze it.
+    boundary: watch::Sender<bool>,
 }
 
 impl RunningAgent<'_> {
@@ -169,8 +189,42 @@ impl RunningAgent<'_> {
         Ok((*history.cli.ok_or_else(untold)?, cwd))
     }
 
+    /// Has the calls of a program that is about to start go through the gateway, if they can.
+    async fn lead_through_gateway(&self, facts: &CliFacts, spec: &mut Spec) -> io::Result<Option<CliGateway>> {
+        let limits = self.owner.look(|history| history.limits).await.map_err(io::Error::other)?;
+        let route = match self.body.route(self.process, facts).await {
+            Ok(route) => route,
+            Err(why) if limits.max_tokens.is_some() || limits.max_cost_usd.is_some() => {
+                return Err(io::Error::other(format!("its limits cannot be enforced, because {why}")));
+            }
+            Err(_) => return Ok(None),
+        };
+        let token = format!("relive-{}{}", new_secret()?, new_secret()?);
+        let hash = relive_gateway::token_hash(&token);
+        let port = self.body.serve(self.process, &route, (None, hash.clone()), facts.called_to).await?;
+        route.apply(port, &token, &mut spec.env, &mut spec.argv);
+        Ok(Some(CliGateway { port, token: hash }))
+    }
+
+    /// Records the calls of a program that has ended, and returns whether one was refused for lack of budget.
+    async fn count_last_calls(&self, folder: &Path) -> bool {
+        // Not from the file: the last calls that were recorded may not be in it.
+        let facts = self.owner.look(|history| history.cli.as_deref().cloned()).await;
+        let Some(facts) = facts.ok().flatten().filter(|facts| facts.gateway.is_some()) else { return false };
+        self.body.gateways.forget(self.process.uuid).await;
+        let conversation = self.conversation(folder);
+        match conversation.record_calls(facts.called_to).await {
+            Ok(recorded) => recorded.is_refused,
+            Err(error) => {
+                conversation.warn(&format!("its last model calls cannot be recorded: {error}"));
+                false
+            }
+        }
+    }
+
     fn conversation(&self, folder: &Path) -> Conversation {
-        Conversation::new(self.body.clone(), self.process, self.owner.clone(), Arc::clone(&self.journal), folder)
+        let (body, owner, journal) = (self.body.clone(), self.owner.clone(), Arc::clone(&self.journal));
+        Conversation { body, process: self.process, owner, journal, folder: folder.to_owned() }
     }
 }
 
@@ -182,18 +236,19 @@ impl Tenant for RunningAgent<'_> {
             if let Some(refused) = agents::refusal(&facts.agent, how) {
                 return Err(io::Error::other(refused));
             }
-            let argv = agents::argv(self.process.uuid, &facts, how);
-            let launched = Some(CliLaunch { argv: argv.clone(), how });
+            let mut spec = Spec { argv: agents::argv(self.process.uuid, &facts, how), ..spec };
+            let gateway = self.lead_through_gateway(&facts, &mut spec).await?;
+            let launched = Some(CliLaunch { argv: spec.argv.clone(), how, gateway });
             let record = Record::Cli(CliRecord { launched, ..CliRecord::default() });
             self.journal.append(vec![record], Durability::Synced).await.map_err(io::Error::other)?;
-            Ok(Spec { argv, ..spec })
+            Ok(spec)
         }
         .boxed()
     }
 
     fn accompany<'b>(&'b self, session: &'b Attended<'_>) -> BoxFuture<'b, ()> {
         let conversation = self.conversation(&session.folder);
-        let task = tokio::spawn(conversation.follow(session.connection.clone()));
+        let task = tokio::spawn(conversation.follow(session.connection.clone(), self.boundary.clone()));
         *self.conversation.lock().unwrap_or_else(PoisonError::into_inner) = Some(task);
         std::future::pending().boxed()
     }
@@ -204,6 +259,9 @@ impl Tenant for RunningAgent<'_> {
                 Some(task) => task.await.ok(),
                 None => Some(self.conversation(folder).read_rest().await),
             };
+            if self.count_last_calls(folder).await || finished == Some(Finished::OverBudget) {
+                return calls::over_budget(end);
+            }
             // Most CLIs exit with 0 when they are asked to end, which does not mean that their work was done.
             if let Some(signal) = self.owner.told_to_end() {
                 return End { cause: end.cause, ..End::of(ProcessStatus::Killed { signal: signal.into() }) };
@@ -214,6 +272,14 @@ impl Tenant for RunningAgent<'_> {
             }
         }
         .boxed()
+    }
+
+    fn boundary(&self) -> watch::Receiver<bool> {
+        self.boundary.subscribe()
+    }
+
+    fn thaws(&self) -> BoxFuture<'_, ()> {
+        self.body.gateways.release(self.process.uuid).boxed()
     }
 
     fn lost(&self) -> BoxFuture<'_, ()> {
@@ -233,6 +299,13 @@ fn end_of(end: End, finished: Finished) -> End {
     match finished {
         Finished::Closed if end.cause.is_none() => End::of(ProcessStatus::Exited { code: 0 }),
         Finished::Failed(message) if exited => End::of(ProcessStatus::Faulted { fault: message }),
-        Finished::Closed | Finished::Failed(_) | Finished::Quiet => end,
+        Finished::Closed | Finished::Failed(_) | Finished::Quiet | Finished::OverBudget => end,
     }
+}
+
+/// Returns half of a secret that nobody can guess.
+fn new_secret() -> io::Result<String> {
+    let mut bytes = [0; 16];
+    rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty())?;
+    Ok(format!("{:032x}", u128::from_le_bytes(bytes)))
 }

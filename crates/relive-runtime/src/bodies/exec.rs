@@ -227,7 +227,7 @@ impl ExecBody {
             let attended = Attended { sessions: &self.sessions, beginning, connection, folder, program };
             // A program has nobody who could be asked, so its requests are only shown.
             let beside = async { drop(tokio::join!(tenant.accompany(&attended), requests.next_question())) };
-            let left = attend(&mut cx, &attended, beside).await;
+            let left = attend(&mut cx, &attended, tenant, beside).await;
             requests.show().await;
             match left {
                 Left::Ended(record) => {

@@ -10,8 +10,10 @@ use relive_journal::record::{Body, CliRecord, OnBudget, Spawned};
 use relive_types::{CliAgent, Isolation};
 
 use super::{Above, Draft};
+use crate::bodies::{NoRoute, route};
 use crate::error::{Error, Result};
 use crate::instructions::{self, NamedCli};
+use crate::pools::FILE_WITHIN;
 use crate::runtime::{ProcessRef, Runtime};
 use crate::spec::raised;
 
@@ -28,11 +30,16 @@ impl Runtime {
         let NamedCli { agent, env, isolation, limits } = named;
         check(&request, &agent.agent)?;
         let limits = raised(limits, request.limits);
-        check_limits(limits, &agent.agent)?;
         let isolation = request.isolation.or(isolation).unwrap_or_default();
         check_isolation(isolation, &agent.agent)?;
         let model = request.model.as_deref().map(model_of_cli).or(agent.model);
-        let agent = CliAgent { model, yes: request.yes, until_idle: request.foreground, ..agent };
+        let agent = CliAgent {
+            model,
+            yes: request.yes,
+            until_idle: request.foreground,
+            no_gateway: request.no_gateway,
+            ..agent
+        };
         let wanted = Isolated {
             isolation,
             network: request.network,
@@ -43,6 +50,7 @@ impl Runtime {
         let workspace = request.workspace.unwrap_or(WorkspaceKind::Here);
         let place = self.place_for_program(request.uuid, request.cwd, workspace).await?;
         let environment = with_variables(above.environment.unwrap_or(request.env), env)?;
+        self.check_limits(limits, &agent, &environment).await?;
         let text = instructions::with_context(&request.intent, request.context.as_deref(), request.uuid);
         let mut records = place.records;
         let program = program_of(&agent);
@@ -77,6 +85,44 @@ impl Runtime {
             creation: None,
         };
         self.create_with_copy(above.parent, draft).await
+    }
+
+    /// Refuses limits that nobody could enforce.
+    async fn check_limits(&self, limits: Limits, agent: &CliAgent, environment: &Environment) -> Result<()> {
+        let Limits { max_steps, max_tokens, max_cost_usd, timeout_ms: _ } = limits;
+        let name = &agent.agent;
+        if max_steps.is_some() {
+            let message = format!("--max-steps cannot be used with the CLI agent `{name}`: it decides that itself");
+            return Err(Error::new(ErrorCode::Invalid, message).with_hint("--max-tokens 100000, or --timeout 30m"));
+        }
+        if max_tokens.is_none() && max_cost_usd.is_none() {
+            return Ok(());
+        }
+        let (owned, env) = (agent.clone(), environment.clone());
+        let found = match self.bodies.cli.gateways.is_possible() {
+            true => self.pools.files.run_within(FILE_WITHIN, move || route(&owned, &env)).await?,
+            false => Err(NoRoute::NoGateway),
+        };
+        let unpriced = || {
+            let model = agent.model.as_ref().filter(|_| max_cost_usd.is_some())?;
+            let model = format!("{}/{model}", crate::bodies::provider_of(agent));
+            self.live.now().prices.of(&model).is_none().then_some(model)
+        };
+        match (found, unpriced()) {
+            (Err(why), _) => {
+                let message = format!(
+                    "the CLI agent `{name}` can only be limited in time: its model calls do not pass through Relive, \
+                     because {why}"
+                );
+                Err(Error::new(ErrorCode::Invalid, message).with_hint("--timeout 30m"))
+            }
+            (Ok(_), Some(model)) => {
+                let message = format!("the price of {model} is not known, so a limit in dollars cannot be enforced");
+                let hint = "set it under `prices:` in config.yaml, or use --max-tokens";
+                Err(Error::new(ErrorCode::Invalid, message).with_hint(hint))
+            }
+            (Ok(_), None) => Ok(()),
+        }
     }
 }
 
@@ -139,15 +185,4 @@ fn check_isolation(isolation: Isolation, name: &str) -> Result<()> {
     let message =
         format!("the CLI agent `{name}` cannot be isolated: it could not write its conversation to its own directory");
     Err(Error::new(ErrorCode::Invalid, message).with_hint("use the permissions of the CLI itself, or --isolation none"))
-}
-
-/// Refuses limits that nobody could enforce.
-fn check_limits(limits: Limits, name: &str) -> Result<()> {
-    let Limits { max_steps, max_tokens, max_cost_usd, timeout_ms: _ } = limits;
-    if max_steps.is_none() && max_tokens.is_none() && max_cost_usd.is_none() {
-        return Ok(());
-    }
-    let message =
-        format!("the CLI agent `{name}` can only be limited in time: its model calls do not pass through Relive");
-    Err(Error::new(ErrorCode::Invalid, message).with_hint("--timeout 30m"))
 }

@@ -1,12 +1,21 @@
 //! Questions of a program that keeps running while it waits for the answer.
 
-use relive_core::{Event, SuspendReason, Urgency};
+use relive_core::{Event, SuspendReason, Urgency, Usd};
 use relive_journal::record::Body as Record;
 
 use super::BodyOwner;
 use crate::error::{Error, Result};
 use crate::owner::{Change, Lane, Turn};
 use crate::records::RecordDetails;
+
+/// What is left to spend; without a limit if absent.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Left {
+    pub(crate) tokens: Option<u64>,
+    pub(crate) cost: Option<Usd>,
+    /// Whether ancestors spend of it, too.
+    pub(crate) is_shared: bool,
+}
 
 impl BodyOwner {
     /// Tells whether the process is suspended until a person answers. Its programs are not stopped for that.
@@ -20,6 +29,23 @@ impl BodyOwner {
     pub(crate) fn is_paused(&self) -> bool {
         let state = self.runtime.lock();
         state.table.machine(self.process.of.pid).is_some_and(|machine| machine.pause().is_some())
+    }
+
+    /// Tells how urgently the process is to stand still, until it does.
+    pub(crate) fn is_pausing(&self) -> Option<Urgency> {
+        let state = self.runtime.lock();
+        state.table.machine(self.process.of.pid)?.urgency()
+    }
+
+    /// Tells whether the process may spend anything. Its account is open then.
+    pub(crate) async fn has_budget(&self) -> bool {
+        self.runtime.reserve(self.process.uuid, 0, Usd::default()).await
+    }
+
+    /// Returns what is left to spend of its limits and those of its ancestors.
+    pub(crate) async fn left_to_spend(&self) -> Left {
+        let (tokens, cost) = self.runtime.left_to_spend(self.process.uuid).await;
+        Left { tokens, cost, is_shared: self.runtime.budgets.is_shared(self.process.uuid) }
     }
 
     /// Returns the signal by which the process was told to end.

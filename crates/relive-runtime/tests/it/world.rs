@@ -214,6 +214,7 @@ impl World {
             network: None,
             allow_degraded: false,
             foreground: false,
+            no_gateway: false,
             uuid: new_uuid(),
             name: None,
             intent: "do it".to_owned(),

@@ -113,6 +113,10 @@ pub(crate) struct Args {
     /// Run commands even if this machine cannot give all of the isolation
     #[arg(long)]
     allow_degraded: bool,
+    /// Let a CLI agent call its provider directly, as with a login that has no key. Then nothing limits its tokens and its
+    /// cost, and its usage is what it says itself
+    #[arg(long, requires = "agent")]
+    no_gateway: bool,
     #[command(flatten)]
     policy: policy::Args,
     #[command(flatten)]
@@ -211,6 +215,7 @@ fn request(context: &Context, args: &Args) -> Outcome<RunRequest> {
         network: args.net.clone(),
         allow_degraded: args.allow_degraded,
         foreground: !args.detach,
+        no_gateway: args.no_gateway,
     })
 }
 

@@ -9,9 +9,9 @@ use serde_json::{Value, json};
 use crate::world::{Begun, World, begun, wait_for, wait_until};
 
 /// A user who has the agents, and whose model is the server.
-struct Agents {
-    world: World,
-    server: FakeModel,
+pub(crate) struct Agents {
+    pub(crate) world: World,
+    pub(crate) server: FakeModel,
 }
 
 /// Returns the directory of the installed agents, or says that the test is skipped.
@@ -26,11 +26,16 @@ fn installed(test: &str, agent: &str) -> Option<PathBuf> {
 }
 
 impl Agents {
-    fn new(test: &str, agent: &str, turns: impl IntoIterator<Item = Turn>) -> Option<Self> {
+    pub(crate) fn new(test: &str, agent: &str, turns: impl IntoIterator<Item = Turn>) -> Option<Self> {
         Self::with_config(test, agent, "", turns)
     }
 
-    fn with_config(test: &str, agent: &str, yaml: &str, turns: impl IntoIterator<Item = Turn>) -> Option<Self> {
+    pub(crate) fn with_config(
+        test: &str,
+        agent: &str,
+        yaml: &str,
+        turns: impl IntoIterator<Item = Turn>,
+    ) -> Option<Self> {
         let bin = installed(test, agent)?;
         let server = FakeModel::start_for_agents(turns);
         let path = format!("{}:{}", bin.display(), std::env::var("PATH").unwrap_or_default());
@@ -54,7 +59,7 @@ impl Agents {
     }
 
     #[track_caller]
-    fn run(&self, agent: &str, flags: &[&str]) -> Begun {
+    pub(crate) fn run(&self, agent: &str, flags: &[&str]) -> Begun {
         let mut args = vec!["run", "-d", "--json", "--agent", agent];
         args.extend(flags);
         args.push("the task");
@@ -63,7 +68,7 @@ impl Agents {
 
     /// Waits until the agent has done its turns and waits for the next one.
     #[track_caller]
-    fn await_idle(&self, process: &Begun, turns: usize) -> Value {
+    pub(crate) fn await_idle(&self, process: &Begun, turns: usize) -> Value {
         wait_for(&format!("{turns} turns of {} are over", process.uuid), || {
             let info = self.world.info(&process.uuid);
             (self.turns(process) == turns && info["agent"]["lifecycle"] == "idle").then_some(info)
@@ -71,37 +76,37 @@ impl Agents {
     }
 
     /// Counts the turns that have ended.
-    fn turns(&self, process: &Begun) -> usize {
+    pub(crate) fn turns(&self, process: &Begun) -> usize {
         let is_over = |record: &&Value| matches!(record["turn"]["state"].as_str(), Some("completed" | "failed"));
         self.world.records(&process.uuid, "cli").iter().filter(is_over).count()
     }
 
     /// What the agent said, in order.
-    fn said(&self, process: &Begun) -> Vec<String> {
+    pub(crate) fn said(&self, process: &Begun) -> Vec<String> {
         let ended = self.world.records(&process.uuid, "model_ended");
         ended.iter().filter_map(|record| record["text"].as_str().map(str::to_owned)).collect()
     }
 
     /// The last question that the model was asked, with tools.
-    fn last_question(&self) -> String {
+    pub(crate) fn last_question(&self) -> String {
         let requests = self.server.requests();
         let asked = requests.iter().rev().find(|request| request.body["tools"].is_array());
         asked.map(|request| request.body.to_string()).unwrap_or_default()
     }
 
     #[track_caller]
-    fn assert_nothing_left(&self, host_pid: &Value) {
+    pub(crate) fn assert_nothing_left(&self, host_pid: &Value) {
         let path = format!("/proc/{host_pid}");
         wait_until("the agent's program is gone", || !Path::new(&path).exists());
     }
 }
 
-fn bash(command: &str) -> Turn {
+pub(crate) fn bash(command: &str) -> Turn {
     Turn::calls("Bash", json!({"command": command, "description": "a command"}))
 }
 
 /// A command that codex has to ask for.
-fn escalated(command: &str) -> Turn {
+pub(crate) fn escalated(command: &str) -> Turn {
     let args = json!({"cmd": command, "sandbox_permissions": "require_escalated", "justification": "needed"});
     Turn::calls("exec_command", args)
 }
@@ -299,7 +304,7 @@ fn a_paused_claude_stands_still_and_takes_its_messages_when_it_is_resumed() {
     let Some(agents) = Agents::new(test, "claude", turns) else { return };
     let process = agents.run("claude", &["-y"]);
     wait_until("the tool runs", || agents.world.info(&process.uuid)["agent"]["activity"] == "running_tool");
-    agents.world.relive(&["pause", &process.uuid]).ok();
+    agents.world.relive(&["pause", "--now", &process.uuid]).ok();
     let info = agents.world.await_display(&process.uuid, "suspended");
     assert_eq!(info["session"]["frozen"], true);
     agents.world.relive(&["send", &process.uuid, "the second task"]).ok();
@@ -323,7 +328,8 @@ fn what_a_cli_agent_cannot_do_is_said_by_name() {
     };
     run(&["--system", "x"]).fails(2, &["--system cannot be used with the CLI agent `claude`"]);
     run(&["--ask", "shell"]).fails(2, &["--allow, --ask and --deny cannot be used", "relive resolve"]);
-    run(&["--max-tokens", "5"]).fails(2, &["can only be limited in time", "--timeout"]);
+    run(&["--max-steps", "5"]).fails(2, &["--max-steps cannot be used with the CLI agent `claude`"]);
+    run(&["--max-tokens", "5"]).fails(2, &["can only be limited in time", "ANTHROPIC_API_KEY is not set", "--timeout"]);
     run(&["--isolation", "confined"]).fails(2, &["cannot be isolated", "--isolation none"]);
     let unknown = world.relive(&["run", "-d", "--agent", "claud", "x"]);
     unknown.fails(2, &["no agent `claud`", "did you mean `claude`?"]);

@@ -12,6 +12,7 @@ mod attribution_signals;
 mod authority;
 mod budgets;
 mod cli_agents;
+mod cli_gateway;
 mod collecting;
 mod completions;
 mod configuring;

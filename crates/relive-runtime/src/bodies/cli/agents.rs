@@ -48,7 +48,7 @@ pub(crate) fn dialect_of(agent: &CliAgent) -> Dialect {
 }
 
 /// Returns the provider of an agent's models, as prices and usage name it.
-pub(super) fn provider_of(agent: &CliAgent) -> &'static str {
+pub(crate) fn provider_of(agent: &CliAgent) -> &'static str {
     match dialect_of(agent) {
         Dialect::Claude => "anthropic",
         Dialect::CodexExec | Dialect::CodexAppServer => "openai",
@@ -147,6 +147,10 @@ mod tests {
             reported: (0, 0),
             read: None,
             launches: Vec::new(),
+            gateway: None,
+            called_to: 0,
+            calls: 0,
+            is_refused: false,
         }
     }
 

@@ -2,7 +2,7 @@
 //! messages and answers to it.
 
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,10 +14,12 @@ use relive_journal::{Durability, History, Journal};
 use relive_session::connection::Connection;
 use relive_session::log::{Chunk, Item, Reader};
 use relive_session::protocol::Verb;
+use tokio::sync::watch;
 use tokio::time::Instant;
 
 use super::CliBody;
 use super::agents::dialect_of;
+use super::calls::Calls;
 use super::deliver::Delivery;
 use super::known::Known;
 use super::live::{Asked, LiveAgent};
@@ -40,6 +42,8 @@ pub(super) enum Finished {
     /// Its last turn failed.
     Failed(String),
     Quiet,
+    /// A model call was refused, because nothing was left to spend.
+    OverBudget,
 }
 
 /// The conversation with one program.
@@ -47,24 +51,15 @@ pub(super) struct Conversation {
     pub(super) body: CliBody,
     pub(super) process: ProcessRef,
     pub(super) owner: BodyOwner,
-    journal: Arc<dyn Journal>,
-    folder: PathBuf,
+    pub(super) journal: Arc<dyn Journal>,
+    pub(super) folder: PathBuf,
 }
 
 impl Conversation {
-    pub(super) fn new(
-        body: CliBody,
-        process: ProcessRef,
-        owner: BodyOwner,
-        journal: Arc<dyn Journal>,
-        folder: &Path,
-    ) -> Self {
-        Self { body, process, owner, journal, folder: folder.to_owned() }
-    }
-
     /// Follows a program until its session has ended or its shim is gone.
-    pub(super) async fn follow(self, connection: Connection) -> Finished {
+    pub(super) async fn follow(self, connection: Connection, boundary: watch::Sender<bool>) -> Finished {
         let Some((mut known, history)) = self.known().await else { return Finished::Quiet };
+        let mut calls = Calls::begin(&self, &known.facts, boundary).await;
         let Some(mut reader) = self.open_log() else { return Finished::Quiet };
         let mut bell = self.owner.follow();
         let mut seen = connection.seen();
@@ -89,7 +84,13 @@ impl Conversation {
                 None => return Finished::Quiet,
             };
             if is_over {
-                return if is_ended { self.finish(known).await } else { Finished::Quiet };
+                let is_refused = calls.is_some_and(|calls| calls.is_refused);
+                let finished = if is_ended { self.finish(known).await } else { Finished::Quiet };
+                return if is_refused { Finished::OverBudget } else { finished };
+            }
+            if let Some(calls) = &mut calls {
+                calls.look(&self, known.stream.machine()).await;
+                known.gateway = Some(calls.shown());
             }
             delivery.read(&self, &mut known).await;
             delivery.prepare(&self, &mut known).await;
@@ -106,6 +107,7 @@ impl Conversation {
             tokio::select! {
                 _ = seen.changed() => {}
                 _ = bell.changed() => {}
+                () = Calls::changed(&mut calls) => {}
                 () = delivery.write(), if delivery.has_more() => {}
                 () = at(collected_at) => {}
                 () = at(idle_at), if !known.told_idle => {}
@@ -322,6 +324,7 @@ impl Conversation {
             turn_since: known.turn_since,
             asked,
             note: known.note.clone(),
+            gateway: known.gateway,
         };
         if self.body.agents.put(self.process.uuid, agent) {
             self.owner.ring();

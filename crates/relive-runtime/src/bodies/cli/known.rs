@@ -13,7 +13,8 @@ use tokio::time::Instant;
 
 use super::agents::{dialect_of, provider_of};
 use super::deliver::Outgoing;
-use super::translate::{Before, OpenCall, Translator};
+use super::live::LiveGateway;
+use super::translate::{Before, Counting, OpenCall, Translator};
 
 /// How much of a tool's input is shown.
 const SHOWN_MAX: usize = 120;
@@ -44,6 +45,8 @@ pub(super) struct Known {
     pub(super) turn_since: Option<Timestamp>,
     /// Why it does not get on: a retry, a quota.
     pub(super) note: Option<String>,
+    /// What its model calls do, if they go through the gateway.
+    pub(super) gateway: Option<LiveGateway>,
     /// Since when calls are collected.
     pub(super) collecting_since: Option<Instant>,
     /// The message of the last turn, if that failed.
@@ -77,6 +80,7 @@ impl Known {
             calls,
             is_turn_open: facts.is_turn_open(),
             reported: facts.reported,
+            counting: if facts.gateway.is_some() { Counting::Gateway } else { Counting::Claims },
         });
         if read.is_none() && facts.launches.len() > 1 {
             // What an earlier program left open is not this one's.
@@ -98,6 +102,7 @@ impl Known {
             tool: None,
             turn_since: None,
             note: None,
+            gateway: None,
             collecting_since: None,
             last_failure: failed.map(|turn| turn.message.clone().unwrap_or_default()),
             has_had_turn: last.is_some(),

@@ -31,6 +31,31 @@ pub(crate) struct LiveAgent {
     pub(crate) asked: Option<Asked>,
     /// What a person should know about a wait: a retry, a quota.
     pub(crate) note: Option<String>,
+    /// What its model calls do, if they go through the gateway.
+    pub(crate) gateway: Option<LiveGateway>,
+}
+
+/// The model calls of a CLI agent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct LiveGateway {
+    /// Those that are over.
+    pub(crate) calls: u64,
+    pub(crate) in_flight: u32,
+    /// Those that wait, because the process is paused or the provider takes none.
+    pub(crate) held: u32,
+    /// When the provider takes calls again.
+    pub(crate) limited_until: Option<Timestamp>,
+}
+
+impl LiveGateway {
+    fn to_json(self) -> Value {
+        json!({
+            "calls": self.calls,
+            "in_flight": self.in_flight,
+            "held": self.held,
+            "limited_until": self.limited_until.map(|at| at.to_string()),
+        })
+    }
 }
 
 /// A request for permission, for people.
@@ -77,6 +102,8 @@ impl LiveAgent {
             "last_active": self.last_active.to_string(),
             "idle_kill_at": self.idle_kill_at.map(|at| at.to_string()),
             "session_id": self.session_id,
+            "usage": if self.gateway.is_some() { "counted" } else { "claimed" },
+            "gateway": self.gateway.map(LiveGateway::to_json),
         })
     }
 }

@@ -58,6 +58,7 @@ pub(super) struct Translator {
     usage: Option<Usage>,
     /// The tokens of the whole conversation, as the CLI reports them.
     reported: (u64, u64),
+    counting: Counting,
     said: Vec<Said>,
 }
 
@@ -88,6 +89,17 @@ pub(super) struct Before {
     pub(super) calls: Vec<OpenCall>,
     pub(super) is_turn_open: bool,
     pub(super) reported: (u64, u64),
+    pub(super) counting: Counting,
+}
+
+/// Who counts the tokens.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) enum Counting {
+    /// Nobody but the CLI, which claims what it likes.
+    #[default]
+    Claims,
+    /// The gateway, in records of its own.
+    Gateway,
 }
 
 impl Collected {
@@ -104,6 +116,13 @@ impl Collected {
             let pieces = std::mem::take(&mut self.pieces);
             match text.strip_prefix(pieces.as_str()) {
                 Some(rest) => new.push_str(rest),
+                // An answer that was cut was begun again. Only the last one counts; its pieces were shown.
+                None if !text.is_empty() && pieces.ends_with(text) => {
+                    self.all.truncate(self.all.len() - pieces.len());
+                    self.all.push_str(text);
+                    self.is_whole = true;
+                    return String::new();
+                }
                 None => new.push_str(text),
             }
             self.is_whole = true;
@@ -120,10 +139,10 @@ impl Collected {
 
 impl Translator {
     pub(super) fn new(before: Before) -> Self {
-        let Before { provider, model, session_id, calls, is_turn_open, reported } = before;
+        let Before { provider, model, session_id, calls, is_turn_open, reported, counting } = before;
         let stage = if calls.iter().all(|call| call.is_settled) { Stage::Boundary } else { Stage::Calling(calls) };
         let turn = if is_turn_open { TurnNow::Open } else { TurnNow::Closed };
-        Self { provider, model, session_id, stage, turn, reported, ..Self::default() }
+        Self { provider, model, session_id, stage, turn, reported, counting, ..Self::default() }
     }
 
     /// Takes what is to be written.
@@ -312,7 +331,13 @@ impl Translator {
         if self.stage != Stage::Asking {
             self.begin_step();
         }
-        self.end_step(Usage::default());
+        self.end_step(self.no_usage());
+    }
+
+    /// Returns the usage of a step that nothing is known of, or whose calls are recorded elsewhere.
+    fn no_usage(&self) -> Usage {
+        let cost_usd = (self.counting == Counting::Gateway).then(relive_core::Usd::default);
+        Usage { cost_usd, ..Usage::default() }
     }
 
     fn end_step(&mut self, usage: Usage) {
@@ -358,7 +383,7 @@ impl Translator {
         if self.stage != Stage::Asking {
             return;
         }
-        let usage = usage.unwrap_or_default();
+        let usage = usage.unwrap_or_else(|| self.no_usage());
         match cause {
             Some(cause) if self.calls.is_empty() => {
                 let (thinking, text) = (self.thinking.take().map(Into::into), self.text.take().map(Into::into));
@@ -414,6 +439,9 @@ impl Translator {
             }
             UsageScope::Turn | UsageScope::Unspecified => (input, output),
         };
+        if self.counting == Counting::Gateway {
+            return;
+        }
         // It is what the CLI says, which nobody has checked.
         self.usage = Some(Usage { tokens_in, tokens_out, estimated: true, ..Usage::default() });
     }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use futures_util::FutureExt as _;
 use relive_agent::Orders;
-use relive_core::{Program, Signal, Why};
+use relive_core::{Program, Signal, Urgency, Why};
 use relive_session::connection::{Connection, Gone, Seen};
 use relive_session::exit::ExitRecord;
 use relive_session::protocol::{self, Verb as SessionVerb};
@@ -15,6 +15,7 @@ use relive_session::sessions::Sessions;
 use relive_session::tree::Rungs;
 use tokio::time::Instant;
 
+use super::Tenant;
 use crate::bodies::{Context, LiveSession, Shim};
 
 /// A session that answers.
@@ -75,16 +76,14 @@ enum Wanted {
 const FREEZE_AGAIN: Duration = Duration::from_millis(500);
 
 /// Passes orders on to a session that answers, until it ends. Messages to the program are delivered in the meantime.
-pub(super) async fn attend(cx: &mut Context, session: &Attended<'_>, messages: impl Future<Output = ()>) -> Left {
+pub(super) async fn attend(
+    cx: &mut Context,
+    session: &Attended<'_>,
+    tenant: &dyn Tenant,
+    messages: impl Future<Output = ()>,
+) -> Left {
     let connection = &session.connection;
-    let rungs = match connection.rungs() {
-        Some(rungs) => rungs.clone(),
-        // A shim of an earlier version.
-        None => match session.order(SessionVerb::Stat).await {
-            Ok(protocol::Outcome::Stat(stat)) => stat.rungs,
-            Ok(_) | Err(_) => Rungs::default(),
-        },
-    };
+    let rungs = session.rungs().await;
     // Before it counts as running, so that a program at its gate is never shown as running.
     cx.session.send_replace(Some(LiveSession {
         process: cx.process,
@@ -95,10 +94,12 @@ pub(super) async fn attend(cx: &mut Context, session: &Attended<'_>, messages: i
     cx.owner.started().await;
     let mut seen = connection.seen();
     let mut messages = pin!(messages.fuse());
+    let mut boundary = tenant.boundary();
     let (mut told, mut timed_out) = (None, false);
     let (mut told_deadline, mut freezer) = session.beginning.known();
     loop {
-        let orders = latest_orders(cx);
+        let is_boundary = *boundary.borrow_and_update();
+        let orders = latest_orders(cx, is_boundary);
         let Seen { ended, gone, .. } = seen.borrow_and_update().clone();
         cx.owner.ring();
         if let Some(record) = ended {
@@ -125,6 +126,9 @@ pub(super) async fn attend(cx: &mut Context, session: &Attended<'_>, messages: i
                 continue;
             }
             Some(Wanted::Thaw) => {
+                if freezer != Freezer::Unknown {
+                    tenant.thaws().await;
+                }
                 // If it is gone, that is noticed next.
                 let _ = session.order(SessionVerb::Thaw).await;
                 freezer = Freezer::Thawed;
@@ -142,6 +146,7 @@ pub(super) async fn attend(cx: &mut Context, session: &Attended<'_>, messages: i
             // The sender stays with the owner as long as the body does.
             _ = cx.orders.changed() => {}
             _ = seen.changed() => {}
+            Ok(()) = boundary.changed() => {}
             () = at(again) => {}
             () = &mut messages => {}
             () = at(deadline) => {
@@ -153,9 +158,11 @@ pub(super) async fn attend(cx: &mut Context, session: &Attended<'_>, messages: i
 }
 
 /// Returns the orders for a program. One that waits for an answer is not stopped for that: what else it does goes on.
-fn latest_orders(cx: &mut Context) -> Orders {
+/// One that can be stopped at a boundary only is not stopped before, unless it must be at once or has been.
+fn latest_orders(cx: &mut Context, is_boundary: bool) -> Orders {
     let orders = *cx.orders.borrow_and_update();
-    let stop = orders.stop.filter(|_| !cx.owner.waits_for_answer());
+    let waits = !is_boundary && cx.owner.is_pausing() == Some(Urgency::Boundary);
+    let stop = orders.stop.filter(|_| !waits && !cx.owner.waits_for_answer());
     Orders { stop, ..orders }
 }
 
@@ -202,6 +209,17 @@ async fn freeze(cx: &Context, session: &Attended<'_>) -> Freezer {
 }
 
 impl Attended<'_> {
+    async fn rungs(&self) -> Rungs {
+        match self.connection.rungs() {
+            Some(rungs) => rungs.clone(),
+            // A shim of an earlier version.
+            None => match self.order(SessionVerb::Stat).await {
+                Ok(protocol::Outcome::Stat(stat)) => stat.rungs,
+                Ok(_) | Err(_) => Rungs::default(),
+            },
+        }
+    }
+
     pub(super) async fn order(&self, verb: SessionVerb) -> Result<protocol::Outcome, Gone> {
         self.sessions.order(&self.folder, &self.connection, verb).await
     }

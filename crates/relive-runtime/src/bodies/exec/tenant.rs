@@ -8,6 +8,7 @@ use futures_util::future::BoxFuture;
 use relive_core::{End, Uuid};
 use relive_journal::Journal;
 use relive_session::spec::Spec;
+use tokio::sync::watch;
 
 use super::{Attended, ExecBody};
 use crate::bodies::Context;
@@ -23,6 +24,12 @@ pub(in crate::bodies) trait Tenant: Send + Sync {
 
     /// Finishes its work with a session that has ended, and returns how the process ends.
     fn ended<'a>(&'a self, folder: &'a Path, end: End) -> BoxFuture<'a, End>;
+
+    /// Tells whether a pause may freeze the program now. It waits for that, unless it is urgent.
+    fn boundary(&self) -> watch::Receiver<bool>;
+
+    /// Prepares what the program waits for, before it is thawed.
+    fn thaws(&self) -> BoxFuture<'_, ()>;
 
     /// Gives up its work with a session whose shim does not answer any more.
     fn lost(&self) -> BoxFuture<'_, ()>;
@@ -53,6 +60,14 @@ impl Tenant for Program<'_> {
 
     fn ended<'a>(&'a self, _: &'a Path, end: End) -> BoxFuture<'a, End> {
         std::future::ready(end).boxed()
+    }
+
+    fn boundary(&self) -> watch::Receiver<bool> {
+        watch::Sender::new(true).subscribe()
+    }
+
+    fn thaws(&self) -> BoxFuture<'_, ()> {
+        std::future::ready(()).boxed()
     }
 
     fn lost(&self) -> BoxFuture<'_, ()> {

@@ -294,6 +294,7 @@ impl ChildStart {
             network: task.network.clone(),
             allow_degraded: false,
             foreground: true,
+            no_gateway: false,
         }
     }
 

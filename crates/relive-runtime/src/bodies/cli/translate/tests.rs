@@ -144,3 +144,24 @@ fn usage_of_the_whole_conversation_is_counted_once() {
     let usage = translator.usage.unwrap();
     assert_eq!((usage.tokens_in, usage.tokens_out, translator.reported), (100, 5, (200, 15)));
 }
+
+#[test]
+fn an_answer_that_was_cut_and_begun_again_is_recorded_once() {
+    let mut text = Collected::default();
+    assert_eq!(text.add("before", false), "before");
+    for piece in ["one", "one", " two"] {
+        text.add(piece, true);
+    }
+    assert_eq!(text.add("one two", false), "");
+    assert_eq!(text.add("after", false), "\n\nafter");
+    assert_eq!(text.take().as_deref(), Some("before\n\none two\n\nafter"));
+}
+
+#[test]
+fn the_claims_of_a_cli_do_not_count_where_the_gateway_counts() {
+    let counting = Counting::Gateway;
+    let mut translator = Translator::new(Before { provider: "anthropic", counting, ..Before::default() });
+    let said = records(&mut translator, &[INIT, &says("one"), RESULT]);
+    assert!(said.contains(&"said \"one\" calls [] tokens 0".to_owned()), "{said:?}");
+    assert_eq!(translator.no_usage().cost_usd, Some(relive_core::Usd::default()));
+}

@@ -1,0 +1,88 @@
+//! The wire formats that are counted, and the errors of each.
+
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+
+/// A wire format.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Api {
+    Anthropic,
+    Responses,
+    Chat,
+}
+
+impl Api {
+    /// Returns the format of a request by its path; none if it is no model call.
+    pub(crate) fn of(path: &str) -> Option<Self> {
+        let path = path.trim_end_matches('/');
+        if path.ends_with("/messages") {
+            Some(Self::Anthropic)
+        } else if path.ends_with("/responses") {
+            Some(Self::Responses)
+        } else if path.ends_with("/chat/completions") {
+            Some(Self::Chat)
+        } else {
+            None
+        }
+    }
+
+    /// Returns the provider, as prices name it.
+    #[must_use]
+    pub fn provider(self) -> &'static str {
+        match self {
+            Self::Anthropic => "anthropic",
+            Self::Responses | Self::Chat => "openai",
+        }
+    }
+
+    /// Returns the status and the body of a refusal that the agent does not try again: 402, which codex would repeat five
+    /// times, so that it gets the error of an account without credit.
+    pub(crate) fn over_budget(self, message: &str) -> (u16, String) {
+        match self {
+            Self::Anthropic => (402, self.error("billing_error", message)),
+            Self::Responses => (429, self.error("insufficient_quota", message)),
+            Self::Chat => (402, self.error("insufficient_quota", message)),
+        }
+    }
+
+    /// Returns the body of an error.
+    pub(crate) fn error(self, kind: &str, message: &str) -> String {
+        let body = match self {
+            Self::Anthropic => json!({"type": "error", "error": {"type": kind, "message": message}}),
+            Self::Responses | Self::Chat => {
+                json!({"error": {"message": message, "type": kind, "param": null, "code": kind}})
+            }
+        };
+        body.to_string()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_model_calls_are_counted() {
+        for (path, api) in [
+            ("/v1/messages", Some(Api::Anthropic)),
+            ("/v1/messages/count_tokens", None),
+            ("/v1/responses", Some(Api::Responses)),
+            ("/v1/chat/completions", Some(Api::Chat)),
+            ("/v1/models", None),
+            ("/", None),
+        ] {
+            assert_eq!(Api::of(path), api, "{path}");
+        }
+    }
+
+    #[test]
+    fn a_refusal_has_the_shape_of_the_provider() {
+        let (status, body) = Api::Anthropic.over_budget("used up");
+        let body: serde_json::Value = serde_json::from_str(&body).unwrap();
+        assert_eq!((status, &body["error"]["type"]), (402, &json!("billing_error")));
+        let (status, body) = Api::Responses.over_budget("used up");
+        let body: serde_json::Value = serde_json::from_str(&body).unwrap();
+        assert_eq!((status, &body["error"]["code"]), (429, &json!("insufficient_quota")));
+    }
+}

@@ -1,0 +1,319 @@
+//! The calls of one process, in a file of its directory: a line when a call begins, and one when it has ended.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{self, BufRead as _, BufReader, Read as _, Seek as _, SeekFrom, Write as _};
+use std::path::Path;
+
+use jiff::Timestamp;
+use rustix::fs::{Mode, OFlags};
+use serde::{Deserialize, Serialize};
+
+use crate::LOG;
+use crate::api::Api;
+use crate::meter;
+
+/// The size at which no more calls are recorded, and so none are made.
+const LOG_MAX_BYTES: u64 = 256 << 20;
+/// The longest line.
+const LINE_MAX: u64 = 64 << 10;
+
+/// A line of the log.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+enum Line {
+    Asked(Asked),
+    Ended(Box<Ended>),
+}
+
+/// A call that is about to go to the provider.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Asked {
+    pub(crate) number: u64,
+    pub(crate) at: Timestamp,
+    pub(crate) api: Api,
+    /// In the words of the request.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) model: Option<String>,
+    /// The length of the question.
+    pub(crate) bytes: u64,
+    /// The subagent that asks, where the CLI says so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) subagent: Option<String>,
+}
+
+/// A call that is over.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Ended {
+    pub number: u64,
+    pub at: Timestamp,
+    pub api: Api,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub model: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub subagent: Option<String>,
+    /// The status of the answer; absent if there was none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub status: Option<u16>,
+    pub tokens_in: u64,
+    pub tokens_out: u64,
+    #[serde(default)]
+    pub cache_read: u64,
+    #[serde(default)]
+    pub cache_write: u64,
+    /// Whether the provider did not report all of it.
+    #[serde(default)]
+    pub estimated: bool,
+    /// Who broke off the answer.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cut: Option<Cut>,
+    /// Why the call was not made.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub refused: Option<String>,
+    /// When the provider takes calls again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub resets_at: Option<Timestamp>,
+    /// The time to the first byte of the answer, and to its last.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub first_ms: Option<u64>,
+    #[serde(default)]
+    pub ms: u64,
+}
+
+/// Who broke off an answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Cut {
+    /// The provider, or the network.
+    Upstream,
+    /// The CLI, which did not wait for the end.
+    Agent,
+    /// The gateway was killed.
+    Gateway,
+}
+
+impl Asked {
+    /// Returns the end of this call with nothing used.
+    pub(crate) fn ended(&self, at: Timestamp) -> Ended {
+        let ms = u64::try_from(at.duration_since(self.at).as_millis()).unwrap_or(0);
+        Ended {
+            number: self.number,
+            at,
+            api: self.api,
+            model: self.model.clone(),
+            subagent: self.subagent.clone(),
+            status: None,
+            tokens_in: 0,
+            tokens_out: 0,
+            cache_read: 0,
+            cache_write: 0,
+            estimated: false,
+            cut: None,
+            refused: None,
+            resets_at: None,
+            first_ms: None,
+            ms,
+        }
+    }
+}
+
+/// The log of a process that is served.
+#[derive(Debug)]
+pub(crate) struct Log {
+    file: File,
+    pub(crate) length: u64,
+    /// The number of the next call.
+    pub(crate) next: u64,
+    /// The tokens of each call that has ended, by the end of its line.
+    pub(crate) used: BTreeMap<u64, u64>,
+}
+
+impl Log {
+    /// Opens or makes the log in the directory of a process. Calls that a killed gateway left open are ended.
+    pub(crate) fn open(directory: &Path, settled: u64) -> io::Result<Self> {
+        let folder = rustix::fs::open(directory, OFlags::DIRECTORY | OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?;
+        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::APPEND | OFlags::NOFOLLOW | OFlags::NONBLOCK;
+        let file = rustix::fs::openat(&folder, LOG, flags | OFlags::CLOEXEC, Mode::RUSR | Mode::WUSR)?;
+        let file = File::from(file);
+        let metadata = file.metadata()?;
+        if !metadata.is_file() {
+            return Err(io::Error::other(format!("{LOG} is not a regular file")));
+        }
+        if metadata.len() == 0 {
+            rustix::fs::fsync(&folder)?;
+        }
+        let mut log = Self { file, length: metadata.len(), next: 1, used: BTreeMap::new() };
+        let mut open = BTreeMap::new();
+        let mut is_torn = false;
+        for_each_line(&log.file, 0, |line, end| match line {
+            Some(Line::Asked(asked)) => {
+                log.next = log.next.max(asked.number + 1);
+                open.insert(asked.number, asked);
+            }
+            Some(Line::Ended(ended)) => {
+                log.next = log.next.max(ended.number + 1);
+                open.remove(&ended.number);
+                if end > settled {
+                    log.used.insert(end, ended.tokens_in + ended.tokens_out);
+                }
+            }
+            None => is_torn = end == u64::MAX,
+        })?;
+        if is_torn {
+            log.write(b"\n")?;
+        }
+        for asked in open.into_values() {
+            let ended = asked.ended(asked.at);
+            let tokens_in = meter::estimate(asked.bytes);
+            log.end(&Ended { tokens_in, estimated: true, cut: Some(Cut::Gateway), ..ended })?;
+        }
+        Ok(log)
+    }
+
+    /// Records a call before it is made.
+    pub(crate) fn begin(&mut self, asked: &Asked) -> io::Result<()> {
+        if self.length > LOG_MAX_BYTES {
+            return Err(io::Error::other("too many calls were recorded"));
+        }
+        self.append(&Line::Asked(asked.clone()))
+    }
+
+    /// Records the end of a call.
+    pub(crate) fn end(&mut self, ended: &Ended) -> io::Result<()> {
+        self.append(&Line::Ended(Box::new(ended.clone())))?;
+        self.used.insert(self.length, ended.tokens_in + ended.tokens_out);
+        Ok(())
+    }
+
+    /// Forgets what the daemon has subtracted, and returns the tokens that it has not.
+    pub(crate) fn unsettled(&mut self, settled: u64) -> u64 {
+        self.used = self.used.split_off(&(settled + 1));
+        self.used.values().fold(0, |sum, tokens| sum.saturating_add(*tokens))
+    }
+
+    fn append(&mut self, line: &Line) -> io::Result<()> {
+        let mut text = serde_json::to_vec(line)?;
+        text.push(b'\n');
+        self.write(&text)?;
+        rustix::fs::fdatasync(&self.file).map_err(Into::into)
+    }
+
+    fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.file.write_all(bytes)?;
+        self.length += bytes.len() as u64;
+        Ok(())
+    }
+}
+
+/// Ends what a gateway that is gone has left open in the log of a process. There must be no gateway.
+pub fn close(directory: &Path) -> io::Result<()> {
+    match std::fs::symlink_metadata(directory.join(LOG)) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        Ok(_) | Err(_) => Log::open(directory, 0).map(drop),
+    }
+}
+
+/// Reads the calls that have ended from an offset on, each with the end of its line. There is no log if the process has
+/// made no call.
+pub fn read(directory: &Path, from: u64) -> io::Result<Vec<(Ended, u64)>> {
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let file = match rustix::fs::open(directory.join(LOG), flags, Mode::empty()) {
+        Ok(file) => File::from(file),
+        Err(rustix::io::Errno::NOENT) => return Ok(Vec::new()),
+        Err(error) => return Err(error.into()),
+    };
+    if !file.metadata()?.is_file() {
+        return Err(io::Error::other(format!("{LOG} is not a regular file")));
+    }
+    let mut calls = Vec::new();
+    for_each_line(&file, from, |line, end| {
+        if let Some(Line::Ended(ended)) = line {
+            calls.push((*ended, end));
+        }
+    })?;
+    Ok(calls)
+}
+
+/// Reads lines with the offset of their ends. A line that cannot be read is none; one that is not complete ends nowhere.
+fn for_each_line(file: &File, from: u64, mut each: impl FnMut(Option<Line>, u64)) -> io::Result<()> {
+    let mut reader = BufReader::new(file);
+    reader.seek(SeekFrom::Start(from))?;
+    let (mut line, mut end) = (Vec::new(), from);
+    loop {
+        line.clear();
+        if reader.by_ref().take(LINE_MAX).read_until(b'\n', &mut line)? == 0 {
+            return Ok(());
+        }
+        end += line.len() as u64;
+        if line.last() == Some(&b'\n') {
+            each(serde_json::from_slice(&line).ok(), end);
+        } else if (line.len() as u64) < LINE_MAX {
+            each(None, u64::MAX);
+        }
+    }
+}
+
+#[cfg(test)]
+#[expect(clippy::disallowed_methods, reason = "tests make files as a person would")]
+mod tests {
+    use super::*;
+
+    fn asked(number: u64) -> Asked {
+        let at = Timestamp::from_second(1_794_920_400).unwrap();
+        Asked { number, at, api: Api::Anthropic, model: Some("m".into()), bytes: 400, subagent: None }
+    }
+
+    fn ended(number: u64, tokens_in: u64) -> Ended {
+        let asked = asked(number);
+        Ended { status: Some(200), tokens_in, tokens_out: 1, ..asked.ended(asked.at) }
+    }
+
+    #[test]
+    fn a_call_that_a_killed_gateway_left_open_is_ended_once_with_an_estimate() {
+        let directory = tempfile::tempdir().unwrap();
+        let mut log = Log::open(directory.path(), 0).unwrap();
+        log.begin(&asked(1)).unwrap();
+        log.end(&ended(1, 10)).unwrap();
+        log.begin(&asked(2)).unwrap();
+        drop(log);
+        let text = std::fs::read(directory.path().join(LOG)).unwrap();
+        let whole = read(directory.path(), 0).unwrap();
+        assert_eq!(whole.len(), 1);
+        // Killed in the middle of a line, too.
+        for torn in 0..30 {
+            std::fs::write(directory.path().join(LOG), [&text[..], &text[..torn]].concat()).unwrap();
+            for _ in 0..2 {
+                let mut log = Log::open(directory.path(), whole[0].1).unwrap();
+                assert_eq!((log.next, log.unsettled(whole[0].1)), (3, 100), "{torn}");
+            }
+            let calls = read(directory.path(), 0).unwrap();
+            assert_eq!(calls.len(), 2, "{torn}");
+            assert_eq!((calls[1].0.cut, calls[1].0.estimated, calls[1].0.tokens_in), (Some(Cut::Gateway), true, 100));
+            assert_eq!(read(directory.path(), whole[0].1).unwrap(), calls[1..]);
+        }
+    }
+
+    #[test]
+    fn what_the_daemon_has_subtracted_is_not_counted_again() {
+        let directory = tempfile::tempdir().unwrap();
+        let mut log = Log::open(directory.path(), 0).unwrap();
+        for number in 1..=3 {
+            log.begin(&asked(number)).unwrap();
+            log.end(&ended(number, number * 10)).unwrap();
+        }
+        let calls = read(directory.path(), 0).unwrap();
+        assert_eq!(log.unsettled(0), 63);
+        assert_eq!(log.unsettled(calls[1].1), 31);
+        assert_eq!(log.unsettled(calls[2].1), 0);
+        assert!(close(directory.path()).is_ok() && read(directory.path(), calls[2].1).unwrap().is_empty());
+    }
+
+    #[test]
+    fn a_pipe_in_its_place_is_refused() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join(LOG);
+        rustix::fs::mknodat(rustix::fs::CWD, &path, rustix::fs::FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
+        assert!(Log::open(directory.path(), 0).is_err());
+        assert!(read(directory.path(), 0).is_err());
+    }
+}

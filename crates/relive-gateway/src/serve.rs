@@ -1,0 +1,382 @@
+//! The port of one process: its requests, and their way to the provider and back.
+
+use std::convert::Infallible;
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::stream;
+use http_body_util::combinators::BoxBody;
+use http_body_util::{BodyExt as _, Full, Limited, StreamBody};
+use hyper::body::{Bytes, Frame, Incoming};
+use hyper::header::CONTENT_TYPE;
+use hyper::service::service_fn;
+use hyper::{HeaderMap, Response, StatusCode};
+use hyper_util::rt::TokioIo;
+use jiff::Timestamp;
+use serde::Deserialize;
+use tokio::net::TcpListener;
+use tokio::sync::{mpsc, oneshot};
+
+use crate::api::Api;
+use crate::entry::{Doing, Passed, Served};
+use crate::limits;
+use crate::log::{Asked, Cut, Ended};
+use crate::meter::Meter;
+use crate::upstream::{self, Question};
+
+/// The longest request: providers take less.
+const REQUEST_MAX: usize = 64 << 20;
+/// How many pieces of an answer wait for an agent that does not read.
+const PIECES_MAX: usize = 16;
+/// The longest name of a model or a subagent that is recorded.
+const NAME_MAX: usize = 256;
+/// How long to wait after the listener failed, for lack of descriptors.
+const ACCEPT_AGAIN: Duration = Duration::from_millis(100);
+
+type Body = BoxBody<Bytes, io::Error>;
+type Reply = oneshot::Sender<Response<Body>>;
+
+/// What a request says of itself.
+#[derive(Deserialize)]
+struct Head {
+    model: Option<String>,
+}
+
+/// Serves the port of a process until it is closed.
+pub(crate) async fn accept_all(served: Arc<Served>, listener: TcpListener, client: reqwest::Client) {
+    loop {
+        let accepted = tokio::select! {
+            accepted = listener.accept() => accepted,
+            () = served.closing() => return,
+        };
+        let Ok((stream, _)) = accepted else {
+            tokio::time::sleep(ACCEPT_AGAIN).await;
+            continue;
+        };
+        let _ = stream.set_nodelay(true);
+        let (served, client) = (Arc::clone(&served), client.clone());
+        tokio::spawn(async move {
+            let service = service_fn(|request| answer(Arc::clone(&served), client.clone(), request));
+            let serving = hyper::server::conn::http1::Builder::new().serve_connection(TokioIo::new(stream), service);
+            tokio::select! {
+                // A connection that breaks concerns only those at its ends.
+                _ = serving => {}
+                () = served.closing() => {}
+            }
+        });
+    }
+}
+
+async fn answer(
+    served: Arc<Served>,
+    client: reqwest::Client,
+    request: hyper::Request<Incoming>,
+) -> Result<Response<Body>, Infallible> {
+    let (head, body) = request.into_parts();
+    let path = head.uri.path_and_query().map_or("/", |path| path.as_str()).to_owned();
+    let api = Api::of(head.uri.path());
+    let is_ours = upstream::token(&head.headers).is_some_and(|token| served.target().accepts(token));
+    if !is_ours {
+        return Ok(failed(api, 401, "authentication_error", "this port needs the token of its process"));
+    }
+    let Ok(body) = Limited::new(body, REQUEST_MAX).collect().await else {
+        return Ok(failed(api, 413, "request_too_large", "the request is too long"));
+    };
+    let question = Question { method: head.method, path, headers: head.headers, body: body.to_bytes() };
+    let (reply, replied) = oneshot::channel();
+    // In a task of its own, because this one is dropped when the agent hangs up.
+    let doing = served.exist();
+    match api {
+        Some(api) => drop(tokio::spawn(Call { served, client, question, api, _doing: doing }.run(reply))),
+        None => drop(tokio::spawn(pass_through(served, client, question, reply, doing))),
+    }
+    Ok(replied.await.unwrap_or_else(|_| failed(api, 503, "api_error", "the gateway of Relive ends")))
+}
+
+/// Passes a request on that is no model call.
+async fn pass_through(served: Arc<Served>, client: reqwest::Client, question: Question, reply: Reply, _doing: Doing) {
+    let target = served.target();
+    match upstream::send(&client, &target.upstream, &target.auth, &question).await {
+        Ok(mut response) => {
+            let Some(pieces) = begin(reply, &response) else { return };
+            loop {
+                let piece = match response.chunk().await {
+                    Ok(Some(piece)) => Ok(piece),
+                    Ok(None) => return,
+                    Err(error) => Err(io::Error::other(error)),
+                };
+                let is_over = piece.is_err();
+                if pieces.send(piece).await.is_err() || is_over {
+                    return;
+                }
+            }
+        }
+        Err(error) => drop(reply.send(failed(None, 502, "api_error", &unreachable(&error)))),
+    }
+}
+
+/// A model call.
+struct Call {
+    served: Arc<Served>,
+    client: reqwest::Client,
+    question: Question,
+    api: Api,
+    _doing: Doing,
+}
+
+/// How an attempt went.
+enum Attempt {
+    Over,
+    /// The provider takes it later.
+    Later(Reply),
+}
+
+impl Call {
+    async fn run(self, mut reply: Reply) {
+        let head = serde_json::from_slice::<Head>(&self.question.body).ok();
+        let model = head.and_then(|head| head.model).map(|model| shortened(&model));
+        let subagent = self.question.headers.get("x-claude-code-agent-id").and_then(|id| id.to_str().ok());
+        let subagent = subagent.map(shortened);
+        loop {
+            let number = self.served.number();
+            let priced = format!("{}/{}", self.api.provider(), model.as_deref().unwrap_or_default());
+            let passed = tokio::select! {
+                passed = self.served.pass(number, &priced) => passed,
+                () = reply.closed() => return,
+                () = self.served.closing() => return,
+            };
+            let asked = Asked {
+                number,
+                at: Timestamp::now(),
+                api: self.api,
+                model: model.clone(),
+                bytes: self.question.body.len() as u64,
+                subagent: subagent.clone(),
+            };
+            if let Passed::Refused(reason) = passed {
+                return self.refuse(&asked, reason, reply).await;
+            }
+            if let Err(error) = self.served.record_begin(asked.clone()).await {
+                let message = format!("Relive cannot record this call: {error}");
+                drop(reply.send(failed(Some(self.api), 500, "api_error", &message)));
+                return;
+            }
+            match self.attempt(&asked, reply).await {
+                Attempt::Over => return,
+                Attempt::Later(back) => reply = back,
+            }
+        }
+    }
+
+    async fn refuse(&self, asked: &Asked, reason: String, reply: Reply) {
+        let (status, body) = self.api.over_budget(&format!("Relive: {reason}"));
+        let ended = Ended { status: Some(status), refused: Some(reason), ..asked.ended(asked.at) };
+        // Recorded or not, it is not made.
+        let _ = self.served.record_end(ended).await;
+        let mut response = whole(status, body);
+        // Stops those that would ask again.
+        response.headers_mut().insert("x-should-retry", hyper::header::HeaderValue::from_static("false"));
+        drop(reply.send(response));
+    }
+
+    async fn attempt(&self, asked: &Asked, mut reply: Reply) -> Attempt {
+        let doing = self.served.ask();
+        let target = self.served.target();
+        let sent = tokio::select! {
+            sent = upstream::send(&self.client, &target.upstream, &target.auth, &self.question) => sent,
+            () = reply.closed() => {
+                self.end_unanswered(asked, Cut::Agent).await;
+                return Attempt::Over;
+            }
+            () = self.served.closing() => {
+                self.end_unanswered(asked, Cut::Agent).await;
+                return Attempt::Over;
+            }
+        };
+        let response = match sent {
+            Ok(response) => response,
+            Err(error) if error.is_connect() => {
+                // Nothing was sent, so nothing was used.
+                let ended = Ended { cut: Some(Cut::Upstream), ..asked.ended(Timestamp::now()) };
+                let _ = self.served.record_end(ended).await;
+                drop(reply.send(failed(Some(self.api), 502, "api_error", &unreachable(&error))));
+                return Attempt::Over;
+            }
+            Err(error) => {
+                self.end_unanswered(asked, Cut::Upstream).await;
+                drop(reply.send(failed(Some(self.api), 502, "api_error", &unreachable(&error))));
+                return Attempt::Over;
+            }
+        };
+        let now = Timestamp::now();
+        let status = response.status().as_u16();
+        if let Some(resets_at) = limits::far_reset(status, response.headers(), now) {
+            let ended = Ended { status: Some(status), resets_at: Some(resets_at), ..asked.ended(now) };
+            if self.served.record_end(ended).await.is_ok() {
+                self.served.limit(resets_at);
+                return Attempt::Later(reply);
+            }
+        }
+        self.relay(asked, response, reply, doing).await;
+        Attempt::Over
+    }
+
+    /// Ends a call that the provider got and has not answered: what it used is not known.
+    async fn end_unanswered(&self, asked: &Asked, cut: Cut) {
+        let ended = asked.ended(Timestamp::now());
+        let tokens_in = crate::meter::estimate(asked.bytes);
+        let _ = self.served.record_end(Ended { tokens_in, estimated: true, cut: Some(cut), ..ended }).await;
+    }
+
+    /// Passes an answer on, and records its usage before its last byte.
+    async fn relay(&self, asked: &Asked, mut response: reqwest::Response, reply: Reply, doing: Doing) {
+        let status = response.status();
+        let first_ms = Timestamp::now().duration_since(asked.at).as_millis();
+        let mut answer = Answer {
+            asked,
+            status,
+            first_ms: u64::try_from(first_ms).ok(),
+            meter: status.is_success().then(|| Meter::new(self.api, is_stream(response.headers()))),
+            left: response.content_length(),
+            doing: Some(doing),
+        };
+        let Some(pieces) = begin(reply, &response) else {
+            let _ = answer.record(&self.served, Some(Cut::Agent)).await;
+            return;
+        };
+        loop {
+            let piece = tokio::select! {
+                piece = response.chunk() => piece,
+                () = pieces.closed() => {
+                    let _ = answer.record(&self.served, Some(Cut::Agent)).await;
+                    return;
+                }
+                () = self.served.closing() => {
+                    let _ = answer.record(&self.served, Some(Cut::Agent)).await;
+                    let _ = pieces.send(Err(io::ErrorKind::ConnectionAborted.into())).await;
+                    return;
+                }
+            };
+            let (recorded, piece) = match piece {
+                Ok(Some(piece)) if answer.is_complete_with(&piece) => {
+                    (answer.record(&self.served, None).await, Some(Ok(piece)))
+                }
+                Ok(Some(piece)) => (Ok(()), Some(Ok(piece))),
+                Ok(None) => (answer.record(&self.served, answer.cut_at_end()).await, None),
+                Err(error) => {
+                    let recorded = answer.record(&self.served, Some(Cut::Upstream)).await;
+                    (recorded, Some(Err(io::Error::other(error))))
+                }
+            };
+            // An end that cannot be recorded is not passed on.
+            let piece = match recorded {
+                Ok(()) => piece,
+                Err(error) => Some(Err(error)),
+            };
+            let is_last = !matches!(piece, Some(Ok(_)));
+            if let Some(piece) = piece
+                && pieces.send(piece).await.is_err()
+            {
+                let _ = answer.record(&self.served, Some(Cut::Agent)).await;
+                return;
+            }
+            if is_last {
+                return;
+            }
+        }
+    }
+}
+
+/// An answer on its way.
+struct Answer<'a> {
+    asked: &'a Asked,
+    status: StatusCode,
+    first_ms: Option<u64>,
+    /// Absent for an error, which costs nothing.
+    meter: Option<Meter>,
+    /// The bytes that are still to come, if that is known.
+    left: Option<u64>,
+    /// Present until the end is recorded.
+    doing: Option<Doing>,
+}
+
+impl Answer<'_> {
+    /// Takes in a piece, and returns whether it is the last one, or has the last event.
+    fn is_complete_with(&mut self, piece: &[u8]) -> bool {
+        let is_done = self.meter.as_mut().is_some_and(|meter| meter.feed(piece));
+        self.left = self.left.map(|left| left.saturating_sub(piece.len() as u64));
+        is_done || self.left == Some(0)
+    }
+
+    /// Returns who has cut an answer whose body is over.
+    fn cut_at_end(&self) -> Option<Cut> {
+        self.meter.as_ref().is_some_and(Meter::is_unfinished_stream).then_some(Cut::Upstream)
+    }
+
+    /// Records the end, once.
+    async fn record(&mut self, served: &Served, cut: Option<Cut>) -> io::Result<()> {
+        let Some(doing) = self.doing.take() else { return Ok(()) };
+        let counted = self.meter.as_mut().map(|meter| meter.total(self.asked.bytes)).unwrap_or_default();
+        let ended = Ended {
+            status: Some(self.status.as_u16()),
+            tokens_in: counted.tokens_in,
+            tokens_out: counted.tokens_out,
+            cache_read: counted.cache_read,
+            cache_write: counted.cache_write,
+            estimated: counted.estimated,
+            cut,
+            first_ms: self.first_ms,
+            ..self.asked.ended(Timestamp::now())
+        };
+        let recorded = served.record_end(ended).await;
+        drop(doing);
+        recorded
+    }
+}
+
+/// Sends the head of an answer, and returns where its body goes; none if the agent is gone.
+fn begin(reply: Reply, response: &reqwest::Response) -> Option<mpsc::Sender<io::Result<Bytes>>> {
+    let (pieces, received) = mpsc::channel(PIECES_MAX);
+    let frames = stream::unfold(received, |mut received: mpsc::Receiver<io::Result<Bytes>>| async {
+        let piece = received.recv().await?;
+        Some((piece.map(Frame::data), received))
+    });
+    let mut answer = Response::new(BoxBody::new(StreamBody::new(frames)));
+    *answer.status_mut() = response.status();
+    *answer.headers_mut() = response.headers().clone();
+    upstream::remove_hop_by_hop(answer.headers_mut());
+    reply.send(answer).ok().map(|()| pieces)
+}
+
+fn is_stream(headers: &HeaderMap) -> bool {
+    let kind = headers.get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
+    kind.is_some_and(|kind| kind.starts_with("text/event-stream"))
+}
+
+fn failed(api: Option<Api>, status: u16, kind: &str, message: &str) -> Response<Body> {
+    whole(status, api.unwrap_or(Api::Chat).error(kind, message))
+}
+
+fn whole(status: u16, body: String) -> Response<Body> {
+    let body = Full::new(Bytes::from(body)).map_err(|never: Infallible| match never {}).boxed();
+    let mut response = Response::new(body);
+    *response.status_mut() = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    response.headers_mut().insert(CONTENT_TYPE, hyper::header::HeaderValue::from_static("application/json"));
+    response
+}
+
+/// Describes why the provider cannot be reached, without the address, which may have a key in it.
+fn unreachable(error: &reqwest::Error) -> String {
+    let mut message = "the provider cannot be reached".to_owned();
+    let mut cause = std::error::Error::source(error);
+    while let Some(error) = cause {
+        message = format!("{message}: {error}");
+        cause = error.source();
+    }
+    message
+}
+
+fn shortened(name: &str) -> String {
+    name[..name.floor_char_boundary(NAME_MAX)].to_owned()
+}

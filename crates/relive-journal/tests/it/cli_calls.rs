@@ -1,0 +1,69 @@
+//! The golden files with model calls of CLI agents.
+
+use relive_core::{Timestamp, Usd};
+use relive_journal::data::ForkPoint;
+use relive_journal::record::{Body, CliGateway, CliLaunch, CliModelCall, CliRecord, CliStart, Usage};
+use relive_types::CliAgent;
+
+use crate::additions::{spawn, uuid};
+use crate::support::{Fixture, append};
+
+/// A CLI agent whose model calls went through the gateway, the last one of them refused.
+pub(crate) fn make(fixture: &Fixture) {
+    let mut writer = spawn(fixture);
+    let (agent, dialect) = ("claude".to_owned(), "claude".to_owned());
+    let agent = CliAgent { agent, dialect, command: vec!["claude".to_owned()], ..CliAgent::default() };
+    append(&mut writer, vec![Body::Cli(CliRecord { agent: Some(Box::new(agent)), ..CliRecord::default() })]);
+    let gateway = Some(CliGateway { port: 4711, token: "5e".repeat(32) });
+    let launched = Some(CliLaunch { argv: vec!["claude".to_owned()], how: CliStart::New, gateway });
+    append(&mut writer, vec![Body::Cli(CliRecord { launched, ..CliRecord::default() })]);
+    let cost_usd = Some(Usd::from_nanos(5));
+    let usage = Usage { tokens_in: 100, tokens_out: 20, cost_usd, cache_read: 40, ..Usage::default() };
+    let first = CliModelCall {
+        number: 1,
+        offset: 300,
+        model: "anthropic/claude-opus-5".to_owned(),
+        usage,
+        status: Some(200),
+        first_ms: Some(12),
+        ms: 90,
+        ..CliModelCall::default()
+    };
+    let cut = CliModelCall {
+        number: 2,
+        offset: 600,
+        usage: Usage { estimated: true, ..usage },
+        subagent: Some("a1".to_owned()),
+        cut: Some("gateway".to_owned()),
+        ..first.clone()
+    };
+    let free = Usage { cost_usd: Some(Usd::default()), ..Usage::default() };
+    let limited = CliModelCall {
+        number: 3,
+        offset: 800,
+        usage: free,
+        status: Some(429),
+        resets_at: Some(Timestamp::from_second(1_800_000_000).unwrap()),
+        ..first.clone()
+    };
+    let refused = Some("the budget is used up".to_owned());
+    let refused = CliModelCall { number: 4, offset: 950, usage: free, status: Some(402), refused, ..first.clone() };
+    for call in [first, cut, limited, refused] {
+        append(&mut writer, vec![Body::Cli(CliRecord { call: Some(Box::new(call)), ..CliRecord::default() })]);
+    }
+}
+
+pub(crate) fn check(fixture: &Fixture) {
+    let history = fixture.history(uuid());
+    let facts = history.cli.as_deref().unwrap();
+    assert_eq!((facts.called_to, facts.calls), (950, 3));
+    assert_eq!(facts.gateway.as_ref().map(|gateway| gateway.port), Some(4711));
+    assert_eq!((history.spent.tokens_in, history.spent.tokens_out, history.spent.estimated), (200, 40, true));
+    assert_eq!(history.spent.cost_usd.map(Usd::nanos), Some(10));
+    let entry = history.ledger.last().unwrap();
+    assert_eq!((entry.model.as_str(), entry.tokens_in), ("anthropic/claude-opus-5", 200));
+    // A fork has a log of its own.
+    let fork = fixture.fork(uuid(), ForkPoint::End).unwrap();
+    let facts = fork.history().cli.as_deref().unwrap();
+    assert_eq!((facts.called_to, facts.calls, facts.gateway.is_none()), (0, 0, true));
+}

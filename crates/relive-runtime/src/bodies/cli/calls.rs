@@ -1,0 +1,270 @@
+//! The model calls of a CLI agent that go through the gateway: copied from its log into the journal, and permitted.
+
+use std::io;
+use std::sync::Arc;
+
+use relive_cli_agent::Machine;
+use relive_core::{Cause, End, ProcessStatus, Signal, Usd, Why};
+use relive_gateway::{Cut, Ended, Entry, Facts, Lease, Wanted};
+use relive_journal::Durability;
+use relive_journal::history::CliFacts;
+use relive_journal::record::{Body as Record, CliModelCall, CliRecord, Usage};
+use relive_llm::Prices;
+use serde_json::json;
+use tokio::sync::watch;
+
+use super::CliBody;
+use super::conversation::Conversation;
+use super::live::LiveGateway;
+use super::route::{self, NoRoute, Route};
+use crate::runtime::ProcessRef;
+
+/// The model calls of one program.
+pub(super) struct Calls {
+    facts: watch::Receiver<Facts>,
+    /// The gateway's log up to here is recorded.
+    read_to: u64,
+    /// What the gateway was told last.
+    lease: Option<Lease>,
+    /// The highest number of a call that was permitted.
+    permitted: u64,
+    count: u64,
+    /// Whether a call was refused, because nothing was left.
+    pub(super) is_refused: bool,
+    /// Where the process is told that it may be frozen.
+    boundary: watch::Sender<bool>,
+}
+
+impl CliBody {
+    /// Finds the way of an agent's model calls.
+    pub(super) async fn route(&self, process: ProcessRef, facts: &CliFacts) -> Result<Route, NoRoute> {
+        if !self.gateways.is_possible() {
+            return Err(NoRoute::NoGateway);
+        }
+        let (agent, environment) = (facts.agent.clone(), self.exec.environments.of(process.uuid));
+        let found = self.exec.pool.run(move || route::route(&agent, &environment)).await;
+        found.map_err(|error| NoRoute::Settings(error.to_string()))?
+    }
+
+    /// Has the calls of a process served: at the port that its program knows, if it knows one.
+    pub(super) async fn serve(
+        &self,
+        process: ProcessRef,
+        route: &Route,
+        at: (Option<u16>, String),
+        called_to: u64,
+    ) -> io::Result<u16> {
+        let (port, token) = at;
+        // Held until it is known what it may spend.
+        let lease = Lease { settled: called_to, hold: true, ..Lease::default() };
+        let entry = Entry {
+            uuid: process.uuid,
+            port,
+            token,
+            upstream: route.upstream.clone(),
+            auth: route.auth.clone(),
+            directory: self.exec.data.directory(process.uuid).path().to_owned(),
+            lease,
+        };
+        self.gateways.serve(entry).await
+    }
+}
+
+impl Calls {
+    /// Follows the calls of a program; nothing if they do not go through the gateway.
+    pub(super) async fn begin(
+        conversation: &Conversation,
+        facts: &CliFacts,
+        boundary: watch::Sender<bool>,
+    ) -> Option<Self> {
+        let gateway = facts.gateway.as_ref()?;
+        let (body, process) = (&conversation.body, conversation.process);
+        if body.gateways.facts(process.uuid).is_none() {
+            // Adopted: the gateway may serve it already.
+            let at = (Some(gateway.port), gateway.token.clone());
+            let served = match body.route(process, facts).await {
+                Ok(route) => body.serve(process, &route, at, facts.called_to).await,
+                Err(why) => Err(io::Error::other(why)),
+            };
+            if let Err(error) = served {
+                conversation.warn(&format!("its model calls cannot be followed: {error}"));
+                return None;
+            }
+        }
+        boundary.send_replace(false);
+        // Its account is open from now on.
+        conversation.owner.has_budget().await;
+        Some(Self {
+            facts: body.gateways.facts(process.uuid)?,
+            read_to: facts.called_to,
+            lease: None,
+            permitted: 0,
+            count: facts.calls,
+            is_refused: false,
+            boundary,
+        })
+    }
+
+    /// Waits until its calls do something.
+    pub(super) async fn changed(calls: &mut Option<Self>) {
+        let changed = match calls {
+            Some(calls) => calls.facts.changed().await.is_ok(),
+            None => false,
+        };
+        if !changed {
+            std::future::pending::<()>().await;
+        }
+    }
+
+    /// Records what has happened, and says what may happen next.
+    pub(super) async fn look(&mut self, conversation: &Conversation, machine: &Machine) {
+        let facts = self.facts.borrow_and_update().clone();
+        if facts.log > self.read_to {
+            self.record(conversation).await;
+        }
+        self.grant(conversation, &facts.wanted).await;
+        let facts = self.facts.borrow().clone();
+        let rests = facts.held > 0 || !machine.is_turn_open() || machine.waiting().is_some();
+        let is_boundary = conversation.is_paused() && facts.is_holding && facts.in_flight == 0 && rests;
+        self.boundary.send_if_modified(|before| std::mem::replace(before, is_boundary) != is_boundary);
+    }
+
+    /// Copies calls that have ended from the gateway's log.
+    async fn record(&mut self, conversation: &Conversation) {
+        match conversation.record_calls(self.read_to).await {
+            Ok(recorded) => {
+                self.read_to = recorded.read_to;
+                self.count += recorded.count;
+                if recorded.is_refused && !self.is_refused {
+                    self.is_refused = true;
+                    conversation.owner.end_for(Why::Budget);
+                }
+            }
+            Err(error) => conversation.warn(&format!("its model calls cannot be recorded: {error}")),
+        }
+    }
+
+    /// Tells the gateway what the process may spend.
+    async fn grant(&mut self, conversation: &Conversation, wanted: &[Wanted]) {
+        let owner = &conversation.owner;
+        let has_budget = owner.has_budget().await;
+        let left = owner.left_to_spend().await;
+        let asks = left.cost.is_some() || (left.tokens.is_some() && left.is_shared);
+        let prices = Arc::clone(&conversation.body.live.now().prices);
+        let mut refuse = None;
+        for wanted in wanted {
+            if !has_budget {
+                refuse = Some("the budget of this process is used up".to_owned());
+            } else if left.cost.is_some() && prices.of(&wanted.model).is_none() {
+                let model = &wanted.model;
+                refuse = Some(format!("the price of {model} is not known, so a limit in dollars cannot be enforced"));
+            } else {
+                self.permitted = self.permitted.max(wanted.number);
+            }
+        }
+        let lease = Lease {
+            settled: if left.tokens.is_some() { self.read_to } else { 0 },
+            tokens_left: left.tokens,
+            permitted: asks.then_some(self.permitted),
+            refuse,
+            hold: conversation.is_paused(),
+            ..Lease::default()
+        };
+        if self.lease.as_ref() == Some(&lease) {
+            return;
+        }
+        let told = conversation.body.gateways.lease(conversation.process.uuid, lease.clone()).await;
+        // The next gateway is told by whoever starts it.
+        self.lease = told.is_ok().then_some(lease);
+    }
+
+    /// Returns what is shown of the calls.
+    pub(super) fn shown(&self) -> LiveGateway {
+        let facts = self.facts.borrow();
+        let limited_until = facts.limited_until_ms.and_then(|ms| relive_core::Timestamp::from_millisecond(ms).ok());
+        LiveGateway { calls: self.count, in_flight: facts.in_flight, held: facts.held, limited_until }
+    }
+}
+
+/// What was recorded of the gateway's log.
+#[derive(Debug, Default)]
+pub(super) struct Recorded {
+    pub(super) read_to: u64,
+    count: u64,
+    pub(super) is_refused: bool,
+}
+
+impl Conversation {
+    /// Tells whether the process is to stand still. One that waits for an answer is not stopped for that.
+    fn is_paused(&self) -> bool {
+        self.owner.is_paused() && !self.owner.waits_for_answer()
+    }
+
+    /// Copies the calls that have ended from the gateway's log into the journal.
+    pub(super) async fn record_calls(&self, from: u64) -> io::Result<Recorded> {
+        let directory = self.body.exec.data.directory(self.process.uuid).path().to_owned();
+        let read = self.body.exec.pool.run(move || relive_gateway::read_log(&directory, from)).await;
+        let calls = read.map_err(io::Error::other)??;
+        let mut recorded = Recorded { read_to: from, ..Recorded::default() };
+        let prices = Arc::clone(&self.body.live.now().prices);
+        let mut records = Vec::new();
+        for (ended, offset) in calls {
+            recorded.read_to = offset;
+            recorded.is_refused |= ended.refused.is_some();
+            recorded.count += u64::from(ended.refused.is_none());
+            if let Some(resets_at) = ended.resets_at {
+                let text = "the provider's quota is used up";
+                self.journal.event("quota", json!({"text": text, "resets_at": resets_at.to_string()}));
+            }
+            let call = Some(Box::new(call_of(&ended, offset, &prices)));
+            records.push(Record::Cli(CliRecord { call, ..CliRecord::default() }));
+        }
+        if !records.is_empty() {
+            // They are on the disk already, in the gateway's log.
+            self.journal.append(records, Durability::Deferred).await.map_err(io::Error::other)?;
+        }
+        Ok(recorded)
+    }
+}
+
+/// Returns the record of a call.
+fn call_of(ended: &Ended, offset: u64, prices: &Prices) -> CliModelCall {
+    let model = format!("{}/{}", ended.api.provider(), ended.model.as_deref().unwrap_or("unknown"));
+    let usage = Usage {
+        tokens_in: ended.tokens_in,
+        tokens_out: ended.tokens_out,
+        cost_usd: None,
+        estimated: ended.estimated,
+        cache_read: ended.cache_read,
+        cache_write: ended.cache_write,
+    };
+    let is_free = usage.tokens_in == 0 && usage.tokens_out == 0;
+    let cost_usd = if is_free { Some(Usd::default()) } else { prices.of(&model).map(|price| price.cost(&usage)) };
+    CliModelCall {
+        number: ended.number,
+        offset,
+        model,
+        usage: Usage { cost_usd, ..usage },
+        status: ended.status,
+        subagent: ended.subagent.clone(),
+        cut: ended.cut.map(|cut| cut_word(cut).to_owned()),
+        refused: ended.refused.clone(),
+        resets_at: ended.resets_at,
+        first_ms: ended.first_ms,
+        ms: ended.ms,
+    }
+}
+
+fn cut_word(cut: Cut) -> &'static str {
+    match cut {
+        Cut::Upstream => "upstream",
+        Cut::Agent => "agent",
+        Cut::Gateway => "gateway",
+    }
+}
+
+/// Returns how a process ends that has nothing left to spend.
+pub(super) fn over_budget(end: End) -> End {
+    let status = ProcessStatus::Killed { signal: Signal::Term.into() };
+    End { cause: Some(Cause::runtime(Why::Budget)), while_paused: end.while_paused, ..End::of(status) }
+}

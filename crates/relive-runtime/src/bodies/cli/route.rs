@@ -1,0 +1,261 @@
+//! The way of a CLI agent's model calls through the gateway: which provider they are for, and how the CLI is told.
+
+use std::io::Read as _;
+use std::path::{Path, PathBuf};
+
+use relive_api::Environment;
+use relive_cli_agent::Dialect;
+use relive_gateway::Auth;
+use relive_types::CliAgent;
+use serde::Deserialize;
+
+use super::agents::dialect_of;
+
+/// The longest settings of a CLI that are read.
+const SETTINGS_MAX: u64 = 1 << 20;
+const ANTHROPIC: &str = "https://api.anthropic.com";
+const OPENAI: &str = "https://api.openai.com/v1";
+/// The provider that codex is given where its settings name none.
+const CODEX_PROVIDER: &str = "relive";
+
+/// The way of an agent's model calls.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Route {
+    /// The address of the provider.
+    pub(crate) upstream: String,
+    pub(crate) auth: Auth,
+    /// The variable with the key, which gets the token instead.
+    key: String,
+    /// The variable with the address.
+    base: Option<&'static str>,
+    /// A variable with another key for the same provider.
+    other_key: Option<&'static str>,
+    /// Arguments with `{port}`.
+    arguments: Vec<String>,
+}
+
+/// Why the calls of an agent cannot go through the gateway.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum NoRoute {
+    #[error("--no-gateway was given")]
+    Declined,
+    #[error("{0} is not set")]
+    NoKey(String),
+    #[error("it uses a login, which has no key")]
+    Login,
+    #[error("{0}")]
+    Settings(String),
+    #[error("its dialect, {0}, has no provider that Relive knows")]
+    Dialect(Dialect),
+    #[error("this daemon has no gateway")]
+    NoGateway,
+}
+
+/// Finds the way of an agent with this environment. It reads settings of codex, so it blocks.
+pub(crate) fn route(agent: &CliAgent, environment: &Environment) -> Result<Route, NoRoute> {
+    if agent.no_gateway {
+        return Err(NoRoute::Declined);
+    }
+    match dialect_of(agent) {
+        Dialect::Claude => claude(environment),
+        Dialect::Qwen => openai(environment),
+        Dialect::CodexAppServer => codex(environment),
+        other @ (Dialect::CodexExec | Dialect::Gemini | Dialect::Opencode | Dialect::Acp) => {
+            Err(NoRoute::Dialect(other))
+        }
+    }
+}
+
+fn bearer(key: &str) -> Auth {
+    Auth { header: "authorization".to_owned(), value: format!("Bearer {key}") }
+}
+
+fn claude(environment: &Environment) -> Result<Route, NoRoute> {
+    const ELSEWHERE: [&str; 2] = ["CLAUDE_CODE_USE_BEDROCK", "CLAUDE_CODE_USE_VERTEX"];
+    const KEY: &str = "ANTHROPIC_API_KEY";
+    const TOKEN: &str = "ANTHROPIC_AUTH_TOKEN";
+    if let Some(name) = ELSEWHERE.into_iter().find(|name| environment.get(name).is_some()) {
+        return Err(NoRoute::Settings(format!("{name} is set")));
+    }
+    // In the order in which claude looks.
+    let (key, other_key, auth) = match (environment.get(TOKEN), environment.get(KEY)) {
+        (Some(token), _) => (TOKEN, KEY, bearer(token)),
+        (None, Some(key)) => (KEY, TOKEN, Auth { header: "x-api-key".to_owned(), value: key.to_owned() }),
+        (None, None) => return Err(NoRoute::NoKey(KEY.to_owned())),
+    };
+    let base = "ANTHROPIC_BASE_URL";
+    let upstream = environment.get(base).unwrap_or(ANTHROPIC).to_owned();
+    let (key, base, other_key) = (key.to_owned(), Some(base), Some(other_key));
+    Ok(Route { upstream, auth, key, base, other_key, arguments: Vec::new() })
+}
+
+fn openai(environment: &Environment) -> Result<Route, NoRoute> {
+    const KEY: &str = "OPENAI_API_KEY";
+    let base = "OPENAI_BASE_URL";
+    let key = environment.get(KEY).ok_or_else(|| NoRoute::NoKey(KEY.to_owned()))?;
+    let upstream = environment.get(base).unwrap_or(OPENAI).to_owned();
+    let (auth, key) = (bearer(key), KEY.to_owned());
+    Ok(Route { upstream, auth, key, base: Some(base), other_key: None, arguments: Vec::new() })
+}
+
+/// The settings of codex, as far as they say where its calls go.
+#[derive(Debug, Default, Deserialize)]
+struct CodexSettings {
+    model_provider: Option<String>,
+    profile: Option<String>,
+    #[serde(default)]
+    model_providers: std::collections::BTreeMap<String, CodexProvider>,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+struct CodexProvider {
+    base_url: Option<String>,
+    env_key: Option<String>,
+}
+
+/// The login of codex.
+#[derive(Debug, Deserialize)]
+struct CodexLogin {
+    tokens: Option<serde::de::IgnoredAny>,
+}
+
+fn codex(environment: &Environment) -> Result<Route, NoRoute> {
+    let home = environment.get("CODEX_HOME").map(PathBuf::from);
+    let home = home.or_else(|| Some(Path::new(environment.get("HOME")?).join(".codex")));
+    let read = |name: &str| home.as_ref().map_or(Ok(None), |home| read_text(&home.join(name)));
+    let settings: CodexSettings = match read("config.toml")? {
+        Some(text) => toml::from_str(&text).map_err(|_| NoRoute::Settings("its config.toml cannot be read".into()))?,
+        None => CodexSettings::default(),
+    };
+    if settings.profile.is_some() {
+        return Err(NoRoute::Settings("its config.toml names a profile".to_owned()));
+    }
+    let named = settings.model_provider.as_deref().unwrap_or("openai");
+    let Some(provider) = settings.model_providers.get(named) else {
+        if named != "openai" {
+            return Err(NoRoute::Settings(format!("its provider `{named}` has no address")));
+        }
+        let login = read("auth.json")?.and_then(|text| serde_json::from_str::<CodexLogin>(&text).ok());
+        // A login pays otherwise than a key does.
+        if login.is_some_and(|login| login.tokens.is_some()) {
+            return Err(NoRoute::Login);
+        }
+        let route = openai(environment)?;
+        let mut arguments = Vec::new();
+        for setting in ["name=\"OpenAI\"", "env_key=\"OPENAI_API_KEY\"", "wire_api=\"responses\""] {
+            arguments.extend(["-c".to_owned(), format!("model_providers.{CODEX_PROVIDER}.{setting}")]);
+        }
+        arguments.extend(["-c".to_owned(), format!("model_provider=\"{CODEX_PROVIDER}\"")]);
+        arguments.extend(codex_arguments(CODEX_PROVIDER));
+        return Ok(Route { base: None, arguments, ..route });
+    };
+    let CodexProvider { base_url: Some(upstream), env_key: Some(key) } = provider.clone() else {
+        return Err(NoRoute::Settings(format!("its provider `{named}` has no `base_url` or no `env_key`")));
+    };
+    let is_plain = named.chars().all(|char| char.is_ascii_alphanumeric() || char == '-' || char == '_');
+    if !is_plain {
+        return Err(NoRoute::Settings(format!(
+            "the name of its provider, `{}`, is not a plain word",
+            named.escape_debug()
+        )));
+    }
+    let value = environment.get(&key).ok_or_else(|| NoRoute::NoKey(key.clone()))?;
+    let (auth, arguments) = (bearer(value), codex_arguments(named));
+    Ok(Route { upstream, auth, key, base: None, other_key: None, arguments })
+}
+
+fn codex_arguments(provider: &str) -> Vec<String> {
+    let settings = ["base_url=\"http://127.0.0.1:{port}\"", "supports_websockets=false"];
+    settings.iter().flat_map(|setting| ["-c".to_owned(), format!("model_providers.{provider}.{setting}")]).collect()
+}
+
+/// Reads a file of the user; nothing if there is none.
+fn read_text(path: &Path) -> Result<Option<String>, NoRoute> {
+    let unreadable = |error: std::io::Error| NoRoute::Settings(format!("{} cannot be read: {error}", path.display()));
+    let file = match crate::user_file::open(path) {
+        Ok(file) => file,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(unreadable(error)),
+    };
+    let mut text = String::new();
+    file.take(SETTINGS_MAX).read_to_string(&mut text).map_err(unreadable)?;
+    Ok(Some(text))
+}
+
+impl Route {
+    /// Changes the environment and the arguments of a program, so that it asks the gateway.
+    pub(crate) fn apply(&self, port: u16, token: &str, env: &mut Vec<(String, String)>, argv: &mut Vec<String>) {
+        env.retain(|(name, _)| *name != self.key && self.base != Some(name) && self.other_key != Some(name));
+        env.push((self.key.clone(), token.to_owned()));
+        env.extend(self.base.map(|base| (base.to_owned(), format!("http://127.0.0.1:{port}"))));
+        let port = port.to_string();
+        argv.extend(self.arguments.iter().map(|argument| argument.replace("{port}", &port)));
+    }
+}
+
+#[cfg(test)]
+#[expect(clippy::disallowed_methods, reason = "tests make files as a person would")]
+mod tests {
+    use super::super::agents::built_in;
+    use super::*;
+
+    fn environment(variables: &[(&str, &str)]) -> Environment {
+        variables.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
+    }
+
+    fn applied(route: &Route, variables: &[(&str, &str)]) -> (Vec<(String, String)>, Vec<String>) {
+        let environment = environment(variables);
+        let mut env: Vec<(String, String)> =
+            environment.variables().map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
+        let mut argv = vec!["cli".to_owned()];
+        route.apply(4711, "token", &mut env, &mut argv);
+        env.sort();
+        (env, argv)
+    }
+
+    #[test]
+    fn a_claude_has_the_token_in_place_of_every_key() {
+        let agent = built_in("claude").unwrap();
+        let variables = [("ANTHROPIC_API_KEY", "real"), ("HOME", "/h")];
+        let found = route(&agent, &environment(&variables)).unwrap();
+        assert_eq!(found.upstream, ANTHROPIC);
+        assert_eq!((found.auth.header.as_str(), found.auth.value.as_str()), ("x-api-key", "real"));
+        let (env, argv) = applied(&found, &variables);
+        assert!(!format!("{env:?}").contains("real"), "{env:?}");
+        assert!(env.contains(&("ANTHROPIC_BASE_URL".into(), "http://127.0.0.1:4711".into())), "{env:?}");
+        assert_eq!(argv, ["cli"]);
+        let both =
+            [("ANTHROPIC_API_KEY", "real1"), ("ANTHROPIC_AUTH_TOKEN", "real2"), ("ANTHROPIC_BASE_URL", "http://x")];
+        let found = route(&agent, &environment(&both)).unwrap();
+        assert_eq!((found.upstream.as_str(), found.auth.value.as_str()), ("http://x", "Bearer real2"));
+        assert!(!format!("{:?}", applied(&found, &both)).contains("real"));
+        assert_eq!(route(&agent, &environment(&[])), Err(NoRoute::NoKey("ANTHROPIC_API_KEY".into())));
+        let declined = CliAgent { no_gateway: true, ..agent };
+        assert_eq!(route(&declined, &environment(&variables)), Err(NoRoute::Declined));
+    }
+
+    #[test]
+    fn a_codex_keeps_the_provider_of_its_settings() {
+        let home = tempfile::tempdir().unwrap();
+        let at = home.path().to_str().unwrap();
+        let agent = built_in("codex").unwrap();
+        let variables = [("CODEX_HOME", at), ("OPENAI_API_KEY", "real"), ("OTHER_KEY", "other")];
+        let found = route(&agent, &environment(&variables)).unwrap();
+        assert_eq!((found.upstream.as_str(), found.auth.value.as_str()), (OPENAI, "Bearer real"));
+        let (env, argv) = applied(&found, &variables);
+        assert!(!format!("{env:?}").contains("real"), "{env:?}");
+        assert!(argv.contains(&"model_providers.relive.base_url=\"http://127.0.0.1:4711\"".to_owned()), "{argv:?}");
+        let settings =
+            "model_provider = \"mine\"\n[model_providers.mine]\nbase_url = \"http://m/v1\"\nenv_key = \"OTHER_KEY\"\n";
+        std::fs::write(home.path().join("config.toml"), settings).unwrap();
+        let found = route(&agent, &environment(&variables)).unwrap();
+        assert_eq!((found.upstream.as_str(), found.auth.value.as_str()), ("http://m/v1", "Bearer other"));
+        let (_, argv) = applied(&found, &variables);
+        assert!(!argv.iter().any(|word| word.contains("model_provider=")), "{argv:?}");
+        std::fs::write(home.path().join("config.toml"), "model_provider = \"azure\"\n").unwrap();
+        assert!(matches!(route(&agent, &environment(&variables)), Err(NoRoute::Settings(_))));
+        std::fs::write(home.path().join("config.toml"), "").unwrap();
+        std::fs::write(home.path().join("auth.json"), "{\"tokens\": {\"id_token\": \"x\"}}").unwrap();
+        assert_eq!(route(&agent, &environment(&variables)), Err(NoRoute::Login));
+    }
+}

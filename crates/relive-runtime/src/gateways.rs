@@ -1,0 +1,202 @@
+//! The gateway of the data directory: found or started when a CLI agent needs it, and replaced when it is gone.
+
+use std::collections::HashMap;
+use std::io;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use relive_core::Uuid;
+use relive_gateway::{Entry, Facts, Gateway, Lease, Link};
+use relive_journal::DataDirectory;
+use tokio::sync::watch;
+use tokio::time::Instant;
+
+use crate::warnings::Warnings;
+
+/// The shortest time between two starts of a gateway.
+const START_AGAIN: Duration = Duration::from_secs(1);
+
+/// The gateway of the data directory, and those that it serves.
+#[derive(Debug)]
+pub(crate) struct Gateways {
+    data: Arc<DataDirectory>,
+    /// The program that becomes the gateway; without one there is none.
+    program: Option<PathBuf>,
+    served: Mutex<HashMap<Uuid, Served>>,
+    link: tokio::sync::Mutex<Connection>,
+    warnings: Warnings,
+}
+
+#[derive(Debug, Default)]
+struct Connection {
+    link: Option<Link>,
+    started: Option<Instant>,
+}
+
+#[derive(Debug)]
+struct Served {
+    entry: Entry,
+    facts: watch::Sender<Facts>,
+}
+
+/// Whether a gateway is started if there is none.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Absent {
+    Start,
+    Leave,
+}
+
+impl Gateways {
+    pub(crate) fn new(data: Arc<DataDirectory>, program: Option<PathBuf>, warnings: Warnings) -> Self {
+        Self { data, program, served: Mutex::default(), link: tokio::sync::Mutex::default(), warnings }
+    }
+
+    /// Tells whether there can be a gateway.
+    pub(crate) fn is_possible(&self) -> bool {
+        self.program.is_some()
+    }
+
+    fn served(&self) -> MutexGuard<'_, HashMap<Uuid, Served>> {
+        self.served.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Has a process served, and returns its port.
+    pub(crate) async fn serve(self: &Arc<Self>, entry: Entry) -> io::Result<u16> {
+        let uuid = entry.uuid;
+        let link = self.link(Absent::Start).await?;
+        let link = link.ok_or_else(|| io::Error::other("this daemon has no gateway"))?;
+        // Known before it is served, so that its first facts are heard.
+        let facts = watch::Sender::default();
+        self.served().insert(uuid, Served { entry: entry.clone(), facts });
+        let served = link.serve(entry).await;
+        match served {
+            Ok(port) => {
+                if let Some(served) = self.served().get_mut(&uuid) {
+                    served.entry.port = Some(port);
+                }
+                Ok(port)
+            }
+            Err(error) => {
+                self.served().remove(&uuid);
+                Err(io::Error::other(error))
+            }
+        }
+    }
+
+    /// Returns what the calls of a process do, as it changes.
+    pub(crate) fn facts(&self, uuid: Uuid) -> Option<watch::Receiver<Facts>> {
+        self.served().get(&uuid).map(|served| served.facts.subscribe())
+    }
+
+    /// Changes what a process may spend. If the gateway is gone, the next one has it.
+    pub(crate) async fn lease(&self, uuid: Uuid, lease: Lease) -> io::Result<()> {
+        match self.served().get_mut(&uuid) {
+            Some(served) => served.entry.lease = lease.clone(),
+            None => return Ok(()),
+        }
+        let link = self.link.lock().await.link.clone();
+        match link.filter(|link| !link.is_gone()) {
+            Some(link) => link.lease(uuid, lease).await.map_err(io::Error::other),
+            None => Err(io::ErrorKind::NotConnected.into()),
+        }
+    }
+
+    /// Lets the held calls of a process go on.
+    pub(crate) async fn release(&self, uuid: Uuid) {
+        let lease = self.served().get(&uuid).map(|served| Lease { hold: false, ..served.entry.lease.clone() });
+        if let Some(lease) = lease {
+            // If the gateway is gone, the next one has it.
+            let _ = self.lease(uuid, lease).await;
+        }
+    }
+
+    /// Serves a process no longer. All its calls are in its log then.
+    pub(crate) async fn forget(self: &Arc<Self>, uuid: Uuid) {
+        self.served().remove(&uuid);
+        let link = self.link(Absent::Leave).await;
+        let forgotten = match link {
+            Ok(Some(link)) => link.forget(uuid).await.is_ok(),
+            Ok(None) | Err(_) => false,
+        };
+        if !forgotten {
+            let directory = self.data.directory(uuid).path().to_owned();
+            let closed = tokio::task::spawn_blocking(move || relive_gateway::close_log(&directory)).await;
+            if let Ok(Err(error)) = closed {
+                self.warnings.warn(format!("the model calls of {uuid} may not all be counted: {error}"));
+            }
+        }
+    }
+
+    /// Returns the connection to the gateway.
+    async fn link(self: &Arc<Self>, absent: Absent) -> io::Result<Option<Link>> {
+        let Some(program) = self.program.clone() else { return Ok(None) };
+        let mut connection = self.link.lock().await;
+        if let Some(link) = connection.link.as_ref().filter(|link| !link.is_gone()) {
+            return Ok(Some(link.clone()));
+        }
+        let data = Arc::clone(&self.data);
+        let found = tokio::task::spawn_blocking(move || {
+            let found = Gateway::find(data.root(), data.lock_descriptor());
+            match (found, absent) {
+                (Ok(Some(found)), _) => Ok(Some(found)),
+                (Ok(None), Absent::Leave) => Ok(None),
+                (Ok(None) | Err(_), Absent::Start) => {
+                    Gateway::start(&program, data.root(), data.lock_descriptor()).map(Some)
+                }
+                (Err(error), Absent::Leave) => Err(error),
+            }
+        });
+        let Some(gateway) = found.await.map_err(io::Error::other)?.map_err(io::Error::other)? else {
+            return Ok(None);
+        };
+        tracing::debug!("the gateway has the OS pid {:?}", gateway.os_pid());
+        let heard = Arc::downgrade(self);
+        let link = gateway.talk(move |uuid, facts| {
+            if let Some(gateways) = heard.upgrade() {
+                gateways.hear(uuid, facts);
+            }
+        })?;
+        (connection.link, connection.started) = (Some(link.clone()), Some(Instant::now()));
+        drop(connection);
+        self.serve_again(&link).await;
+        self.watch(link.clone());
+        Ok(Some(link))
+    }
+
+    fn hear(&self, uuid: Uuid, facts: Facts) {
+        if let Some(served) = self.served().get(&uuid) {
+            served.facts.send_replace(facts);
+        }
+    }
+
+    /// Has those served that an earlier gateway served.
+    async fn serve_again(&self, link: &Link) {
+        let entries: Vec<Entry> = self.served().values().map(|served| served.entry.clone()).collect();
+        for entry in entries {
+            let uuid = entry.uuid;
+            if let Err(error) = link.serve(entry).await {
+                self.warnings.warn(format!("CLI agent {uuid} cannot reach its model: {error}"));
+            }
+        }
+    }
+
+    /// Replaces the gateway when it is gone, if somebody needs it.
+    fn watch(self: &Arc<Self>, link: Link) {
+        let gateways = Arc::downgrade(self);
+        tokio::spawn(async move {
+            link.gone().await;
+            let Some(gateways) = gateways.upgrade() else { return };
+            let started = gateways.link.lock().await.started;
+            // One that cannot run is not started again in a loop.
+            tokio::time::sleep(started.map_or(Duration::ZERO, |at| START_AGAIN.saturating_sub(at.elapsed()))).await;
+            if gateways.served().is_empty() {
+                return;
+            }
+            tracing::warn!("the gateway is gone");
+            if let Err(error) = gateways.link(Absent::Start).await {
+                gateways.warnings.warn(format!("the gateway cannot be started: {error}"));
+            }
+        });
+    }
+}

@@ -1,0 +1,269 @@
+//! The model calls of CLI agents through the gateway: the real programs, against a server that plays their provider.
+
+use std::fs;
+use std::path::Path;
+
+use relive_fake_model::{Failure, Turn};
+use serde_json::{Value, json};
+
+use crate::cli_agents::{Agents, bash, escalated};
+use crate::world::{Begun, World, kill, wait_for, wait_until};
+
+/// A turn with a command.
+type Tool = fn(&str) -> Turn;
+
+/// Both agents, and their tool for commands.
+const AGENTS: [(&str, Tool); 2] = [("claude", bash), ("codex", escalated)];
+
+/// The calls of a process that are recorded.
+fn calls(world: &World, process: &Begun) -> Vec<Value> {
+    let records = world.records(&process.uuid, "cli");
+    records.into_iter().map(|record| record["call"].clone()).filter(|call| !call.is_null()).collect()
+}
+
+/// Returns the OS pid of the gateway of a world.
+fn gateway_pid(world: &World) -> Option<u32> {
+    let data = world.data();
+    fs::read_dir("/proc").unwrap().filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok()).find(|pid| {
+        let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+        let mut words = line.split(|byte| *byte == 0);
+        words.next() == Some(b"relive-gateway") && words.next() == Some(data.as_os_str().as_encoded_bytes())
+    })
+}
+
+#[track_caller]
+fn assert_tokens(agents: &Agents, info: &Value) {
+    let (input, output) = agents.server.handed_out();
+    assert_eq!((&info["tokens_in"], &info["tokens_out"]), (&json!(input), &json!(output)), "{info}");
+}
+
+#[test]
+fn calls_go_through_the_gateway_with_a_token_and_are_counted_exactly() {
+    for (agent, tool) in AGENTS {
+        let test = format!("calls_go_through_the_gateway({agent})");
+        let turns =
+            [tool("env > env; cat /proc/$PPID/environ > ppid || true"), Turn::text("It is done.").usage(300, 7, 50)];
+        let Some(agents) = Agents::new(&test, agent, turns) else { continue };
+        let process = agents.run(agent, &["-y"]);
+        let info = agents.await_idle(&process, 1);
+        assert_eq!(info["agent"]["usage"], "counted", "{info}");
+        assert_tokens(&agents, &info);
+        wait_until("all calls are in the file", || {
+            info["agent"]["gateway"]["calls"] == json!(calls(&agents.world, &process).len())
+        });
+        let recorded = calls(&agents.world, &process);
+        assert!(
+            recorded.iter().all(|call| call["status"] == 200 && call["usage"]["estimated"].is_null()),
+            "{recorded:?}"
+        );
+        // The key is with the provider, and neither with the agent nor in a file.
+        let keys: Vec<_> = agents.server.requests().into_iter().filter_map(|request| request.key).collect();
+        assert!(!keys.is_empty() && keys.iter().all(|key| key == "planted"), "{keys:?}");
+        let env = fs::read_to_string(agents.world.work().join("env")).unwrap();
+        assert!(!env.contains("ANTHROPIC_API_KEY=planted") || agent != "claude", "{env}");
+        assert!(!env.contains("OPENAI_API_KEY=planted") || agent != "codex", "{env}");
+        let log = agents.world.data().join("steps").join(&process.uuid).join("gateway.jsonl");
+        assert!(!fs::read_to_string(log).unwrap().contains("planted"));
+        agents.world.relive(&["kill", &process.uuid]).ok();
+        agents.world.await_field(&process.uuid, "state", "dead");
+        agents.assert_nothing_left(&info["session"]["host_pid"]);
+    }
+}
+
+#[test]
+fn without_the_gateway_usage_is_the_agents_own_claim() {
+    let test = "without_the_gateway";
+    let Some(agents) = Agents::new(test, "claude", [Turn::text("Hello.")]) else { return };
+    let process = agents.run("claude", &["--no-gateway"]);
+    let info = agents.await_idle(&process, 1);
+    assert_eq!((&info["agent"]["usage"], &info["agent"]["gateway"]), (&json!("claimed"), &Value::Null));
+    assert!(calls(&agents.world, &process).is_empty() && gateway_pid(&agents.world).is_none());
+    let refused = ["run", "-d", "--agent", "claude", "--no-gateway", "--max-tokens", "5", "x"];
+    agents.world.relive(&refused).fails(2, &["can only be limited in time", "--no-gateway was given", "--timeout"]);
+}
+
+#[test]
+fn a_budget_refuses_the_next_call_and_ends_the_agent() {
+    for (agent, tool) in AGENTS {
+        let test = format!("a_budget_refuses({agent})");
+        let turns = [tool("echo made > made").usage(900, 100, 0), Turn::text("never")];
+        let Some(agents) = Agents::new(&test, agent, turns) else { continue };
+        let process = agents.run(agent, &["-y", "--max-tokens", "1000"]);
+        let ended = agents.world.await_field(&process.uuid, "state", "dead");
+        assert_eq!((&ended["why"], &ended["exit"]["reason"]), (&json!("budget"), &json!("budget_exceeded")), "{ended}");
+        assert_eq!((&ended["exit_code"], &ended["status"]["kind"]), (&json!(2), &json!("killed")));
+        assert_eq!(fs::read_to_string(agents.world.work().join("made")).unwrap(), "made\n");
+        assert_tokens(&agents, &ended);
+        let asked = agents.server.requests().iter().filter(|request| request.body["tools"].is_array()).count();
+        assert_eq!(asked, 1, "the second call was refused before it was made");
+        assert!(calls(&agents.world, &process).iter().any(|call| call["refused"].is_string()));
+        agents.assert_nothing_left(&ended["session"]["host_pid"]);
+        // With more, the conversation continues.
+        agents.world.relive(&["resume", &process.uuid, "--max-tokens", "100000"]).ok();
+        wait_until("it has answered", || !agents.said(&process).is_empty());
+    }
+}
+
+#[test]
+fn a_limit_in_dollars_is_kept_call_by_call() {
+    let test = "a_limit_in_dollars";
+    let turns = [bash("true").usage(400_000, 100, 0), Turn::text("never")];
+    let config = "prices:\n  anthropic/priced: {input: 1, output: 1}\n";
+    let Some(agents) = Agents::with_config(test, "claude", config, turns) else { return };
+    let run = |model: &str| {
+        agents.world.relive(&[
+            "run",
+            "-n",
+            "--agent",
+            "claude",
+            "-y",
+            "--max-cost",
+            "0.30",
+            "--model",
+            model,
+            "the task",
+        ])
+    };
+    run("unpriced").fails(2, &["the price of anthropic/unpriced is not known", "prices:"]);
+    let ran = run("priced");
+    assert_eq!(ran.code, 2, "{ran:?}");
+    let listed = agents.world.relive(&["ps", "-a", "--json"]).ok().json();
+    let process = &listed["processes"][0];
+    assert_eq!(process["exit"]["reason"], "budget_exceeded", "{process}");
+    assert!(process["cost_usd"].as_f64().unwrap() >= 0.40, "{process}");
+}
+
+#[test]
+fn a_pause_lets_the_tool_finish_and_holds_the_next_call() {
+    for (agent, tool) in AGENTS {
+        let test = format!("a_pause_lets_the_tool_finish({agent})");
+        let command = "echo begun > begun; while [ ! -e go ]; do sleep 0.05; done; echo over > over";
+        let Some(agents) = Agents::new(&test, agent, [tool(command), Turn::text("one")]) else { continue };
+        let process = agents.run(agent, &["-y"]);
+        wait_until("the tool runs", || agents.world.work().join("begun").exists());
+        agents.world.await_records(&process, "model_ended", 1);
+        agents.world.relive(&["pause", &process.uuid]).ok();
+        let info = agents.world.info(&process.uuid);
+        assert_eq!((&info["display"], &info["session"]["frozen"]), (&json!("pausing"), &json!(false)), "{info}");
+        let before = agents.server.requests().len();
+        fs::write(agents.world.work().join("go"), "").unwrap();
+        let info = agents.world.await_display(&process.uuid, "suspended");
+        assert_eq!(fs::read_to_string(agents.world.work().join("over")).unwrap(), "over\n");
+        assert_eq!(
+            (&info["session"]["frozen"], &info["agent"]["gateway"]["held"]),
+            (&json!(true), &json!(1)),
+            "{info}"
+        );
+        // Neither a killed daemon nor time lets it go on.
+        agents.world.kill_daemon();
+        wait_until("it is frozen", || agents.world.info(&process.uuid)["session"]["frozen"] == true);
+        assert_eq!(agents.server.requests().len(), before);
+        agents.world.relive(&["resume", &process.uuid]).ok();
+        let info = agents.await_idle(&process, 1);
+        assert_eq!(agents.said(&process), ["one"]);
+        assert_tokens(&agents, &info);
+    }
+}
+
+#[test]
+fn a_killed_daemon_does_not_disturb_an_answer() {
+    for (agent, _) in AGENTS {
+        let test = format!("a_killed_daemon_does_not_disturb_an_answer({agent})");
+        let Some(agents) = Agents::new(&test, agent, [Turn::text("one").then(" two").then(" three").waits_after(4)])
+        else {
+            continue;
+        };
+        let process = agents.run(agent, &[]);
+        wait_until("the model answers", || {
+            agents.world.info(&process.uuid)["agent"]["gateway"]["in_flight"] == 1 && agents.server.under_way() > 0
+        });
+        agents.world.kill_daemon();
+        // There is no daemon while the answer goes on.
+        agents.server.let_go();
+        wait_until("the answer is over", || agents.server.under_way() == 0);
+        let info = agents.await_idle(&process, 1);
+        assert_eq!(agents.said(&process), ["one two three"]);
+        assert_tokens(&agents, &info);
+        assert!(calls(&agents.world, &process).iter().all(|call| call["cut"].is_null()));
+    }
+}
+
+#[test]
+fn a_gateway_that_is_killed_in_an_answer_is_replaced_and_the_agent_asks_again() {
+    for (agent, _) in AGENTS {
+        let test = format!("a_gateway_that_is_killed({agent})");
+        let turn = Turn::text("one").then(" two").after(Failure::Stall(4));
+        let Some(agents) = Agents::new(&test, agent, [turn]) else { continue };
+        let process = agents.run(agent, &[]);
+        wait_until("the model answers", || {
+            agents.world.info(&process.uuid)["agent"]["gateway"]["in_flight"] == 1 && agents.server.under_way() > 0
+        });
+        let before = gateway_pid(&agents.world).unwrap();
+        kill(before, rustix::process::Signal::KILL);
+        let info = agents.await_idle(&process, 1);
+        assert_ne!(gateway_pid(&agents.world), Some(before));
+        assert_eq!(agents.said(&process), ["one two"]);
+        let recorded = calls(&agents.world, &process);
+        let cut: Vec<_> = recorded.iter().filter(|call| call["cut"] == "gateway").collect();
+        assert!(cut.len() == 1 && cut[0]["usage"]["estimated"] == true, "{recorded:?}");
+        // What was handed out is counted, and what was cut is estimated on top.
+        let (input, output) = agents.server.handed_out();
+        let estimated = cut[0]["usage"]["tokens_in"].as_u64().unwrap();
+        assert_eq!(info["tokens_in"], json!(input + estimated), "{info}");
+        assert!(info["tokens_out"].as_u64().unwrap() >= output);
+    }
+}
+
+#[test]
+fn errors_and_cuts_are_tried_again_by_the_agent_and_counted() {
+    for (agent, _) in AGENTS {
+        let test = format!("errors_and_cuts({agent})");
+        let turn = Turn::text("one").then(" two").after(Failure::Status(500, None)).after(Failure::Cut(3));
+        let Some(agents) = Agents::new(&test, agent, [turn]) else { continue };
+        let process = agents.run(agent, &[]);
+        let info = agents.await_idle(&process, 1);
+        assert_eq!(agents.said(&process), ["one two"]);
+        let recorded = calls(&agents.world, &process);
+        assert!(recorded.iter().any(|call| call["status"] == 500 && call["usage"]["tokens_in"] == 0), "{recorded:?}");
+        let cut: u64 = recorded.iter().filter(|call| call["cut"] == "upstream").map(tokens_in).sum();
+        assert!(cut > 0, "{recorded:?}");
+        let (input, _) = agents.server.handed_out();
+        assert_eq!(info["tokens_in"], json!(input + cut));
+    }
+}
+
+fn tokens_in(call: &Value) -> u64 {
+    call["usage"]["tokens_in"].as_u64().unwrap()
+}
+
+#[test]
+fn a_quota_that_resets_late_is_a_visible_wait() {
+    for (agent, _) in AGENTS {
+        let test = format!("a_quota_that_resets_late({agent})");
+        let turn = Turn::text("one").after(Failure::Status(429, Some("3600".into())));
+        let Some(agents) = Agents::new(&test, agent, [turn]) else { continue };
+        let process = agents.run(agent, &[]);
+        let info = wait_for("the wait is shown", || {
+            let info = agents.world.info(&process.uuid);
+            info["agent"]["gateway"]["limited_until"].is_string().then_some(info)
+        });
+        let doing = info["doing"].as_str().unwrap_or_default();
+        assert!(doing.starts_with("waits for the quota of its provider, which resets in 59m"), "{info}");
+        assert_eq!(info["agent"]["lifecycle"], "working");
+        agents.world.relive(&["kill", &process.uuid]).ok();
+        let ended = agents.world.await_field(&process.uuid, "state", "dead");
+        assert_eq!((&ended["why"], &ended["tokens_in"]), (&json!("user"), &json!(0)));
+        agents.assert_nothing_left(&info["session"]["host_pid"]);
+    }
+}
+
+#[test]
+fn a_gateway_ends_with_the_last_agent_and_the_daemon() {
+    let test = "a_gateway_ends";
+    let Some(agents) = Agents::new(test, "claude", [Turn::text("one")]) else { return };
+    let ran = agents.world.relive(&["run", "-n", "--agent", "claude", "the task"]).ok();
+    assert_eq!(ran.stdout, "one\n");
+    let pid = gateway_pid(&agents.world).unwrap();
+    agents.world.relive(&["daemon", "stop"]).ok();
+    wait_until("the gateway is gone", || !Path::new(&format!("/proc/{pid}")).exists());
+}
