@@ -10,6 +10,7 @@ mod crowd;
 mod dashboard;
 mod disk;
 mod fork;
+mod gateway;
 mod histories;
 mod isolated;
 mod launchers;
@@ -37,7 +38,7 @@ use crate::table::Row;
 type Measure = fn(&Options, &Place) -> Result<Vec<Row>>;
 
 /// By the name `--only` knows them by.
-pub(crate) const ALL: [(&str, Measure); 26] = [
+pub(crate) const ALL: [(&str, Measure); 27] = [
     ("step", step::measure),
     ("writers", writers::measure),
     ("path", path::measure),
@@ -61,6 +62,7 @@ pub(crate) const ALL: [(&str, Measure); 26] = [
     ("isolated", isolated::measure),
     ("adopt", adopt::measure),
     ("compose", compose::measure),
+    ("gateway", gateway::measure),
     ("snapshots", snapshots::measure),
     ("workspaces", workspaces::measure),
     (HUGE, workspaces::measure_huge),
