@@ -8,6 +8,7 @@ mod child;
 mod end;
 mod join;
 mod outcome;
+mod record;
 
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -17,21 +18,20 @@ use std::time::Duration;
 use futures_util::future::BoxFuture;
 use futures_util::stream::FuturesUnordered;
 use futures_util::{FutureExt as _, StreamExt as _};
-use relive_core::{Cause, End, ErrorCode, Moment, ProcessStatus, Rights, Signal, Uuid, Why};
+use relive_core::{Cause, End, ErrorCode, Moment, ProcessStatus, Signal, Uuid, Why};
 use relive_flow::{Decision, Event, Flow, SlotState, Start, Verdict};
-use relive_journal::record::{Body as Record, Granted};
 use relive_journal::{Durability, History, JournalError, Seen};
-use serde_json::json;
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
 use super::{Body, Context, DeliveryTime, Exit, LiveSession, Rest, Verb};
 use crate::error::{Error, Result};
-use crate::flows::{LiveFlow, RecordedFlow, exit_of, record};
+use crate::flows::{LiveFlow, RecordedFlow};
 use crate::lookup::Presence;
 use crate::runtime::{ProcessRef, Runtime};
 use child::{ChildCreated, ChildEnd, ChildStart, Created};
 use end::Delivered;
+use record::append;
 
 /// The event of a node that changed.
 const NODE_EVENT: &str = "node";
@@ -461,40 +461,6 @@ impl Driver {
 
 async fn is_removed(runtime: &Runtime, uuid: Uuid) -> bool {
     matches!(runtime.presence(uuid).await, Ok(Presence::Collected))
-}
-
-/// Records events and applies them, in one write.
-async fn append(cx: &Context, flow: &mut Flow, events: Vec<Event>, durability: Durability) -> Result<(), JournalError> {
-    let mut next = flow.clone();
-    let mut batch = Vec::new();
-    for event in &events {
-        let refused = |error: &dyn std::fmt::Display| JournalError::Read(error.to_string());
-        next.apply(event).map_err(|error| refused(&error))?;
-        batch.push(record(event, None).map_err(|error| refused(&error))?);
-        if let Event::Starting { uuid, .. } = event {
-            // The tree owns what it starts.
-            batch.push(Record::Granted(Granted { target: *uuid, rights: Rights::Owner, by: None, req: None }));
-        }
-    }
-    cx.journal.append(batch, durability).await?;
-    tell_changes(cx, flow, &next);
-    *flow = next;
-    Ok(())
-}
-
-/// Adds an event for every node whose state has changed. That it runs is told by its start, which knows its PID.
-fn tell_changes(cx: &Context, before: &Flow, after: &Flow) {
-    for (before, after) in before.slots().zip(after.slots()) {
-        let word = after.state.word();
-        if word == before.state.word() || matches!(after.state, SlotState::Waiting | SlotState::Running { .. }) {
-            continue;
-        }
-        let mut body = json!({"node": after.name, "state": word, "uuid": after.uuid});
-        if let Some(exit) = exit_of(&after) {
-            body["exit"] = json!(exit);
-        }
-        cx.journal.event(NODE_EVENT, body);
-    }
 }
 
 fn held(error: JournalError) -> Exit {

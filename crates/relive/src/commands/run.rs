@@ -113,8 +113,8 @@ pub(crate) struct Args {
     /// Run commands even if this machine cannot give all of the isolation
     #[arg(long)]
     allow_degraded: bool,
-    /// Let a CLI agent call its provider directly, as with a login that has no key. Then nothing limits its tokens and its
-    /// cost, and its usage is what it says itself
+    /// Let a CLI agent call its provider directly, for a login that has no key. Its tokens and cost are then not limited,
+    /// and its usage is what it claims
     #[arg(long, requires = "agent")]
     no_gateway: bool,
     #[command(flatten)]

@@ -161,15 +161,14 @@ fn case_07_an_abort_names_the_one_who_aborted() {
 #[test]
 fn case_07_a_program_that_exits_after_a_signal_names_the_one_who_sent_it() {
     let world = World::new();
-    let kid = "trap 'exit 3' HUP; touch kid; while :; do sleep 0.02; done";
+    let kid = "trap 'exit 3' HUP; touch $1; while :; do sleep 0.02; done";
     fs::write(world.work().join("kid.sh"), kid).unwrap();
-    let script = "relive exec -d --name kid -- sh kid.sh; while [ ! -e kid ]; do sleep 0.02; done; \
+    let script = "relive exec -d --name kid -- sh kid.sh theirs; while [ ! -e theirs ]; do sleep 0.02; done; \
                   relive kill -s HUP kid; relive wait kid";
     let parent = program(&world, script);
     let theirs = world.named("kid");
-    fs::remove_file(world.work().join("kid")).unwrap();
-    let mine = world.exec(&[], &["sh", "kid.sh"]);
-    wait_until("it handles the signal", || world.work().join("kid").exists());
+    let mine = world.exec(&[], &["sh", "kid.sh", "mine"]);
+    wait_until("it handles the signal", || world.work().join("mine").exists());
     world.relive(&["kill", "-s", "HUP", &mine.uuid]).ok();
     let by_parent = format!("PID {} (program)", parent.pid);
     let check = || {

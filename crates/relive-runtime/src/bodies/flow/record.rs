@@ -1,0 +1,49 @@
+//! The events of a tree, in its journal.
+
+use relive_core::Rights;
+use relive_flow::{Event, Flow, SlotState};
+use relive_journal::record::{Body as Record, Granted};
+use relive_journal::{Durability, JournalError};
+use serde_json::json;
+
+use super::{Context, NODE_EVENT};
+use crate::flows::{exit_of, record};
+
+/// Records events and applies them, in one write.
+pub(super) async fn append(
+    cx: &Context,
+    flow: &mut Flow,
+    events: Vec<Event>,
+    durability: Durability,
+) -> Result<(), JournalError> {
+    let mut next = flow.clone();
+    let mut batch = Vec::new();
+    for event in &events {
+        let refused = |error: &dyn std::fmt::Display| JournalError::Read(error.to_string());
+        next.apply(event).map_err(|error| refused(&error))?;
+        batch.push(record(event, None).map_err(|error| refused(&error))?);
+        if let Event::Starting { uuid, .. } = event {
+            // The tree owns what it starts.
+            batch.push(Record::Granted(Granted { target: *uuid, rights: Rights::Owner, by: None, req: None }));
+        }
+    }
+    cx.journal.append(batch, durability).await?;
+    tell_changes(cx, flow, &next);
+    *flow = next;
+    Ok(())
+}
+
+/// Adds an event for every node whose state has changed. That it runs is told by its start, which knows its PID.
+fn tell_changes(cx: &Context, before: &Flow, after: &Flow) {
+    for (before, after) in before.slots().zip(after.slots()) {
+        let word = after.state.word();
+        if word == before.state.word() || matches!(after.state, SlotState::Waiting | SlotState::Running { .. }) {
+            continue;
+        }
+        let mut body = json!({"node": after.name, "state": word, "uuid": after.uuid});
+        if let Some(exit) = exit_of(&after) {
+            body["exit"] = json!(exit);
+        }
+        cx.journal.event(NODE_EVENT, body);
+    }
+}
