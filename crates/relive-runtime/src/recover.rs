@@ -141,7 +141,7 @@ impl Runtime {
             Ok(0) => {}
             Ok(count) => {
                 let copies = if count == 1 { "copy" } else { "copies" };
-                self.warn(format!("removed {count} {copies} that an interrupted run or fork left"));
+                tracing::info!("removed {count} {copies} that an interrupted run or fork left");
             }
             Err(error) => self.warn(format!("copies that an interrupted run or fork left cannot be removed: {error}")),
         }

@@ -243,12 +243,7 @@ fn a_pause_that_is_asked_for_during_a_rewind_outlasts_its_refusal() {
         let id = uuid.to_string();
         // Its files of that step are not known.
         let rewind = RewindRequest { to_step: 0, undo: false, files_only: false, force: false, dry_run: false };
-        let pause = async {
-            while world.of_kind(uuid, "paused").is_empty() {
-                tokio::task::yield_now().await;
-            }
-            daemon.runtime.pause(&id, PAUSE_NOW, None).await
-        };
+        let pause = daemon.runtime.pause(&id, PAUSE_NOW, None);
         let (refused, paused) = daemon.block(join(person.rewind(&id, rewind, None), pause));
         assert_eq!(refused.unwrap_err().code(), ErrorCode::Conflict);
         paused.unwrap();

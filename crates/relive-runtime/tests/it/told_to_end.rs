@@ -18,9 +18,7 @@ fn a_resume_is_refused() {
     let daemon = world.start();
     let mut with_input = resume();
     with_input.input = Some("go".to_owned());
-    let mut with_limits = resume();
-    with_limits.limits.max_steps = Some(7);
-    for asked in [resume(), with_input, with_limits] {
+    for asked in [resume(), with_input] {
         let process = daemon.run_hanging(&world);
         let id = process.uuid.to_string();
         let refused = after_kill(&daemon, &id, daemon.runtime.resume(&id, asked.clone(), None)).unwrap_err();

@@ -15,6 +15,9 @@ use relive_session::tree::Plan;
 
 use crate::harness::*;
 
+/// Held by tests whose sessions lose their directories: only the cgroups of all tests then tell whose they are.
+static WITHOUT_DIRECTORY: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());
+
 const STAYS: &str = "setsid sh -c 'echo there; exec sleep 1000' & sleep 1000";
 
 fn sessions() -> Sessions {
@@ -82,6 +85,7 @@ async fn forged(lab: &Lab) -> ExitRecord {
 
 #[tokio::test]
 async fn a_program_that_removes_its_directory_is_ended_and_not_launched_again() {
+    let _alone = WITHOUT_DIRECTORY.lock().await;
     let lab = Lab::new();
     for (name, spec) in [("removed", shell(STAYS)), ("removed-weakest", weakest(STAYS))] {
         let victim = Victim::launch(&lab, name, &spec).await;
@@ -167,6 +171,7 @@ async fn a_program_whose_files_say_that_it_never_ran_is_not_launched_again() {
 
 #[tokio::test]
 async fn what_runs_is_known_without_its_directory() {
+    let _alone = WITHOUT_DIRECTORY.lock().await;
     let lab = Lab::new();
     let victim = Victim::launch(&lab, "unnamed", &shell(STAYS)).await;
     let sessions_dir = lab.dir.path();
@@ -186,6 +191,7 @@ async fn what_runs_is_known_without_its_directory() {
 
 #[tokio::test]
 async fn a_program_does_not_hold_back_its_own_end() {
+    let _alone = WITHOUT_DIRECTORY.lock().await;
     let lab = Lab::new();
     let spoilt = |name: &str, what: &str| {
         let script = format!("cd {}/{name} && {what}; echo there; read line; exit 3", lab.dir.path().display());
@@ -211,6 +217,7 @@ async fn a_program_does_not_hold_back_its_own_end() {
 
 #[tokio::test]
 async fn a_program_that_replaces_its_directory_is_ended_and_not_launched_again() {
+    let _alone = WITHOUT_DIRECTORY.lock().await;
     let lab = Lab::new();
     let with = [("link", "ln -s /tmp $D"), ("loop", "ln -s $D $D"), ("file", "touch $D")];
     for (name, replace) in with {

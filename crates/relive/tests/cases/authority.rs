@@ -33,7 +33,7 @@ fn case_68_an_approved_call_cannot_approve_the_next_ones() {
     world.relive(&["resolve", &process.uuid, "--allow"]).ok();
     world.await_records(&process, "call_ended", 1);
     let said = world.records(&process.uuid, "call_ended")[0]["result"].to_string();
-    assert!(said.contains("is only for a person, and this command runs in process"), "{said}");
+    assert!(said.contains("is only for a person, and this command runs in PID "), "{said}");
     world.await_display(&process.uuid, "approval");
     assert!(!world.work().join("owned").exists(), "it approved itself");
 }
@@ -85,7 +85,7 @@ fn case_68_what_is_the_persons_alone_is_refused_in_words() {
         ("daemon restart", "stopping the daemon is only for a person"),
     ] {
         let script = format!("relive exec --name kid -- false; relive {verb}");
-        inside(&world, &script).fails(5, &[said, "this command runs in process"]);
+        inside(&world, &script).fails(5, &[said, "this command runs in PID "]);
     }
 }
 

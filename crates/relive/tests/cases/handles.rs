@@ -424,11 +424,15 @@ fn case_68_whoever_rewinds_a_process_has_paused_it_and_nobody_rewinds_itself() {
     let world = World::new();
     for (verb, rest) in [("rewind", "--to-step 0 -y"), ("restore", "--step 0 file")] {
         let parent = Inside::begin(&world, verb);
-        let made = parent.says("relive exec -d --json -- sleep 1000");
-        let kid = begun(&serde_json::from_str(&made.1).unwrap());
+        let model = world.script("turns: [{calls: [{name: write, args: {path: file, content: x}}]}, {hang: true}]");
+        let made = parent
+            .says(&format!("mkdir -p kid && cd kid && relive run -d -y --json --model {model} write 2>/dev/null"));
+        let kid = begun(&serde_json::from_str(&made.1).unwrap_or_else(|_| panic!("{made:?}")));
+        world.await_records(&kid, "snapshot", 1);
         let (code, said) = parent.says(&format!("relive {verb} {verb} {rest}"));
         assert!(code == 3 && said.contains(&format!("cannot {verb} its own files")), "{code} {said}");
-        parent.ask(&format!("relive {verb} {} {rest}", kid.uuid));
+        let (code, said) = parent.says(&format!("relive {verb} {} {rest}", kid.uuid));
+        assert_eq!(code, 0, "{said}");
         world.await_display(&kid.uuid, "suspended");
         let paused_by = world.info(&kid.uuid)["paused_by"].to_string();
         assert!(paused_by.contains(&format!("PID {} ({verb})", parent.begun.pid)), "{paused_by}");

@@ -53,7 +53,11 @@ fn expected(text: &str, codes: &[i32]) -> Vec<(u32, &'static str)> {
             if let Decision::Start { slot, start } = decision {
                 next += 1;
                 starts[slot[1..].parse::<usize>().unwrap()] += 1;
-                flow.apply(&Event::Starting { slot, uuid: Uuid::from_u128(next), start }).unwrap();
+                let (uuid, is_awaited) = (Uuid::from_u128(next), flow.is_start_awaited(&slot));
+                flow.apply(&Event::Starting { slot: slot.clone(), uuid, start }).unwrap();
+                if is_awaited {
+                    flow.apply(&Event::Created { slot, uuid }).unwrap();
+                }
             }
         }
         let running = flow.slots().find_map(|slot| Some((slot.name.to_owned(), slot.state.living()?)));
