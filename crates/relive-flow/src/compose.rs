@@ -108,11 +108,12 @@ pub(crate) fn redo(flow: &mut Flow, name: &str, origin: &Origin) -> Result<(), R
     };
     let services = ended_services(flow);
     flow.slots[place].begin_anew(SlotState::Due { start, at_ms: 0 });
-    for other in dependents {
-        flow.slots[other].begin_anew(SlotState::Waiting);
-    }
     for (service, start) in services.into_iter().filter(|(service, _)| *service != place) {
         flow.slots[service].begin_anew(SlotState::Due { start, at_ms: 0 });
+    }
+    // Also services: they need what is done again.
+    for other in dependents {
+        flow.slots[other].begin_anew(SlotState::Waiting);
     }
     Ok(())
 }
@@ -130,10 +131,12 @@ pub(crate) fn reopened(flow: &mut Flow) {
     for (service, start) in ended_services(flow) {
         flow.slots[service].begin_anew(SlotState::Due { start, at_ms: 0 });
     }
-    for slot in &mut flow.slots {
+    let Definition::Compose(file) = &flow.blueprint.definition else { return };
+    for (slot, node) in flow.slots.iter_mut().zip(&file.nodes) {
         match slot.state {
             SlotState::Failed { .. } | SlotState::Stopped | SlotState::Halted => {
-                slot.begin_anew(SlotState::Due { start: Start::Resume { input: None }, at_ms: 0 });
+                let start = Flow::restart(node.restart.is_some_and(|restart| restart.fresh));
+                slot.begin_anew(SlotState::Due { start, at_ms: 0 });
             }
             SlotState::Skipped => slot.state = SlotState::Waiting,
             SlotState::Waiting
@@ -170,6 +173,8 @@ pub(crate) fn decide(flow: &Flow, file: &ComposeFile, now_ms: u64, room: usize) 
             continue;
         }
         let start = match flow.due(place, now_ms) {
+            // What begins anew waits for what begins anew with it.
+            Some(Ok(_)) if slot.starts == 0 && awaits_dependency(flow, file, place) => None,
             Some(Ok(start)) => Some(start),
             Some(Err(at_ms)) => {
                 next = Some(next.map_or(at_ms, |next: u64| next.min(at_ms)));
@@ -191,6 +196,12 @@ pub(crate) fn decide(flow: &Flow, file: &ComposeFile, now_ms: u64, room: usize) 
     }
     decisions.extend(next.map(|until_ms| Decision::Wait { until_ms }));
     decisions
+}
+
+/// Tells whether a condition of a node may still be met.
+fn awaits_dependency(flow: &Flow, file: &ComposeFile, place: usize) -> bool {
+    let is_open = |dependency: &Dependency| met(dependency.condition, &flow.slots[dependency.node]) == Met::NotYet;
+    file.nodes[place].depends_on.iter().any(is_open)
 }
 
 fn is_ready(flow: &Flow, file: &ComposeFile, place: usize) -> bool {

@@ -271,10 +271,36 @@ nodes:
         assert_eq!(run.words(), "db=succeeded cache=stopped test=failed");
         let reopened = event == Event::Reopened { run: 1 };
         run.apply(event);
-        let started = run.start();
-        assert!(started.contains(&"db".to_owned()) && started.contains(&"test".to_owned()), "{started:?}");
+        let expect = if reopened { vec!["db", "cache", "test"] } else { vec!["db", "test"] };
+        assert_eq!(run.start(), expect);
         assert_eq!(run.state("cache").word(), if reopened { "running" } else { "stopped" });
     }
+}
+
+#[test]
+fn a_service_that_needs_a_node_waits_for_it_when_it_is_done_again() {
+    let mut run = Driven::new(compose(
+        "
+nodes:
+  migrate: {command: [m]}
+  db: {command: [db], restart: {policy: permanent, fresh: true}, depends_on: [migrate]}
+  test: {command: [t], depends_on: {db: started}}
+",
+    ));
+    run.start();
+    run.end("migrate", Outcome::Succeeded);
+    assert_eq!(run.start(), ["db", "test"]);
+    run.end("test", FAILED);
+    run.end("db", Outcome::Halted);
+    run.apply(redo("migrate"));
+    assert_eq!(run.start(), ["migrate"]);
+    run.end("migrate", Outcome::Succeeded);
+    assert_eq!(run.start(), ["db", "test"]);
+    // Taken down: a fresh one is not resumed.
+    run.end("db", Outcome::Halted);
+    run.end("test", Outcome::Halted);
+    run.apply(Event::Reopened { run: 2 });
+    assert_eq!(run.decide(), [Decision::Start { slot: "db".to_owned(), start: Start::New }]);
 }
 
 #[test]

@@ -388,8 +388,7 @@ impl Driver {
         let (slot, uuid) = (created.slot.clone(), created.uuid);
         let live = Arc::clone(&self.live);
         let mut flow = live.flow.lock().await;
-        let is_news = flow.slot(&slot).is_some_and(|found| found.state.living() == Some(uuid) && !found.has_started);
-        if !is_news {
+        if !is_news(&flow, &slot, uuid) {
             return Ok(());
         }
         append(&self.cx, &mut flow, vec![Event::Created { slot, uuid }], Durability::Deferred).await
@@ -400,6 +399,12 @@ impl Driver {
         let live = Arc::clone(&self.live);
         let mut flow = live.flow.lock().await;
         let mut events = Vec::new();
+        // Of one that ended at once, both are there at the same time.
+        while let Ok(ChildCreated { slot, uuid }) = self.created.1.try_recv() {
+            if is_news(&flow, &slot, uuid) {
+                events.push(Event::Created { slot, uuid });
+            }
+        }
         for end in ended {
             self.told.remove(&end.uuid);
             if let (Created::No, Some(note)) = (end.created, &end.note) {
@@ -431,7 +436,8 @@ impl Driver {
         let mut signal = if signal == Signal::Int { Signal::Term } else { signal };
         let mut sent: HashSet<Uuid> = HashSet::new();
         while !self.children.is_empty() {
-            for (_, uuid) in crate::flows::living(&*self.live.flow.lock().await) {
+            let living = crate::flows::living(&*self.live.flow.lock().await);
+            for (_, uuid) in living {
                 if self.runtime.living(uuid).is_some()
                     && !sent.contains(&uuid)
                     && self.runtime.end_child(self.cx.process, uuid, signal).await == Delivered::Yes
@@ -457,6 +463,11 @@ impl Driver {
         }
         exit
     }
+}
+
+/// Tells whether it is not recorded yet that a process is there.
+fn is_news(flow: &Flow, slot: &str, uuid: Uuid) -> bool {
+    flow.slot(slot).is_some_and(|found| found.state.living() == Some(uuid) && !found.has_started)
 }
 
 async fn is_removed(runtime: &Runtime, uuid: Uuid) -> bool {

@@ -92,7 +92,9 @@ impl ChildStart {
         if let Err((outcome, created, note)) = self.start_in_time(&runtime).await {
             return ChildEnd { slot, uuid, outcome, result: None, note, created };
         }
-        if let Some(created) = &self.created {
+        if let Some(created) = &self.created
+            && !runtime.could_not_start(uuid).await
+        {
             // Nobody waits for it any more if the tree has ended.
             let _ = created.send(ChildCreated { slot: slot.clone(), uuid });
         }

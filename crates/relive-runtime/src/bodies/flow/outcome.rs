@@ -6,7 +6,9 @@ use std::sync::Arc;
 use relive_core::{End, ErrorCode, Pid, ProcessStatus, Uuid, Why};
 use relive_flow::{Outcome, RESULT_MAX};
 use relive_session::log::{Item, Reader, Stream};
+use relive_session::stage::Stage;
 
+use crate::bodies::{LiveSession, Shim};
 use crate::error::{Error, Result};
 use crate::runtime::Runtime;
 
@@ -32,6 +34,25 @@ impl Runtime {
             Outcome::Failed { .. } => Some(self.reason_of(uuid, end).await),
         };
         Ok(Some((outcome, note)))
+    }
+
+    /// Waits until a process has started, and tells whether its program could not be started.
+    pub(crate) async fn could_not_start(self: &Arc<Self>, uuid: Uuid) -> bool {
+        if !self.runs_program(uuid).await {
+            return false;
+        }
+        if let Some(LiveSession { shim: Shim::Answers { connection, .. }, .. }) = self.live_session(uuid).await {
+            let seen = connection.wait_for(|seen| seen.ended.is_some() || seen.snapshot.stage >= Stage::Running).await;
+            let stage = seen.map(|seen| seen.snapshot.stage);
+            if matches!(stage, Ok(Stage::Running | Stage::Exited | Stage::Signaled)) {
+                return false;
+            }
+        }
+        // It has ended, or is about to.
+        let _ = self.wait(&uuid.to_string(), None).await;
+        let read = self.on_journal(move |data| data.history(uuid)).await;
+        let Ok(Ok((history, _))) = read else { return false };
+        history.ended().is_some_and(|(_, end)| matches!(end.status, ProcessStatus::StartupFailed { .. }))
     }
 
     /// Returns what a process said last: the last text of an agent, the standard output of a program.
