@@ -19,7 +19,7 @@ pub(crate) fn check_name(name: Option<&str>) -> Result<()> {
         "it is empty".to_owned()
     } else if name.starts_with('-') {
         "it looks like an option".to_owned()
-    } else if name.bytes().all(|byte| byte.is_ascii_digit()) {
+    } else if name.chars().all(char::is_numeric) {
         "digits alone are a PID".to_owned()
     } else if short_id::is_part(name) || Uuid::try_parse(name).is_ok() {
         "it looks like a part of a UUID (4 or more of 0-9 and a-f)".to_owned()
@@ -82,6 +82,8 @@ mod tests {
         check("", Some("empty"));
         check("-f", Some("option"));
         check("42", Some("PID"));
+        check("\u{ff11}\u{ff12}", Some("PID"));
+        check("\u{663}", Some("PID"));
         check("dead", Some("UUID"));
         check("0c9d1e77", Some("UUID"));
         check("0198f3c1-0000-7000-8000-000012345678", Some("UUID"));

@@ -11,6 +11,7 @@ use axum::response::{IntoResponse as _, Response};
 use futures_util::StreamExt as _;
 use relive_api::{API_HEADER, API_VERSION, BODY_MAX, VERSION_HEADER};
 use relive_core::ErrorCode;
+use relive_runtime::Caller;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 
 use super::connection::Connection;
@@ -25,6 +26,9 @@ const BODIES_MAX_BYTES: usize = 256 << 20;
 const SHORT_BODY: usize = 64 << 10;
 /// When a client is told that its request takes too long.
 const ANSWER_WITHIN: Duration = Duration::from_secs(30);
+
+/// How many streams and waits programs inside of processes have together.
+const STREAMS_INSIDE_MAX: usize = 256;
 
 /// Requests that share a limit. A full class refuses, without affecting the others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -61,6 +65,8 @@ pub(super) struct Traffic {
     control: Arc<Semaphore>,
     others: Arc<Semaphore>,
     streams: Arc<Semaphore>,
+    /// The streams that programs of Relive hold: the rest is for people.
+    streams_inside: Arc<Semaphore>,
     bodies: Arc<Semaphore>,
     repeats: Repeats,
     stop: watch::Receiver<bool>,
@@ -70,6 +76,7 @@ pub(super) struct Traffic {
 #[derive(Debug)]
 pub(super) struct Room {
     _of_class: OwnedSemaphorePermit,
+    _of_inside: Option<OwnedSemaphorePermit>,
     _of_body: Option<Arc<OwnedSemaphorePermit>>,
 }
 
@@ -84,6 +91,7 @@ impl Traffic {
             control: room(Class::Control),
             others: room(Class::Others),
             streams: room(Class::Streams),
+            streams_inside: Arc::new(Semaphore::new(STREAMS_INSIDE_MAX)),
             bodies: Arc::new(Semaphore::new(BODIES_MAX_BYTES)),
             repeats: Repeats::default(),
             stop,
@@ -101,12 +109,22 @@ impl Traffic {
             Class::Others => &self.others,
             Class::Streams => &self.streams,
         };
+        let is_person = matches!(request.extensions().get::<Caller>(), Some(Caller::Person));
+        let of_inside = if class == Class::Streams && !is_person {
+            let refused = |_| {
+                let message = format!("programs have {STREAMS_INSIDE_MAX} streams and waits, the limit");
+                HttpError::new(ErrorCode::Unavailable, message)
+            };
+            Some(Arc::clone(&self.streams_inside).try_acquire_owned().map_err(refused)?)
+        } else {
+            None
+        };
         let of_class = Arc::clone(semaphore).try_acquire_owned().map_err(|_| {
             let message = format!("{} {} are being served, the limit", class.max(), class.plural());
             HttpError::new(ErrorCode::Unavailable, message).with_hint("relive daemon status")
         })?;
         let of_body = request.extensions().get::<BodyRoom>().map(|room| Arc::clone(&room.0));
-        Ok(Room { _of_class: of_class, _of_body: of_body })
+        Ok(Room { _of_class: of_class, _of_inside: of_inside, _of_body: of_body })
     }
 }
 

@@ -58,7 +58,11 @@ impl Place {
         if let Some(id) = id {
             request = request.header(REQUEST_ID_HEADER, id);
         }
-        self.router.clone().oneshot(request.body(body.into()).unwrap()).await.unwrap()
+        self.send(request.extension(Caller::Person).body(body.into()).unwrap()).await
+    }
+
+    async fn send(&self, request: Request) -> Response {
+        self.router.clone().oneshot(request).await.unwrap()
     }
 }
 
@@ -99,6 +103,28 @@ async fn a_read_that_takes_too_long_is_given_up() {
     assert_eq!(response.status(), StatusCode::REQUEST_TIMEOUT);
     tokio::time::sleep(Duration::from_secs(60)).await;
     assert_eq!(place.done.load(Ordering::Relaxed), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn programs_leave_streams_for_the_person() {
+    let place = Place::new();
+    let wait = |caller: Option<Caller>| {
+        let mut request = axum::http::Request::builder().method("POST").uri("/wait");
+        if let Some(caller) = caller {
+            request = request.extension(caller);
+        }
+        place.send(request.body(Body::empty()).unwrap())
+    };
+    let program = Caller::Process(relive_core::Uuid::from_u128(7));
+    let mut held = Box::pin(join_all((0..STREAMS_INSIDE_MAX).map(|_| Box::pin(wait(Some(program))))));
+    assert!(tokio::time::timeout(Duration::from_millis(1), &mut held).await.is_err());
+    for caller in [Some(program), Some(Caller::Unknown), None] {
+        assert_eq!(wait(caller).await.status(), StatusCode::SERVICE_UNAVAILABLE, "{caller:?}");
+    }
+    let person = tokio::time::timeout(Duration::from_millis(1), wait(Some(Caller::Person))).await;
+    assert!(person.is_err(), "the person waits");
+    drop(held);
+    assert!(tokio::time::timeout(Duration::from_millis(1), wait(Some(program))).await.is_err(), "there is room again");
 }
 
 #[tokio::test(start_paused = true)]
