@@ -175,7 +175,12 @@ impl State {
 
     pub(crate) fn send(&mut self, uuid: Uuid, text: &str) -> Vec<Effect> {
         let Some(id) = self.known.get(&uuid).map(|known| known.process.short.clone()) else { return Vec::new() };
-        self.command(vec!["send".to_owned(), id, text.to_owned()], Output::StatusLine)
+        let mut words = vec!["send".to_owned(), id, text.to_owned()];
+        if text.starts_with('-') {
+            // It is no option.
+            words.insert(1, "--".to_owned());
+        }
+        self.command(words, Output::StatusLine)
     }
 
     /// Runs a typed line: commands that begin with `relive`, or with what follows it.

@@ -310,6 +310,14 @@ fn only_the_last_ends_are_kept_and_every_item() {
 }
 
 #[test]
+fn a_message_that_begins_with_a_hyphen_is_no_option() {
+    let mut dashboard = one(&json!({}));
+    dashboard.press(&[Key::Char('s')]);
+    dashboard.type_in("--eof");
+    assert_eq!(dashboard.press(&[Key::Enter]), run(&["send", "--", "00000001", "--eof"]));
+}
+
+#[test]
 fn every_action_is_shown_as_the_command_that_does_the_same() {
     let mut dashboard = one(&json!({}));
     dashboard.press(&[Key::Char('s')]);

@@ -54,7 +54,7 @@ pub(crate) struct Args {
     #[arg(long, group = "outcome")]
     retry: bool,
     /// Answer the question of the agent; the number of a choice stands for it
-    #[arg(long, value_name = "TEXT", group = "outcome")]
+    #[arg(long, value_name = "TEXT", group = "outcome", allow_hyphen_values = true)]
     answer: Option<String>,
     /// Answer only if this is still the question, as `relive inbox --json` names it
     #[arg(long, value_name = "N", requires = "outcome")]

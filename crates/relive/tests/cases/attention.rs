@@ -95,6 +95,18 @@ fn case_79_a_question_is_in_the_inbox_within_a_second() {
 }
 
 #[test]
+fn an_answer_may_begin_with_a_hyphen() {
+    let world = World::new();
+    let ask = "{name: ask, args: {question: which, choices: [-blue, --red]}}";
+    let asker = world.run(&format!("turns: [{{calls: [{ask}]}}, {{text: done}}]"));
+    world.await_display(&asker.uuid, "question");
+    world.relive(&["resolve", &asker.uuid, "--answer", "-blue"]).ok();
+    world.relive(&["wait", &asker.uuid]).ok();
+    let said = world.records(&asker.uuid, "call_ended")[0]["result"].to_string();
+    assert!(said.contains("-blue"), "{said}");
+}
+
+#[test]
 fn a_question_waits_for_its_answer_whatever_becomes_of_the_daemon_and_the_first_answer_wins() {
     let world = World::new();
     let process = world.run_with(ASKS, &["--name", "asker"]);
