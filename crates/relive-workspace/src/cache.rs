@@ -10,7 +10,7 @@ use crate::path::FilePath;
 use crate::stat::{FileKey, Time};
 use crate::store::Store;
 
-const MAGIC: &[u8; 8] = b"relivec1";
+const MAGIC: &[u8; 8] = b"relivec2";
 
 /// The content of the workspace.
 #[derive(Debug, Default)]
@@ -28,6 +28,8 @@ pub(crate) struct Listing {
     /// The fingerprint of the rules that selected the entries.
     pub(crate) rules: u64,
     pub(crate) key: FileKey,
+    /// How many names the directory had; absent if it was changed just before it was listed.
+    pub(crate) names: Option<u64>,
     /// Sorted by name.
     pub(crate) entries: Vec<Entry>,
     /// `None` if nothing below the directory is part of the snapshot.
@@ -67,6 +69,12 @@ pub(crate) enum Trust {
 }
 
 impl Listing {
+    /// Returns whether the directory with this key still has exactly the names of the entries. Names that were left out,
+    /// of sockets for example, are not among them, and have to be listed again.
+    pub(crate) fn has_names_of(&self, key: &FileKey) -> bool {
+        self.names == Some(self.entries.len() as u64) && self.key == *key
+    }
+
     pub(crate) fn find(&self, name: &[u8]) -> Option<&Entry> {
         self.entries.binary_search_by(|entry| (*entry.name).cmp(name)).ok().map(|at| &self.entries[at])
     }
@@ -96,6 +104,7 @@ impl Cache {
             write_bytes(&mut bytes, path.as_bytes());
             write_number(&mut bytes, listing.rules);
             write_key(&mut bytes, &listing.key);
+            write_number(&mut bytes, listing.names.map_or(0, |names| names.saturating_add(1)));
             bytes.push(u8::from(listing.tree.is_some()));
             listing.tree.iter().for_each(|tree| bytes.extend_from_slice(tree.as_bytes()));
             write_number(&mut bytes, listing.entries.len() as u64);
@@ -123,13 +132,14 @@ impl Cache {
             let path = FilePath::from_bytes(read_bytes(&mut rest)?).ok()?;
             let rules = read_number(&mut rest)?;
             let key = read_key(&mut rest)?;
+            let names = read_number(&mut rest)?.checked_sub(1);
             let tree = if read_byte(&mut rest)? == 0 { None } else { Some(read_id(&mut rest)?) };
             let entries = (0..read_number(&mut rest)?).map(|_| {
                 let name = read_bytes(&mut rest)?.into();
                 Some(Entry { name, what: read_what(&mut rest)? })
             });
             let entries = entries.collect::<Option<Vec<_>>>()?;
-            listings.insert(path, Listing { rules, key, entries, tree });
+            listings.insert(path, Listing { rules, key, names, entries, tree });
         }
         rest.is_empty().then_some(Self { generation, listings, are_trees_stored: true })
     }
@@ -244,7 +254,7 @@ mod tests {
             Entry { name: b"b".as_slice().into(), what: What::Directory },
             Entry { name: b"c".as_slice().into(), what: What::Ignored { is_directory: true } },
         ];
-        let listing = Listing { rules: 9, key, entries, tree: Some(id) };
+        let listing = Listing { rules: 9, key, names: Some(3), entries, tree: Some(id) };
         let listings = HashMap::from([(FilePath::root(), listing)]);
         Cache { generation: 3, listings, are_trees_stored: true }
     }
@@ -253,6 +263,17 @@ mod tests {
     fn a_cache_is_unchanged_after_saving_and_loading() {
         let read = Cache::decode(&sample().encode()).unwrap();
         assert_eq!((read.generation, &read.listings), (3, &sample().listings));
+    }
+
+    #[test]
+    fn the_names_of_a_directory_are_known_only_if_all_are_entries_and_its_key_is_trusted() {
+        let listing = sample().listings.remove(&FilePath::root()).unwrap();
+        let key = listing.key;
+        assert!(listing.has_names_of(&key));
+        let changed = FileKey { ctime: Time { seconds: -4, nanoseconds: 7 }, ..key };
+        assert!(!listing.has_names_of(&changed));
+        assert!(!Listing { names: None, ..listing.clone() }.has_names_of(&key));
+        assert!(!Listing { names: Some(4), ..listing }.has_names_of(&key));
     }
 
     #[test]

@@ -27,7 +27,7 @@ use crate::store::{Deflater, ObjectSink, Store};
 use lister::Lister;
 use queue::Queue;
 pub(crate) use read::TICK;
-use read::{Outcome, Reader, Steadiness};
+use read::{COARSE_TICK, Outcome, Reader, Steadiness};
 
 /// More threads do not help: file lookups in the operating system are the limit.
 const THREADS: usize = 2;
@@ -77,6 +77,8 @@ struct Shared<'a> {
     device: u64,
     /// Files changed at this moment or later are read again the next time.
     recent: Time,
+    /// The same where file times have no fractions of a second.
+    recent_in_seconds: Time,
     files: AtomicU64,
     bytes: AtomicU64,
     read_bytes: AtomicU64,
@@ -100,6 +102,7 @@ impl Scan<'_> {
             reader,
             device: stat.device,
             recent: Time::before(started, TICK),
+            recent_in_seconds: Time::before(started, COARSE_TICK),
             files: AtomicU64::new(0),
             bytes: AtomicU64::new(0),
             read_bytes: AtomicU64::new(0),
@@ -222,17 +225,25 @@ impl Shared<'_> {
         if self.scan.private.contains(&stat.identity()) {
             return Ok(Vec::new());
         }
-        let names = match list(&directory) {
-            Ok(names) => names,
-            Err(Errno::NOENT) => return Ok(Vec::new()),
-            Err(error) => return Err(error).context("read", path.as_path()),
-        };
         let cached = self.scan.cache.listings.get(&path);
+        let listed = || match list(&directory) {
+            Ok(names) => Ok(Some(names)),
+            Err(Errno::NOENT) => Ok(None),
+            Err(error) => Err(error).context("read", path.as_path()),
+        };
+        let known = cached.filter(|cached| cached.has_names_of(&stat.key));
+        let known_names = known.map(|known| known.entries.iter().map(Name::of).collect());
+        let Some(mut names) = known_names.map_or_else(listed, |names| Ok(Some(names)))? else { return Ok(Vec::new()) };
         let rules = match self.ignore_file(&directory, &names, cached) {
             Some(file) => rules.below(&path, file, self.scan.store),
             None => rules.clone(),
         };
         let fingerprint = rules.fingerprint(reach);
+        // What a file is that was ignored, and may be no longer, is not in the cache.
+        if known.is_some_and(|known| known.rules != fingerprint) {
+            let Some(listed) = listed()? else { return Ok(Vec::new()) };
+            names = listed;
+        }
         let lister = Lister { shared: self, cached, fingerprint, rules, reach, path, directory, worker };
         lister.run(stat.key, names)
     }
@@ -273,7 +284,7 @@ impl Shared<'_> {
                 Outcome::Skipped(reason) => worker.found.skipped.push(Skipped { path: file, reason }),
                 Outcome::Stored { id, stat, steadiness } => {
                     self.read_bytes.fetch_add(stat.key.size, Ordering::Relaxed);
-                    let is_recent = stat.key.is_since(self.recent) || steadiness == Steadiness::Moving;
+                    let is_recent = self.is_recent(&stat.key) || steadiness == Steadiness::Moving;
                     let trust = if is_recent { Trust::TooRecent } else { Trust::Yes };
                     if stat.has_set_id_bits() {
                         let reason = SkipReason::SetIdBits;
@@ -291,6 +302,11 @@ impl Shared<'_> {
         Ok(Vec::new())
     }
 
+    /// Returns whether a file was changed so recently that another change may leave its times as they are.
+    fn is_recent(&self, key: &FileKey) -> bool {
+        key.is_since(if key.has_whole_seconds() { self.recent_in_seconds } else { self.recent })
+    }
+
     /// Returns whether the cached bytes still match the file.
     fn is_unchanged(&self, key: &FileKey, trust: Trust, now: &Stat) -> bool {
         if self.scan.store.disk().trusts_equal_mtime() {
@@ -303,6 +319,18 @@ impl Shared<'_> {
 struct Name {
     name: Box<[u8]>,
     file_type: FileType,
+}
+
+impl Name {
+    /// Returns the name of an entry. Of one that is ignored only whether it is a directory matters.
+    fn of(entry: &Entry) -> Self {
+        let file_type = match entry.what {
+            What::Directory | What::Ignored { is_directory: true } => FileType::Directory,
+            What::File { kind: EntryKind::Symlink, .. } => FileType::Symlink,
+            What::File { .. } | What::Ignored { is_directory: false } => FileType::RegularFile,
+        };
+        Self { name: entry.name.clone(), file_type }
+    }
 }
 
 /// Returns the entries of a directory by name, without `.git`.

@@ -45,6 +45,11 @@ impl FileKey {
         self.mode & if is_directory { 0o3777 } else { 0o7777 }
     }
 
+    /// Returns whether its file system seems to keep no fractions of a second.
+    pub(crate) fn has_whole_seconds(&self) -> bool {
+        self.mtime.nanoseconds == 0 && self.ctime.nanoseconds == 0
+    }
+
     /// Returns whether the file was, or may have been, changed at that moment or later.
     pub(crate) fn is_since(&self, moment: Time) -> bool {
         self.mtime >= moment || self.ctime >= moment

@@ -41,6 +41,7 @@ impl Lister<'_> {
         let known = self.cached.map_or(&[][..], |cached| &*cached.entries);
         let same_rules = self.cached.is_some_and(|cached| cached.rules == self.fingerprint);
         let mut found = Found { entries: Vec::with_capacity(names.len()), ..Found::default() };
+        let count = (!self.shared.is_recent(&key)).then_some(names.len() as u64);
         let mut at = 0;
         for name in names {
             while known.get(at).is_some_and(|entry| entry.name < name.name) {
@@ -70,7 +71,7 @@ impl Lister<'_> {
             }
             jobs.push(Job::Files { directory: self.directory.clone(), path: self.path.clone(), names });
         }
-        let listing = Listing { rules: self.fingerprint, key, entries: found.entries, tree: None };
+        let listing = Listing { rules: self.fingerprint, key, names: count, entries: found.entries, tree: None };
         self.worker.found.listings.insert(self.path, listing);
         Ok(jobs)
     }

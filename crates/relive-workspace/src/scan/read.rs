@@ -22,8 +22,10 @@ const TRIES: usize = 3;
 const LARGE: u64 = 4 << 20;
 /// A file changed this recently may have pages that are not written out yet: kernels write them after 30 seconds.
 const RECENT: Duration = Duration::from_secs(120);
-/// The coarsest resolution of file times.
+/// The coarsest resolution of file times that have fractions of a second.
 pub(crate) const TICK: Duration = Duration::from_millis(20);
+/// The coarsest resolution of others: FAT counts every second second.
+pub(super) const COARSE_TICK: Duration = Duration::from_millis(2_100);
 
 /// The result of reading a file.
 pub(super) enum Outcome {

@@ -77,6 +77,7 @@ fn a_rewrite_is_detected_despite_coarse_file_times() {
     let inner = tempfile::tempdir_in(&path).unwrap();
     let mut bed = Bed::at(inner, Disk::new(), Settings::default());
     check_rewrites(&mut bed);
+    check_names(&mut bed);
     drop(bed);
     run(std::process::Command::new("umount").arg(&path));
 }
@@ -101,6 +102,70 @@ fn files_with_times_in_the_future_are_read_again() {
     std::thread::sleep(Duration::from_millis(40));
     bed.snapshot();
     assert_eq!(bed.take().read_bytes, 3);
+}
+
+#[test]
+fn names_that_appear_and_disappear_at_once_are_detected() {
+    check_names(&mut bed());
+}
+
+/// The names of a directory that has not changed are not read again.
+fn check_names(bed: &mut Bed) {
+    bed.write("d/a", "one");
+    std::thread::sleep(Duration::from_millis(40));
+    let mut last = bed.snapshot();
+    for round in 0..100 {
+        bed.write(&format!("d/{round}"), "new");
+        let now = bed.snapshot();
+        assert_ne!(now.tree, last.tree, "the file of round {round} is missing");
+        last = now;
+        fs::remove_file(bed.root.join(format!("d/{round}"))).unwrap();
+        let now = bed.snapshot();
+        assert_ne!(now.tree, last.tree, "the file of round {round} is still there");
+        last = now;
+    }
+}
+
+#[test]
+fn a_reset_mtime_of_a_directory_does_not_hide_a_new_file() {
+    let mut bed = bed();
+    bed.write("d/a", "one");
+    shell(&bed.root, "touch -d 2020-01-01 d");
+    std::thread::sleep(Duration::from_millis(40));
+    let first = bed.snapshot();
+    bed.snapshot();
+    shell(&bed.root, "touch -r d ../reference; printf two > d/b; touch -r ../reference d");
+    assert_ne!(bed.snapshot().tree, first.tree);
+}
+
+#[test]
+fn an_ignored_link_is_a_link_when_it_is_no_longer_ignored() {
+    let mut bed = bed();
+    bed.write(".gitignore", "link\nfifo\n");
+    shell(&bed.root, "ln -s nowhere link; mkfifo fifo");
+    std::thread::sleep(Duration::from_millis(40));
+    bed.snapshot();
+    bed.snapshot();
+    // Its directory stays as it is.
+    shell(&bed.root, "printf 'other\n' > .gitignore");
+    let taken = bed.take();
+    let skipped: Vec<_> = taken.skipped.iter().map(|skipped| (skipped.path.to_string(), skipped.reason)).collect();
+    assert_eq!(skipped, [("fifo".to_owned(), SkipReason::Special)]);
+    assert_eq!(taken.files, 2);
+}
+
+#[test]
+fn names_that_are_left_out_are_reported_by_every_snapshot() {
+    let mut bed = bed();
+    bed.write("d/.env", "KEY=1");
+    bed.write("d/a", "one");
+    shell(&bed.root, "mkfifo d/fifo");
+    std::thread::sleep(Duration::from_millis(40));
+    let first = bed.take();
+    assert_eq!(first.skipped_count, 2, "{:?}", first.skipped);
+    for _ in 0..2 {
+        assert_eq!(bed.take().skipped, first.skipped);
+    }
 }
 
 #[test]
