@@ -68,6 +68,8 @@ struct Queue {
     /// How often a change was missed. A comparison that began before may not have found it.
     missed: u64,
     is_filling: bool,
+    /// Whether all processes of an earlier daemon were recorded, or none will be.
+    has_recovered: bool,
     closed: bool,
 }
 
@@ -183,10 +185,18 @@ impl Catalog {
         }
     }
 
+    /// Queues what comes after the changes of a recovery, which waited until now.
+    fn push_last(&self, task: Task) {
+        let mut queue = self.shared.lock();
+        queue.tasks.push_back(task);
+        queue.has_recovered = true;
+        drop(queue);
+        self.shared.wake.notify_all();
+    }
+
     /// Notes that all processes of an earlier daemon were recorded. Missing ones are searched now.
     pub(crate) fn recovered(&self) {
-        self.shared.lock().tasks.push_back(Task::Recovered);
-        self.shared.wake.notify_all();
+        self.push_last(Task::Recovered);
     }
 
     /// Compares the index with the data directory, because it named a process that does not exist.
@@ -198,8 +208,7 @@ impl Catalog {
     /// Marks the index as closed. The catalog has no answers any more.
     pub(crate) async fn close(&self) {
         let (done, is_done) = oneshot::channel();
-        self.shared.lock().tasks.push_back(Task::Close(done));
-        self.shared.wake.notify_all();
+        self.push_last(Task::Close(done));
         // The next start finds what is lost by not waiting longer.
         let _ = tokio::time::timeout(CLOSE_WITHIN, is_done).await;
     }

@@ -35,8 +35,9 @@ const READY_WITHIN: Duration = Duration::from_millis(250);
 /// The longest pause between two attempts to recover what could not be recovered.
 const RETRY_AT_LEAST_EVERY: Duration = Duration::from_secs(60);
 
-/// How many journals are opened at once: as many as the threads for journals, since each has to be synced.
-const OPENED_AT_ONCE: usize = relive_journal::THREADS_MAX;
+/// How many journals are opened at once. Some have to be synced, and wait for the disk together; the others only need a
+/// processor, and more threads than that would cost more than they gain.
+const OPENED_AT_ONCE: usize = 16;
 
 /// What follows for a process that was found, once all are in the table.
 enum NextAction {
@@ -95,13 +96,14 @@ impl Runtime {
             ready.extend(self.recover_wave(wave).await);
         }
         self.restore_handles(handles);
-        self.catalog.recovered();
         let uuids: Vec<Uuid> = ready.iter().map(|(process, _)| process.uuid).collect();
         for (process, then) in ready {
             self.carry_on(process, then).await?;
         }
         // Most bodies are ready at once; those that are not are shown as loading.
         let _ = tokio::time::timeout(READY_WITHIN, self.all_started()).await;
+        self.catalog.recovered();
+        self.workspaces.recovered();
         // Most have asked their model by now, and are synced with that.
         uuids.into_iter().for_each(|uuid| self.sync_recovered(uuid));
         self.retry_unrecovered();

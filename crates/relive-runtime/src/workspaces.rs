@@ -20,6 +20,7 @@ use relive_config::Snapshots as Wanted;
 use relive_journal::record::{FilesId, Grade as RecordedGrade};
 use relive_journal::{Hash, Pool};
 use relive_workspace::{Control, Disk, Grade, ObjectId, Settings, Snapshot, Store, Workspace};
+use tokio::sync::watch;
 
 use crate::clock::Clock;
 use crate::error::Result;
@@ -87,6 +88,8 @@ struct Inner {
     /// Directories that get no snapshots, and why.
     refused: Mutex<HashMap<PathBuf, String>>,
     activities: Activities,
+    /// Whether the processes of an earlier daemon have started: until then nobody looks at files in advance.
+    recovered: watch::Sender<bool>,
     recent: Mutex<VecDeque<(Instant, Snapshot)>>,
     /// Held for reading while a snapshot is taken and not remembered yet, for writing by the garbage collector.
     collecting: RwLock<()>,
@@ -112,9 +115,20 @@ impl Workspaces {
             open: Mutex::default(),
             refused: Mutex::default(),
             activities: Activities::default(),
+            recovered: watch::Sender::new(false),
             recent: Mutex::default(),
             collecting: RwLock::default(),
         }))
+    }
+
+    /// Notes that the processes of an earlier daemon have started.
+    pub(crate) fn recovered(&self) {
+        self.0.recovered.send_replace(true);
+    }
+
+    /// Waits until they have.
+    async fn await_recovered(&self) {
+        let _ = self.0.recovered.subscribe().wait_for(|recovered| *recovered).await;
     }
 
     /// The class of threads that its work belongs on.

@@ -190,6 +190,8 @@ fn file(path: &Path) -> Option<PathBuf> {
 /// Returns a file of a directory, not one that a link leads to.
 fn own_file(directory: &Path, name: &str) -> Option<PathBuf> {
     let path = directory.join(name);
+    // Most are missing, and finding that out takes one call.
+    path.symlink_metadata().ok()?;
     path.canonicalize().ok().filter(|found| *found == path)
 }
 

@@ -267,9 +267,9 @@ impl AgentBody {
                 if let Some(model) = changed {
                     meta.model = model;
                 }
-                let mut private = private(Path::new(&spawned.cwd), &own);
+                let cwd = real(Path::new(&spawned.cwd));
+                let mut private = private(&cwd, &own);
                 if spawned.isolated.as_ref().is_some_and(|isolated| isolated.isolation != Isolation::None) {
-                    let cwd = real(Path::new(&spawned.cwd));
                     private = private.iter().cloned().chain(relive_sandbox::protected(&cwd)).collect();
                 }
                 Ok::<_, std::io::Error>((meta, spawned, private, intent))
@@ -313,10 +313,9 @@ async fn patiently<T, F: Future<Output = Result<T, NoModel>>>(mut build: impl Fn
     build().await
 }
 
-/// Returns those of Relive's own directories that an agent could reach from its working directory.
+/// Returns those of Relive's own directories that an agent could reach from its working directory, a real path.
 fn private(cwd: &Path, own: &[PathBuf]) -> Arc<[PathBuf]> {
-    let cwd = real(cwd);
-    own.iter().filter(|path| path.starts_with(&cwd) || cwd.starts_with(path)).cloned().collect()
+    own.iter().filter(|path| path.starts_with(cwd) || cwd.starts_with(path)).cloned().collect()
 }
 
 /// Returns a path without symbolic links, as far as there is one.

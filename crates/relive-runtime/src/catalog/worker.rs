@@ -7,7 +7,7 @@ use std::thread;
 use relive_index::{Error, Index, Row};
 use relive_journal::data::SetAside;
 
-use super::{BATCH, Change, Question, Queue, Shared, Standing, Task, fill};
+use super::{BATCH, CHANGES_MAX, Change, Question, Queue, Shared, Standing, Task, fill};
 
 /// How often an index is recreated on the disk. After that it stays in memory, because the problem persists.
 const RENEWALS_MAX: u32 = 3;
@@ -204,6 +204,10 @@ impl Shared {
 
 impl Queue {
     fn next(&mut self) -> Option<Work> {
+        // Recovery needs the processors more than the index does, unless somebody asks.
+        if !self.has_recovered && self.questions == 0 && self.tasks.len() < CHANGES_MAX / 2 {
+            return None;
+        }
         let is_change = |task: &&Task| matches!(task, Task::Change(_));
         let count = self.tasks.iter().take(BATCH).take_while(is_change).count();
         if count > 0 {

@@ -60,6 +60,9 @@ impl Snapshots for ProcessFiles {
             if lock(&state).is_off {
                 return Seen::default();
             }
+            if occasion == Occasion::Start {
+                workspaces.await_recovered().await;
+            }
             let (pool, held) = (workspaces.pool().clone(), Arc::clone(&state));
             let taken = pool.run(move || {
                 let (base, whose) = {
