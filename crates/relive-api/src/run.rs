@@ -60,7 +60,7 @@ pub struct RunRequest {
     /// What they reach of the network; as the isolation says if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub network: Option<Network>,
-    /// Whether they run where this machine cannot give all of the isolation.
+    /// Whether they run even if this machine cannot enforce all of the isolation.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub allow_degraded: bool,
     /// Whether somebody waits for it in the foreground: a CLI agent then ends when its work is done, instead of waiting for

@@ -99,7 +99,7 @@ impl Runtime {
         let Some(isolated) = above.isolated(wanted) else { return Ok(None) };
         match refusal(&isolated, &ladder.isolation) {
             Some(message) => {
-                let message = format!("{message} (--allow-degraded runs with what this machine can give)");
+                let message = format!("{message} (with --allow-degraded it runs with the rest)");
                 Err(Error::new(ErrorCode::Invalid, message).with_hint(HINT))
             }
             None => Ok(Some(isolated)),
@@ -128,7 +128,7 @@ fn by_default(machine: &Machine) -> Isolation {
 fn refusal(isolated: &Isolated, machine: &Machine) -> Option<String> {
     let wanted = isolated.isolation != Isolation::None && !isolated.allow_degraded;
     let reason = machine.no_namespaces.as_ref().filter(|_| wanted)?;
-    Some(format!("this machine cannot give isolation {}: {reason}", isolated.isolation))
+    Some(format!("this machine cannot enforce isolation {}: {reason}", isolated.isolation))
 }
 
 pub(crate) fn namespaces(kinds: &[NamespaceKind]) -> Namespaces {

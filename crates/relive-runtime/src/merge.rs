@@ -242,7 +242,7 @@ fn target(id: &str, named: Option<String>, from: String) -> Result<PathBuf> {
     }
     let into = PathBuf::from(named.unwrap_or(from));
     into.canonicalize().ok().filter(|into| into.is_dir()).ok_or_else(|| {
-        let message = format!("{}, where the changes of {id} belong, is not there any more", into.display());
+        let message = format!("{}, where the changes of {id} belong, no longer exists", into.display());
         Error::new(ErrorCode::NotFound, message).with_hint(format!("relive merge {id} --into DIR"))
     })
 }

@@ -185,7 +185,7 @@ impl Runtime {
 fn here(cwd: &str) -> Result<Option<MadeCopy>> {
     check_no_link(Path::new(cwd))?;
     if matches!(Path::new(cwd).try_exists(), Ok(false)) {
-        let message = format!("a fork would work in {cwd}, which is not there any more");
+        let message = format!("a fork would work in {cwd}, which no longer exists");
         return Err(Error::new(ErrorCode::Conflict, message)
             .with_hint(format!("mkdir -p {}", relive_types::program::quote(cwd))));
     }

@@ -31,7 +31,7 @@ pub struct Plan {
     /// The port of its loopback whose listener is handed to a process outside.
     #[serde(default)]
     pub proxy_port: Option<u16>,
-    /// What this machine cannot hold.
+    /// The restrictions that this machine cannot enforce.
     pub degraded: Vec<String>,
 }
 
@@ -99,7 +99,7 @@ pub enum Filter {
 #[serde(rename_all = "snake_case")]
 pub enum Capabilities {
     Unchanged,
-    /// Those that package managers and build tools need.
+    /// The capabilities that package managers and build tools need.
     Reduced,
 }
 
@@ -110,7 +110,7 @@ pub enum PlanError {
     HiddenDirectory { cwd: PathBuf, isolation: Isolation },
     #[error("the working directory {} is outside of {}, the directory of the process that started it", cwd.display(), within.display())]
     OutsideDirectory { cwd: PathBuf, within: PathBuf },
-    #[error("this machine cannot give isolation {isolation}: {missing}")]
+    #[error("this machine cannot enforce isolation {isolation}: {missing}")]
     Unheld { isolation: Isolation, missing: String },
 }
 

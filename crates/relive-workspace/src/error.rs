@@ -65,7 +65,7 @@ pub enum Error {
     PlanPending { path: PathBuf, kind: crate::plan::PlanKind },
     /// The interrupted restore or merge is of another directory, which was at this path then.
     #[error(
-        "a {kind} was interrupted of a directory that is not at {path} any more: put it back, or remove {plan_file} to give up its files",
+        "an interrupted {kind} belongs to a directory that is no longer at {path}: put it back, or remove {plan_file} to give up its files",
         path = path.display(), kind = kind.name(), plan_file = plan_file.display()
     )]
     OtherDirectory { path: PathBuf, kind: crate::plan::PlanKind, plan_file: PathBuf },
@@ -95,7 +95,7 @@ pub enum Error {
     #[error("not a pattern: {pattern}")]
     InvalidPattern { pattern: String },
     /// The path was in a directory that is a file or a link now.
-    #[error("cannot restore {path} alone: {above} was a directory and is none now")]
+    #[error("cannot restore {path} alone: {above} was a directory and is not one now")]
     NotADirectory { path: FilePath, above: FilePath },
     /// The path is not in the snapshot.
     #[error("{path} is not in the snapshot")]

@@ -18,7 +18,7 @@ pub(super) fn paths_in(directory: &Path, order: &Order) -> Result<Vec<FilePath>>
     let start = if here.starts_with(&root) { here } else { root.clone() };
     let found = order.paths.iter().map(|typed| {
         if typed.is_empty() {
-            return Err(Error::new(ErrorCode::Invalid, "an empty text is no path: name the files to restore"));
+            return Err(Error::new(ErrorCode::Invalid, "a path is empty: name the files to restore"));
         }
         let whole = without_dots(&start.join(unquoted(typed)));
         let inside = whole.strip_prefix(&root).or_else(|_| whole.strip_prefix(directory));

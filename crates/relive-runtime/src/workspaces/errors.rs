@@ -163,7 +163,7 @@ fn no_permission(path: &Path, error: &FilesError) -> Error {
 pub(super) fn no_directory(path: &Path, error: &std::io::Error) -> Error {
     let path = path.display();
     if error.kind() == ErrorKind::NotFound {
-        let message = format!("the directory {path} is not there any more");
+        let message = format!("the directory {path} no longer exists");
         return Error::new(ErrorCode::NotFound, message).with_hint(format!("mkdir -p {path}"));
     }
     Error::new(ErrorCode::Internal, format!("cannot open {path}: {error}"))
@@ -174,7 +174,7 @@ pub(crate) fn check_no_link(directory: &Path) -> Result<(), Error> {
     if !directory.is_symlink() {
         return Ok(());
     }
-    let message = format!("{} is a link now, and no directory: it is not followed", directory.display());
+    let message = format!("{} is a link now, not a directory: it is not followed", directory.display());
     Err(Error::new(ErrorCode::Permission, message))
 }
 

@@ -161,7 +161,7 @@ fn the_namespaces_follow_from_the_word_and_the_user() {
 fn a_guarantee_that_cannot_be_given_is_refused_or_said() {
     let weak = Machine { no_namespaces: Some("EPERM".into()), landlock_abi: 3 };
     let refused = Plan::new(&confined(), &surroundings(), &weak).unwrap_err();
-    assert!(refused.to_string().starts_with("this machine cannot give isolation confined: Landlock and seccomp only"));
+    assert!(refused.to_string().starts_with("this machine cannot enforce isolation confined: Landlock and seccomp only"));
     let plan = Plan::new(&Policy { unheld: Unheld::Say, ..confined() }, &surroundings(), &weak).unwrap();
     assert_eq!(plan.degraded, [LANDLOCK_ONLY]);
     assert!(
@@ -176,7 +176,7 @@ fn a_guarantee_that_cannot_be_given_is_refused_or_said() {
     let none = Machine { landlock_abi: 0, ..weak };
     let refused = Plan::new(&confined(), &surroundings(), &none).unwrap_err().to_string();
     let missing = "files are not restricted: no namespaces (EPERM) and no Landlock";
-    assert_eq!(refused, format!("this machine cannot give isolation confined: {missing}"));
+    assert_eq!(refused, format!("this machine cannot enforce isolation confined: {missing}"));
     let plan = Plan::new(&Policy { unheld: Unheld::Say, ..confined() }, &surroundings(), &none).unwrap();
     assert_eq!(plan.degraded, [format!("isolation: {missing}")]);
 

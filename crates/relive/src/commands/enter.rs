@@ -11,11 +11,11 @@ use crate::environment;
 use crate::error::Outcome;
 use crate::terminal::key::{self, Key, parse_key};
 
-/// Run a program inside of the session of another one
+/// Run a program inside the session of another program
 ///
-/// It joins the namespaces, the root and the cgroups of the session, next to the program that runs there: it sees the same
-/// files, processes and network, and has the same limits. It is a process of its own. Its end does not end the session;
-/// the end of the session ends it. Unlike the program of the session, it keeps your privileges in these namespaces.
+/// The program joins the namespaces, the root and the cgroups of the session: it sees the same files, processes and network as
+/// the program that runs there, and has the same limits. It is a separate process. Its end does not end the session; the end of
+/// the session ends it. Unlike the program of the session, it keeps your privileges in these namespaces.
 ///
 /// Exit codes are those of `exec`.
 #[derive(Debug, clap::Args)]
@@ -26,11 +26,11 @@ Examples:
   relive enter -t build -- bash
       A shell in its files, processes and network; Ctrl-] detaches.
   relive enter --ns net 7 -- ss -ltn
-      Join its network only.")]
+      Join its network namespace only.")]
 pub(crate) struct Args {
     /// The PID, the name, or the UUID of a program; the first or last digits of a UUID are enough
     id: String,
-    /// Join only these namespaces: user, pid, mount, net, ipc, uts, cgroup, time; default: all that the session has of its own.
+    /// Join only these namespaces: user, pid, mount, net, ipc, uts, cgroup, time; default: all namespaces of the session.
     /// Without root, `user` is joined as well
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     ns: Option<Vec<NamespaceKind>>,

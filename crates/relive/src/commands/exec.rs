@@ -79,7 +79,7 @@ pub(crate) struct Args {
     /// Give the program namespaces of its own: user, pid, mount, net, ipc, uts, cgroup, time
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     ns: Vec<NamespaceKind>,
-    /// What the program reaches of the network: all of it (`full`); nothing but a loopback of its own (`none`); these
+    /// Which part of the network the program reaches: all of it (`full`); only a loopback of its own (`none`); these
     /// hosts through a proxy (`allow:github.com,*.crates.io`); default: full or `isolation.network` in config.yaml, and none
     /// at --isolation sealed
     #[arg(long, value_name = "full|none|allow:DOMAIN,...")]

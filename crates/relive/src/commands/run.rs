@@ -103,18 +103,18 @@ pub(crate) struct Args {
     #[arg(long, value_name = "own|here", value_parser = super::resume::parse_workspace)]
     workspace: Option<relive_api::WorkspaceKind>,
     /// What the agent's commands may reach: none, confined or sealed, see `relive exec --help`; default: `isolation.agents` in
-    /// config.yaml, otherwise confined where this machine can
+    /// config.yaml, otherwise confined if this machine supports it
     #[arg(long, value_name = "WORD")]
     isolation: Option<Isolation>,
-    /// What the agent's commands reach of the network: full, none or allow:DOMAIN,..., see `relive exec --help`; you are
+    /// Which part of the network the agent's commands reach: full, none or allow:DOMAIN,..., see `relive exec --help`; you are
     /// asked about other domains
     #[arg(long, value_name = "full|none|allow:DOMAIN,...")]
     net: Option<Network>,
-    /// Run commands even if this machine cannot give all of the isolation
+    /// Run commands even if this machine cannot enforce all of the isolation
     #[arg(long)]
     allow_degraded: bool,
     /// Let a CLI agent call its provider directly, for a login that has no key. Its tokens and cost are then not limited,
-    /// and its usage is what it claims
+    /// and its usage is the CLI's own claim
     #[arg(long, requires = "agent")]
     no_gateway: bool,
     #[command(flatten)]

@@ -17,14 +17,14 @@ Examples:
   relive send 5 \"leave the public API as it is\"
   relive send fixer \"$(cat notes.md)\"
   relive send calc \"6 * 7\"         to a program started with `exec -d -i`
-  relive send calc --eof           it has got everything")]
+  relive send calc --eof           end its input")]
 pub(crate) struct Args {
     /// The PID, the name, or the UUID of a process; the first or last digits of a UUID are enough
     id: String,
     /// The message
     #[arg(required_unless_present = "eof")]
     text: Option<String>,
-    /// Close the input of a program, after the message if there is one: it reads the end of a file
+    /// Close the input of a program, after the message if there is one; the program then reads end-of-file
     #[arg(long)]
     eof: bool,
 }

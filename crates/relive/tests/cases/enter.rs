@@ -1,4 +1,4 @@
-//! Programs that run inside of the session of another one.
+//! Programs that run inside the session of another program.
 
 use std::fs;
 

@@ -211,6 +211,6 @@ fn where_the_machine_cannot_confine_an_agent_begins_without_isolation_and_it_is_
         );
         let shown = world.relive(&["exec", "--isolation", "confined", "--", "sh", "-c", &script]);
         assert!(shown.stdout.contains("ISOLATION  none\n"), "{shown:?}");
-        assert!(shown.stderr.contains("this machine cannot give isolation confined"), "{shown:?}");
+        assert!(shown.stderr.contains("this machine cannot enforce isolation confined"), "{shown:?}");
     }
 }

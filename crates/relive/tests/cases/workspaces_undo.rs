@@ -127,7 +127,7 @@ fn case_72_a_file_below_a_link_is_refused_with_the_reason() {
     let world = World::new();
     let process = world.run_commands(&["mkdir d; echo 1 > d/f; mkdir e", "rm -r d; ln -s e d"], &[]);
     let refused = world.relive(&["restore", &process.uuid, "--step", "1", "d/f"]);
-    refused.fails(2, &["cannot restore d/f alone: d was a directory and is none now"]);
+    refused.fails(2, &["cannot restore d/f alone: d was a directory and is not one now"]);
     world.relive(&["restore", &process.uuid, "--step", "1", "d"]).ok();
     assert_eq!(world.read("d/f"), "1\n");
 }

@@ -34,7 +34,7 @@ pub(crate) enum Column {
     Why,
     /// Current activity
     Doing,
-    /// Current activity, reason of suspension, or exit
+    /// Current activity, reason for the suspension, or exit
     Detail,
     Parent,
     Uuid,
