@@ -91,7 +91,7 @@ pub struct Agent {
     pub git_notes: bool,
     /// Takes snapshots of the files; absent where none are wanted.
     pub snapshots: Option<Arc<dyn Snapshots>>,
-    /// Where it tells since when it owes progress.
+    /// Where it publishes since when it owes progress.
     pub pulse: Pulse,
 }
 

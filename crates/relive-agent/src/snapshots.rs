@@ -32,10 +32,10 @@ pub enum Change {
     Ended,
 }
 
-/// What a snapshot came to.
+/// The outcome of a snapshot.
 #[derive(Debug, Clone, Default)]
 pub struct Seen {
-    /// What to record, but for `after`; absent where nothing changed since the last one.
+    /// The record, without `after`; absent if nothing changed since the last snapshot.
     pub record: Option<Box<Snapshot>>,
     /// Why there are no snapshots here; said once.
     pub notice: Option<String>,

@@ -14,7 +14,7 @@ use super::connection::Connection;
 use super::error::Error;
 use super::http::{Ask, Wire};
 
-/// How long a listener is silent before somebody wonders.
+/// How long a listener may be silent before it is checked.
 const NOTICED_AFTER: Duration = Duration::from_secs(2);
 /// How long a daemon that serves may take for the simplest request before it is said to be silent.
 const PROBED_WITHIN: Duration = Duration::from_millis(500);

@@ -50,7 +50,7 @@ use relive_runtime::{About, Runtime, SelfConnection};
 /// How many streams read from the disk at once: the threads they read on are also those that journals are written on.
 const STREAM_READS_MAX: usize = 8;
 
-/// What every handler has.
+/// The state that every handler gets.
 #[derive(Debug, Clone)]
 pub(crate) struct Server {
     guarded: Guarded,
@@ -238,7 +238,7 @@ async fn processes(Asked(access): Asked, Params(query): Params<ListQuery>) -> An
     .await
 }
 
-/// What a request to run says besides its body.
+/// The query of a request to run.
 #[derive(Debug, serde::Deserialize)]
 struct RunQuery {
     /// Whether the client watches the process.

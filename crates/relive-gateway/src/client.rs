@@ -27,7 +27,7 @@ use crate::{GATEWAY, SOCKET};
 const ANSWER_WITHIN: Duration = Duration::from_secs(5);
 /// How long it may take to show that it runs.
 const AWAKE_WITHIN: Duration = Duration::from_secs(2);
-/// How often, and how many times, it is looked whether one that was started here has ended.
+/// The interval and the number of checks whether a gateway that was started here has ended.
 const REAP_EVERY: Duration = Duration::from_millis(50);
 const REAP_LOOKS: u32 = 100;
 /// How many requests wait.
@@ -40,7 +40,7 @@ const CERTIFICATES: [&str; 2] = ["SSL_CERT_FILE", "SSL_CERT_DIR"];
 pub enum Error {
     #[error("the gateway refused: {0}")]
     Refused(String),
-    /// It is gone, or does not answer.
+    /// The gateway is gone, or does not answer.
     #[error("the gateway cannot be reached: {0}")]
     Io(#[from] io::Error),
 }

@@ -7,7 +7,7 @@ use crate::api::Api;
 
 /// The longest event that is read: an answer repeats itself as a whole in the last one.
 const EVENT_MAX: usize = 32 << 20;
-/// How many bytes a token has, about.
+/// The approximate number of bytes of a token.
 const BYTES_PER_TOKEN: u64 = 4;
 
 /// The tokens of a call.

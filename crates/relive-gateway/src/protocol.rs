@@ -1,4 +1,4 @@
-//! What the daemon and the gateway tell each other: one JSON text in a line.
+//! The protocol between daemon and gateway: one JSON text per line.
 
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
@@ -71,7 +71,7 @@ pub struct Lease {
 pub enum Exhausted {
     #[default]
     Refuse,
-    /// It waits until there is more.
+    /// The call waits until there is more.
     Hold,
 }
 
@@ -103,7 +103,7 @@ pub struct Wanted {
     pub model: String,
 }
 
-/// What the daemon asks.
+/// A request of the daemon.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Request {
     pub(crate) id: u64,
@@ -129,7 +129,7 @@ pub(crate) enum Asked {
     List,
 }
 
-/// What the gateway says.
+/// A message of the gateway.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(untagged)]
 pub(crate) enum Said {

@@ -37,7 +37,7 @@ const ACCEPT_AGAIN: Duration = Duration::from_millis(100);
 type Body = BoxBody<Bytes, io::Error>;
 type Reply = oneshot::Sender<Response<Body>>;
 
-/// What a request says of itself.
+/// The part of a request's body that is read.
 #[derive(Deserialize)]
 struct Head {
     model: Option<String>,

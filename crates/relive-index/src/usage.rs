@@ -13,7 +13,7 @@ use crate::index::{Index, uuid_at};
 /// How many rows are returned at most.
 pub const USAGE_MAX: usize = 10_000;
 
-/// What rows are told apart by. Without any there is one row, the sum.
+/// The keys that rows are grouped by. Without any there is one row, the sum.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct UsageBy {
     pub day: bool,
@@ -37,7 +37,7 @@ pub struct UsageRow {
     pub tokens_out: u64,
     /// Absent where a price was not known.
     pub cost_usd: Option<Usd>,
-    /// How many processes the sum is of.
+    /// The number of processes in the sum.
     pub processes: u64,
 }
 

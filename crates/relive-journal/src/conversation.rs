@@ -23,26 +23,26 @@ pub const TOLD_IN_DOUBT: &str =
 pub const TOLD_DONE: &str = "The call was interrupted. The user has checked: it took effect.";
 /// What a model is told about a call that a person said was not done.
 pub const TOLD_NOT_DONE: &str = "The call was interrupted. The user has checked: it did not take effect.";
-/// What stands for the result of a call that has none yet.
+/// The text in place of the result of a call that has none yet.
 pub const TOLD_PENDING: &str = "The call has not been run.";
 
 /// One message of a conversation.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Message {
-    /// What was said to the agent.
+    /// A message to the agent.
     User {
         /// By whom it was chosen, it names the message.
         id: String,
         text: Text,
     },
-    /// What stands for everything before it.
+    /// The summary that replaces everything before it.
     Summary { text: Text },
     Model {
         step: u32,
         thinking: Option<Text>,
         text: Option<Text>,
         calls: Vec<Call>,
-        /// What its provider wants back unchanged.
+        /// Parts that its provider wants back unchanged.
         carry: Option<Json>,
     },
     Tool {
@@ -52,15 +52,15 @@ pub enum Message {
         id: String,
         /// Whether it worked.
         ok: bool,
-        /// What it said, or what is said in its place.
+        /// The result, or the text in its place.
         result: Text,
     },
 }
 
-/// Where a conversation can be cut in two: what is before it may be summed up, and what is after it stays whole.
+/// A place to cut a conversation: the messages before it can be summarized, those after it are kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Cut {
-    /// How many messages are before it.
+    /// The number of messages before it.
     pub messages: usize,
     /// The last record before it; all records after it are of messages after it.
     pub through: u64,
@@ -133,7 +133,7 @@ struct Builder {
     /// The calls of the last answer, each with its result once it is known.
     calls: Vec<(Call, Option<(bool, Text)>)>,
     step: u32,
-    /// What was said while they ran: it comes after their results.
+    /// Messages that arrived while the calls ran: they come after the results.
     meanwhile: Vec<Message>,
 }
 

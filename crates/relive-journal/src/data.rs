@@ -68,7 +68,7 @@ use crate::writer::{Durability, Io, WriteError, Writer};
 /// Why a data directory cannot be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
-    /// Somebody else has it.
+    /// Another daemon has it.
     #[error("{path}: in use by {holder}", path = path.display(), holder = holder_text(*holder, socket.as_deref()))]
     Held {
         path: PathBuf,
@@ -77,12 +77,12 @@ pub enum OpenError {
         /// The socket at which it listens, if it could be read.
         socket: Option<PathBuf>,
     },
-    /// It cannot be read or written.
+    /// The data directory cannot be read or written.
     #[error("{path}: {source}", path = path.display())]
     Io { path: PathBuf, source: io::Error },
 }
 
-/// What a marker beside a history is called after its UUID.
+/// The suffix of the marker beside a process's directory.
 const BESIDE: &str = ".live";
 
 fn holder_text(holder: Option<u32>, socket: Option<&Path>) -> String {
@@ -114,13 +114,13 @@ pub struct DataDirectory {
 struct Surveyed {
     /// The generation that writes; the next one where it is absent.
     generation: Option<Generation>,
-    /// What the journal amounted to when a start read it.
+    /// The fold of the journal when a start read it.
     read: Option<History>,
     /// Whether its first records are on the disk on return.
     durability: Durability,
 }
 
-/// What is known of a UUID.
+/// Whether a UUID has, had or never had a journal.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Known {
     /// Its journal is here.
@@ -194,7 +194,7 @@ impl DataDirectory {
         }
     }
 
-    /// What is known of a UUID. Where there is no history, all tombstones are read.
+    /// Returns whether a UUID has a journal. If it has none, all tombstones are read.
     pub fn known(&self, uuid: Uuid) -> io::Result<Known> {
         if self.is_here(uuid) {
             return Ok(Known::Here(self.directory(uuid)));
@@ -381,7 +381,7 @@ impl DataDirectory {
         profile::write(&self.io.disk, &self.directory(uuid))
     }
 
-    /// How the repository stood at the end of this step, as far as the journal says.
+    /// Returns the state of the repository at the end of this step, if the journal has it.
     pub fn git_after(&self, uuid: Uuid, step: u32) -> io::Result<Option<Git>> {
         git::after(&self.directory(uuid), step)
     }

@@ -33,7 +33,7 @@ pub use reader::EventReader;
 /// The size at which the older part of the file is dropped.
 pub const EVENTS_MAX: u64 = 16 << 20;
 
-/// How much room for lines is kept from one write to the next.
+/// The capacity of the line buffer that is kept between writes.
 const BUFFER_KEPT: usize = 16 << 10;
 
 /// The kind of the record that stands for dropped events.
@@ -49,10 +49,10 @@ pub(crate) fn is_piece(kind: &str) -> bool {
     kind == TEXT || kind == THINKING
 }
 
-/// What a `gap` record says.
+/// The content of a `gap` record.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Gap {
-    /// How many events are gone.
+    /// The number of lost events.
     pub dropped: u64,
     /// The first of them.
     pub first: Cursor,
@@ -79,7 +79,7 @@ pub struct EventLog {
     buffer: Vec<u8>,
 }
 
-/// Where an event stands: after which record, and its part there.
+/// The position of an event: the record before it, and its part after that record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 struct Place {
     seq: u64,
@@ -314,7 +314,7 @@ fn last_of(file: &File, len: u64, epoch: Generation) -> io::Result<Place> {
     Ok(head.filter(|head| head.epoch == epoch).map(place).unwrap_or_default())
 }
 
-/// How much of a file is whole lines. No more than its first `max` bytes count: a sparse file can claim any length.
+/// Returns the length of the complete lines in the first `max` bytes: a sparse file can claim any length.
 pub(crate) fn whole_lines(file: &File, len: u64, max: u64) -> io::Result<u64> {
     let (mut end, mut part) = (len.min(max), Vec::new());
     while end > 0 {
@@ -329,7 +329,7 @@ pub(crate) fn whole_lines(file: &File, len: u64, max: u64) -> io::Result<u64> {
     Ok(0)
 }
 
-/// Where the first line at or after `from` begins; `len` where there is none.
+/// Returns the start of the first line at or after `from`; `len` if there is none.
 fn line_after(file: &File, from: u64, len: u64) -> io::Result<u64> {
     if from == 0 {
         return Ok(0);
@@ -340,7 +340,7 @@ fn line_after(file: &File, from: u64, len: u64) -> io::Result<u64> {
     Ok(memchr::memchr(b'\n', &part).map_or(len, |at| from + at as u64 + 1))
 }
 
-/// What a file loses with its first `len` bytes.
+/// Returns the events that are lost with the first `len` bytes of a file.
 fn dropped(file: &File, len: u64) -> io::Result<Option<Gap>> {
     let mut lines = Lines::new(file, 0, 0)?;
     let mut gap: Option<Gap> = None;

@@ -1,4 +1,4 @@
-//! What a journal says of the files at each step.
+//! The files at each step, as recorded in a journal.
 
 use std::io;
 
@@ -14,7 +14,7 @@ use crate::scan::for_each_record;
 /// The states of the files of a process, first to last.
 #[derive(Debug, Clone)]
 pub struct FileHistory {
-    /// What the files were, in the order in which they were.
+    /// The states of the files, in order.
     pub states: Vec<FileState>,
     /// The merges of its changes into other directories.
     pub merges: Vec<Merge>,
@@ -65,13 +65,13 @@ pub enum NoUndo {
 #[derive(Debug, Clone)]
 pub struct Merge {
     pub at: Timestamp,
-    /// Where the changes went.
+    /// The directory that the changes were merged into.
     pub into: String,
     /// The files there after it, where they were recorded.
     pub merged: Option<FilesId>,
 }
 
-/// What the files were at some moment.
+/// The state of the files at one moment.
 #[derive(Debug, Clone)]
 pub struct FileState {
     pub at: Timestamp,
@@ -103,7 +103,7 @@ impl FileState {
     }
 }
 
-/// What changed in one step.
+/// The changes of one step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct StepFiles {
     pub from: FilesId,
@@ -175,7 +175,7 @@ impl FileHistory {
         }
     }
 
-    /// Where the calls of this epoch begin. What an earlier writer left unseen stays unseen.
+    /// Returns the index of this epoch's first call. Changes that an earlier writer did not see stay unknown.
     fn effects_of(&mut self, epoch: Generation) -> usize {
         if self.epoch.0 != epoch {
             self.epoch = (epoch, self.effects.len());
@@ -278,7 +278,7 @@ impl FileHistory {
         before.map(|state| state.files).ok_or(NoUndo::NothingToUndo)
     }
 
-    /// What changed in one step; nothing changed where both are the same.
+    /// Returns the state of the files before and after a step; the same if nothing changed.
     #[must_use]
     pub fn step(&self, step: u32, activity: Activity) -> Option<StepFiles> {
         let is_of_step = |state: &FileState| {

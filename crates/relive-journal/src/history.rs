@@ -49,7 +49,7 @@ pub struct History {
     pub epoch: Generation,
     /// Of the last record.
     pub last_at: Option<Timestamp>,
-    /// What the process is; absent before its `spawned` record.
+    /// The identity of the process; absent before its `spawned` record.
     pub identity: Option<Identity>,
     /// Its incarnations, first to last; a fork's own only.
     pub incarnations: Vec<Incarnation>,
@@ -63,9 +63,9 @@ pub struct History {
     pub(crate) asked_model: String,
     /// Present while it is suspended.
     pub paused: Option<Paused>,
-    /// How long it was suspended before that, by the wall clock.
+    /// The time it was suspended before that, by the wall clock.
     pub paused_total_ms: u64,
-    /// How long it has executed; absent while no record says `up`.
+    /// Its execution time; absent while no record has `up`.
     pub(crate) stopwatch: Option<Stopwatch>,
     /// `up` of the last record of this opening.
     pub(crate) last_up: Option<u64>,
@@ -73,7 +73,7 @@ pub struct History {
     pub step: u32,
     /// The last step that was carried out to its end.
     pub completed_step: u32,
-    /// Where in a step it is.
+    /// Its position in the current step.
     pub phase: Phase,
     /// When a model was last asked.
     pub asked_at: Option<Timestamp>,
@@ -94,7 +94,7 @@ pub struct History {
     pub question_seq: u64,
     /// The last answer of a person, so that whoever answers later can be told of it.
     pub last_answer: Option<Approval>,
-    /// What was answered once and for all, by tool.
+    /// The answers that apply to all later calls, by tool.
     pub always: BTreeMap<String, Decision>,
     /// The hosts that a person was asked about, with the answers.
     #[serde(default)]
@@ -118,7 +118,7 @@ pub struct History {
     /// The signals it handles itself.
     #[serde(with = "crate::signals")]
     pub handlers: SignalSet,
-    /// Those of them that it runs a command for.
+    /// The handled signals that it runs a command for.
     #[serde(with = "crate::signals")]
     pub commands: SignalSet,
     /// The signals that are kept until they are not blocked any more, in the order in which they were sent, each with
@@ -145,7 +145,7 @@ pub struct History {
     pub(crate) lines: u64,
     /// The last record that one of them says is on the disk.
     pub(crate) claimed: u64,
-    /// Where they end.
+    /// The offset of their end.
     pub(crate) end: u64,
     /// The checksum of all of them.
     pub(crate) crc: u32,

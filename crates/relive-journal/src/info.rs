@@ -19,7 +19,7 @@ use crate::line::{self, LINE_MAX, VERSION};
 use crate::record::FilesId;
 use crate::regular;
 
-/// How much of a journal's end is read first: most last lines fit.
+/// The number of bytes at a journal's end that are read first: most last lines fit.
 const TAIL: u64 = 4096;
 
 /// How many bytes of an intent the snapshot contains.
@@ -83,9 +83,9 @@ pub struct KnownFiles {
     /// Whether it works on a copy.
     #[serde(default)]
     pub own: bool,
-    /// Where its work began.
+    /// The state of the files at its start.
     pub first: FilesId,
-    /// What is known last.
+    /// The last known state of the files.
     pub last: FilesId,
 }
 

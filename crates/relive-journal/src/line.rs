@@ -23,7 +23,7 @@ const CRC_TAIL: usize = CRC_FIELD.len() + 8 + 2;
 /// From the checksum's digits to the newline.
 pub(crate) const CRC_END: usize = 8 + 3;
 
-/// What every record begins with.
+/// The head of every record.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Head<'a> {
     pub v: u32,
@@ -97,7 +97,7 @@ pub(crate) fn seal(out: &mut Vec<u8>, start: usize) {
     out.extend_from_slice(b"\"}\n");
 }
 
-/// One whole object as a file's contents.
+/// Encodes an object as the whole content of a file.
 pub(crate) fn encode_file(body: &impl Serialize) -> serde_json::Result<Vec<u8>> {
     let mut out = serde_json::to_vec(body)?;
     join_lines(&mut out);

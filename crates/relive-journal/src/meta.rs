@@ -26,7 +26,7 @@ pub struct ProcessMeta {
     /// What its commands may reach, for `info`; the journal's `spawned` decides.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub isolation: Option<Isolation>,
-    /// What they reach of the network, if that was chosen.
+    /// Which part of the network they reach, if that was chosen.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub network: Option<Network>,
 }

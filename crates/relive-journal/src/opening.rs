@@ -18,11 +18,11 @@ use crate::recovery::Recovery;
 use crate::scan::Health;
 use crate::writer::{Durability, Io, Take, WriteError, Writer};
 
-/// What a new writer says of itself.
+/// The facts about an incarnation that its writer records.
 #[derive(Debug, Clone)]
 pub struct Opening {
     pub pid: Pid,
-    /// What led to this incarnation.
+    /// The cause of this incarnation.
     pub by: OpenedBy,
     pub boot_id: String,
     pub now: Moment,
@@ -30,7 +30,7 @@ pub struct Opening {
     pub req: Option<String>,
     /// When the process was last seen to execute, by somebody who looked. Without it the last pulse counts.
     pub seen: Option<Seen>,
-    /// Who had a process continue that had ended.
+    /// Who resumed the process after its end.
     pub cause: Option<Cause>,
 }
 
@@ -63,7 +63,7 @@ pub enum OpenFailure<E> {
     /// Whoever asked did not want it, having seen what it says. Nothing was written.
     #[error("{0}")]
     Refused(E),
-    /// It cannot be opened or written.
+    /// The journal cannot be opened or written.
     #[error(transparent)]
     Write(#[from] WriteError),
 }
@@ -92,7 +92,7 @@ pub(crate) struct Acquired {
     directory: ProcessDirectory,
     file: DiskFile,
     history: History,
-    /// Where a torn end begins, and how long it is.
+    /// The offset and the length of a torn end.
     torn: Option<(u64, u64)>,
 }
 

@@ -20,7 +20,7 @@ use crate::regular;
 /// The largest payload that is inside its record.
 pub const INLINE_MAX: usize = 64 * 1024;
 
-/// How much of a payload in `blobs/` its record contains.
+/// The number of bytes of a payload in `blobs/` that its record contains.
 const HEAD_MAX: usize = 1024;
 
 /// A reference to a payload in `blobs/`.
@@ -203,7 +203,7 @@ pub struct Blobs {
 /// A blob is missing, or does not match its name.
 #[derive(Debug, thiserror::Error)]
 pub enum BlobError {
-    /// Its bytes have another hash.
+    /// The bytes do not match the hash.
     #[error("{path}: the content does not match the name", path = path.display())]
     Damaged { path: PathBuf },
     #[error("{path}: {source}", path = path.display())]

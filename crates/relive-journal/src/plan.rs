@@ -14,7 +14,7 @@ pub struct Plan {
     pub next: Next,
     /// Calls without an outcome, each to be settled by its own action before anything else.
     pub open: Vec<OpenCall>,
-    /// What to do with calls that looking does not settle.
+    /// What to do with calls whose outcome cannot be found out.
     pub on_in_doubt: OnInDoubt,
     /// Whether recovery has failed too often to be tried again automatically.
     pub crash_loop: bool,

@@ -23,7 +23,7 @@ pub enum Permission {
     Allow,
     /// A person is asked each time.
     Ask,
-    /// It may not be used, and the model is told so.
+    /// The tool is denied, and the model is told.
     Deny,
 }
 

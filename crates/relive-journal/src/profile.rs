@@ -18,16 +18,16 @@ use crate::record::{Body, Compacted, ModelEnded};
 use crate::regular;
 use crate::scan::for_each_record;
 
-/// How many of the largest items are named.
+/// The number of largest items that are listed.
 const LARGEST_MAX: usize = 10;
 const BYTES_PER_TOKEN: u64 = 4;
 
 #[derive(Debug, Default, Serialize)]
 struct Profile {
     v: u32,
-    /// How often a model was asked.
+    /// The number of model calls.
     questions: u64,
-    /// What the last question held.
+    /// The tokens of the last question.
     context_tokens: u64,
     kinds: BTreeMap<&'static str, Weight>,
     /// The results, by the tool they are of.
@@ -48,11 +48,11 @@ struct Weight {
 #[derive(Debug, Serialize)]
 struct StepProfile {
     step: u32,
-    /// What its question held.
+    /// The tokens of its question.
     context_tokens: u64,
-    /// What its provider counted.
+    /// The tokens that its provider counted.
     tokens_in: u64,
-    /// What it added, in estimated tokens, by kind.
+    /// The estimated tokens that it added, by kind.
     added: BTreeMap<&'static str, u64>,
 }
 
@@ -98,7 +98,7 @@ pub(crate) fn write(disk: &Disk, directory: &ProcessDirectory) -> io::Result<()>
 struct Fold {
     profile: Profile,
     step: u32,
-    /// What is in the context; the questions of each are those before it came.
+    /// The items in the context; the questions of an item are those before it.
     held: Vec<Item>,
     gone: Vec<Item>,
     /// The tools of the last answer's calls.

@@ -97,7 +97,7 @@ pub struct Reader {
     used: usize,
     /// The end of the last record. The rest may still be cut off and replaced.
     sound: u64,
-    /// How the last record ends: with its checksum. If something else stands there, the record was cut off.
+    /// The end of the last record, with its checksum. If the file has something else there, the record was cut off.
     ending: Vec<u8>,
     /// The end of the damage that was reported.
     told: u64,
@@ -107,7 +107,7 @@ pub struct Reader {
 
 const CHUNK: usize = 64 * 1024;
 
-/// How much of the end of a record is compared to see whether it still stands.
+/// The number of bytes at the end of a record that are compared to see whether it is still there.
 const ENDING: usize = 32;
 
 impl Reader {

@@ -50,7 +50,7 @@ pub struct Record {
     pub body: Body,
 }
 
-/// What a kind of record says about its records.
+/// The properties of a kind of record.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Traits {
     /// A reader that does not know the kind may pass over it: it decides nothing about what may run, and names no blob.
@@ -64,7 +64,7 @@ pub(crate) struct Traits {
 
 macro_rules! kinds {
     ($($kind:literal => $variant:ident($type:ty) [$($trait:ident),*], $doc:literal;)*) => {
-        /// What a record records. The names on disk are in [`Body::KINDS`].
+        /// The content of a record. The names on disk are in [`Body::KINDS`].
         #[derive(Debug, Clone, PartialEq)]
         pub enum Body {
             $(#[doc = $doc] $variant($type),)*
@@ -169,15 +169,15 @@ pub struct Opened {
     /// them all.
     #[serde(default, skip_serializing_if = "is_false")]
     pub derives_events: bool,
-    /// Who had a process continue that had ended. Before Relive had this field, nobody was named.
+    /// Who resumed the process after its end. Older versions do not record it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cause: Option<Cause>,
 }
 
-/// What a process is from its beginning on.
+/// The facts about a process that never change.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Spawned {
-    /// Whose journal this is. In a fork's copied prefix it is the original's.
+    /// The UUID of the process. In a fork's copied prefix it is that of the origin.
     pub uuid: Uuid,
     /// A name of the user's choice.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -208,7 +208,7 @@ pub struct Spawned {
     /// What to do with a call whose outcome nobody can know.
     #[serde(default)]
     pub on_in_doubt: OnInDoubt,
-    /// What to do when it has spent what it may.
+    /// What to do when its budget is used up.
     #[serde(default)]
     pub on_budget: OnBudget,
     /// The names of the variables of its environment, in their order. Their values are in no journal.
@@ -239,14 +239,14 @@ impl Spawned {
     }
 }
 
-/// What becomes of a process that has spent what it may.
+/// What becomes of a process whose budget is used up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum OnBudget {
-    /// It ends.
+    /// The process ends.
     #[default]
     End,
-    /// It waits until it may spend more.
+    /// The process is suspended until it has a higher limit.
     Suspend,
 }
 

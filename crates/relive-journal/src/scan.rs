@@ -192,7 +192,7 @@ enum Verdict {
     },
 }
 
-/// How far a journal is read.
+/// How much of a journal is read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Until {
     End,

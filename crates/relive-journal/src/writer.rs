@@ -31,7 +31,7 @@ use crate::scan::{Health, Hole, fold_lines, scan};
 /// When a line would be too long, payloads above this go to `blobs/` as well.
 const SMALL_INLINE_MAX: usize = 1024;
 
-/// How much room for records is kept from one write to the next.
+/// The capacity of the record buffer that is kept between writes.
 const UNWRITTEN_KEPT: usize = 64 << 10;
 
 /// How much of a torn end is kept. A batch is never that long; a file full of rubbish may be.
@@ -40,13 +40,13 @@ const CUT_KEPT_MAX: usize = 64 << 20;
 /// Whether a batch is on the disk when [`Writer::append`] returns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Durability {
-    /// It is: it may be acknowledged.
+    /// On the disk: it may be acknowledged.
     Synced,
-    /// It is in the file, and a sync of it runs beside what its process does next ([`Writer::sync_beside`]).
+    /// In the file, and synced concurrently with the next work of the process ([`Writer::sync_beside`]).
     Beside,
-    /// It is in the file, and on the disk with the next batch that is.
+    /// In the file, and on the disk with the next batch that is synced.
     Written,
-    /// It is in memory, and in the file with the next batch: nothing in the world depends on it.
+    /// In memory, and in the file with the next batch: nothing outside depends on it.
     Deferred,
 }
 
@@ -73,10 +73,9 @@ pub enum WriteError {
     Io { path: PathBuf, source: io::Error },
 }
 
-/// What a writer works with.
+/// The disk that a writer uses, and the journals that must not be written.
 #[derive(Debug, Clone, Default)]
 pub struct Io {
-    /// Where its files are.
     pub disk: Disk,
     /// The journals whose sync failed: what the cache says of them may not be on the disk, and never will be.
     poisoned: Poisoned,
@@ -84,10 +83,10 @@ pub struct Io {
 
 type Poisoned = Arc<Mutex<HashSet<PathBuf>>>;
 
-/// How a writer comes by its file.
+/// How a writer gets its file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Take {
-    /// Nobody else knows of the file, and nothing of it is synced.
+    /// The file is new: nobody else knows of it, and nothing of it is synced.
     Copied,
     /// An earlier writer wrote it; this one writes in this epoch.
     Found(Generation),
@@ -178,7 +177,7 @@ impl Writer {
         self
     }
 
-    /// What the journal amounts to, this writer's records included.
+    /// Returns the fold of the journal, including this writer's records.
     #[must_use]
     pub fn history(&self) -> &History {
         &self.history

@@ -14,7 +14,7 @@ use crate::log::{Record, Verdict};
 use crate::settings::Answers;
 use crate::{LOG, SOCKET};
 
-/// How much of the records was told, for the next daemon.
+/// How much of the log was shown, for the next daemon.
 const TOLD: &str = "network.told";
 /// How much is read at once.
 const READ_BYTES: usize = 256 << 10;

@@ -22,7 +22,7 @@ const SETTINGS_MAX: usize = 1 << 20;
 
 /// How many names are resolved at a time, each in a thread; the next ones wait.
 const RESOLVERS_MAX: usize = 4;
-/// What resolving a name needs of a stack.
+/// The stack size that resolving a name needs.
 const RESOLVER_STACK_BYTES: usize = 256 << 10;
 
 /// Runs the proxy of a session until its shim is gone. Its only argument is the directory of the session; its input is the

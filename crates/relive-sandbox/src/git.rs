@@ -14,13 +14,13 @@ use crate::surroundings::GitDirectory;
 const LINE_MAX: u64 = 8192;
 const CONFIG_MAX: u64 = 1024 * 1024;
 
-/// What Git has in a working directory or above it.
+/// The Git repository of a working directory.
 #[derive(Debug, Default)]
 pub(crate) struct Repository {
     pub(crate) directories: Vec<GitDirectory>,
     /// The `.git` of a linked working tree or of a submodule, which names a repository.
     pub(crate) file: Option<PathBuf>,
-    /// What should be protected and cannot be, in words.
+    /// Descriptions of what should be protected and cannot be.
     pub(crate) unprotected: Vec<String>,
     pub(crate) places: Places,
 }

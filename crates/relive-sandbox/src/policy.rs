@@ -24,14 +24,14 @@ pub enum Network {
     None,
 }
 
-/// What happens if this machine cannot hold a program to its isolation.
+/// What to do if this machine cannot enforce the isolation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Unheld {
     /// The launch fails.
     #[default]
     Fail,
-    /// It runs with less, and the plan says what is missing.
+    /// The program runs with less, and the plan lists what is missing.
     Say,
 }
 

@@ -13,7 +13,7 @@ use crate::policy::{Isolation, NamespaceKind, Policy, Unheld, clone_flag};
 use crate::prepared::{Prepared, Refused};
 use crate::surroundings::Surroundings;
 
-/// What this machine can hold a program to.
+/// The isolation that this machine can enforce.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Machine {
     /// Why there are no namespaces with mounts of their own; absent if there are.

@@ -1,4 +1,4 @@
-//! What a policy meets on this machine: read once, right before the launch.
+//! The paths of this machine that a policy applies to: read once, right before the launch.
 
 use std::io;
 use std::os::unix::fs::MetadataExt as _;
@@ -58,7 +58,7 @@ const AGENT_FILES: [&str; 5] =
 /// Variables that name sockets of the user.
 const SOCKET_VARIABLES: [&str; 1] = ["SSH_AUTH_SOCK"];
 
-/// What a policy meets here. All paths are canonical and exist.
+/// The paths that a policy applies to. All of them are canonical and exist.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Surroundings {
     /// The working directory.
@@ -84,7 +84,7 @@ pub struct Surroundings {
     pub protected: Vec<PathBuf>,
     /// The repositories that the working directory needs.
     pub git: Vec<GitDirectory>,
-    /// What should be protected and cannot be, in words.
+    /// Descriptions of what should be protected and cannot be.
     pub unprotected: Vec<String>,
     /// The files of `/proc` through which root controls the machine.
     pub proc_controls: Vec<PathBuf>,

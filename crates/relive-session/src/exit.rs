@@ -41,7 +41,7 @@ pub struct ExitRecord {
     /// Whether it reached its time limit while it had no owner.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub timed_out: bool,
-    /// How many of its processes the kernel killed for lack of memory.
+    /// The number of its processes that the kernel killed for lack of memory.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub oom_kills: u64,
     /// Processes of its tree that could not be killed in time: the kernel blocks them.
@@ -56,7 +56,7 @@ pub struct LastSignal {
     /// The sender, where its owner named one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub by: Option<u32>,
-    /// How long before the end it was sent.
+    /// The time from the signal to the end.
     pub before_end_ms: u64,
 }
 

@@ -11,7 +11,7 @@ use std::process::{Command, Stdio};
 use crate::SHIM;
 use crate::tree::{LADDER_VARIABLE, Ladder};
 
-/// What a shim that is only to look is started with, before the prefix.
+/// The argument of a shim that only probes, before the prefix.
 const FLAG: &str = "--probe";
 
 /// Has a program that becomes a shim try the rungs. Blocks, for some milliseconds.

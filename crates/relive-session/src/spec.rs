@@ -44,11 +44,11 @@ pub struct Spec {
     pub timeout_ms: Option<u64>,
     /// How to start the daemon again, for a program that asks for one.
     pub daemon: Option<DaemonStart>,
-    /// How its directory comes onto the disk.
+    /// How its directory is made durable.
     pub names: Names,
 }
 
-/// How the names of a session's files come onto the disk.
+/// How the names of a session's files are made durable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Names {
@@ -208,7 +208,7 @@ pub struct Enter {
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Isolation {
     pub policy: Policy,
-    /// What was found by trying, with the ladder.
+    /// The findings of the probe.
     pub machine: Machine,
 }
 

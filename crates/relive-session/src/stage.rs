@@ -28,9 +28,9 @@ pub enum Stage {
     Running,
     Exited,
     Signaled,
-    /// It was aborted at the gate; the program never ran.
+    /// Aborted at the gate; the program never ran.
     Aborted,
-    /// It could not be started, or its end is not known.
+    /// The program could not be started, or its end is not known.
     Errored,
 }
 
@@ -53,7 +53,7 @@ pub enum SessionResult {
     Signaled(i32),
     /// At the gate.
     Aborted,
-    /// It could not be started, or its end is not known.
+    /// The program could not be started, or its end is not known.
     Error(Failure),
 }
 

@@ -15,9 +15,9 @@ pub(super) struct Dialogue {
     pub(super) messages: Conversation,
     /// The calls of the last answer, each with its result once it is known; empty when all have one.
     calls: Vec<(ToolCall, Option<(bool, String)>)>,
-    /// What was said while they ran.
+    /// Messages that arrived while the calls ran.
     meanwhile: Vec<Message>,
-    /// What was said while the model was being asked: it comes after the answer.
+    /// Messages that arrived during the model call: they come after the answer.
     unheard: Vec<Message>,
     asking: bool,
 }

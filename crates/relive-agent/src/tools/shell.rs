@@ -156,10 +156,10 @@ fn folder(context: &Context, key: &str) -> PathBuf {
     context.folder.join(session_name(seq))
 }
 
-/// What the wait for a command comes to.
+/// The outcome of the wait for a command.
 enum Joined {
     Result(ToolResult),
-    /// It waits to reach this host.
+    /// The command waits for permission to reach this host.
     Asks(String),
 }
 

@@ -28,7 +28,7 @@ const BEGIN: &str = "event: message_start\ndata: {\"type\":\"message_start\",\"m
 const END: &str = "event: message_delta\ndata: {\"type\":\"message_delta\",\"usage\":{\"output_tokens\":9}}\n\n\
     event: message_stop\ndata: {\"type\":\"message_stop\"}\n\n";
 
-/// How an answer goes on after its first piece, by the path that is asked.
+/// How an answer continues after its first piece, by the path of the request.
 const SHORT: &str = "/short/messages";
 const LONG: &str = "/long/messages";
 const OPEN: &str = "/open/messages";

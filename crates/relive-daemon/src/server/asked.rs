@@ -1,4 +1,4 @@
-//! Who asks: the only way from a route to the processes.
+//! The caller of a request: the only way from a route to the processes.
 //!
 //! A handler has no other access to them than an [`Asked`] among its arguments. A route that forgot it could neither read
 //! nor change anything: it would not compile.

@@ -1,4 +1,4 @@
-//! What a record adds to a conversation.
+//! The messages that a record adds to a conversation.
 
 use super::{TOLD_DONE, TOLD_IN_DOUBT, TOLD_NOT_DONE};
 use crate::payload::Text;
@@ -20,7 +20,7 @@ pub enum Said {
         ok: bool,
         text: Text,
     },
-    /// What stands for everything before it.
+    /// The summary that replaces everything before it.
     Summary(Compacted),
 }
 

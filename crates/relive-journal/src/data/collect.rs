@@ -46,7 +46,7 @@ impl Default for GcRules {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum GcReason {
-    /// It is too old.
+    /// It ended too long ago.
     Retention,
     /// There are too many.
     MaxEntries,

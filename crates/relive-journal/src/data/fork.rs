@@ -19,7 +19,7 @@ use crate::regular;
 use crate::scan::{Health, Hole, Until, scan_until};
 use crate::writer::{Durability, Take, WriteError, Writer};
 
-/// Where a fork leaves its original.
+/// The point at which a fork leaves its origin.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ForkPoint {
     /// At its end, without a step that is still under way.
@@ -31,16 +31,16 @@ pub enum ForkPoint {
 /// A fork that is asked for.
 #[derive(Debug)]
 pub struct ForkRequest {
-    /// Its UUID, chosen by whoever asks.
+    /// Its UUID, chosen by the caller.
     pub uuid: Uuid,
     pub opening: Opening,
     pub source: Uuid,
     pub point: ForkPoint,
     pub name: Option<String>,
     pub parent_uuid: Option<Uuid>,
-    /// What it may spend; as its original if absent.
+    /// Its limits; those of the origin if absent.
     pub limits: Option<Limits>,
-    /// What it is told first.
+    /// Its first message.
     pub input: Option<Input>,
     /// The copy of the files that it works on; where its original works if absent.
     pub workspace: Option<ForkWorkspace>,
@@ -199,7 +199,7 @@ impl DataDirectory {
     }
 }
 
-/// What a fork amounts to with its first records, before they are written.
+/// Returns the fold of a fork with its first records, before they are written.
 fn start(prefix: &History, batch: &[Body], now: Moment) -> History {
     let mut history = prefix.clone();
     let epoch = history.epoch.next();

@@ -30,7 +30,7 @@ pub const KEPT_MAX: usize = 100_000;
 pub const KEPT_DAYS: i64 = 365;
 /// The size below which the file is never compacted.
 const COMPACT_MIN_BYTES: u64 = 1 << 20;
-/// How often something is set aside.
+/// How many files may be set aside.
 const ASIDE_MAX: u32 = 100;
 const DAY_MS: i64 = 24 * 60 * 60 * 1000;
 

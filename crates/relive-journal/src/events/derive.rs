@@ -30,7 +30,7 @@ struct CallEvent<'a> {
     call: u32,
     name: &'a str,
     args: &'a str,
-    /// How long they are, where they are not shown whole.
+    /// Their length, if they are not shown completely.
     #[serde(skip_serializing_if = "Option::is_none")]
     args_bytes: Option<usize>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -48,7 +48,7 @@ struct ResultEvent<'a> {
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     denied: bool,
     text: &'a str,
-    /// How it ends, where it is not shown whole: a command says there how it ended.
+    /// Its end, if it is not shown completely: a command's has the exit code.
     #[serde(skip_serializing_if = "Option::is_none")]
     last: Option<&'a str>,
 }
@@ -58,7 +58,7 @@ struct PieceEvent<'a> {
     text: &'a str,
 }
 
-/// How much of an answer `events.jsonl` has, as pieces.
+/// How much of an answer `events.jsonl` contains as pieces.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Told {
     pub(super) thinking: usize,
@@ -67,7 +67,7 @@ pub(super) struct Told {
     pub(super) part: u64,
 }
 
-/// What a record says of an answer.
+/// The answer that a record contains.
 pub(super) struct Said {
     pub(super) thinking: Option<Text>,
     pub(super) text: Option<Text>,

@@ -16,7 +16,7 @@ pub enum Permit {
     Needed,
     /// A person has been asked, and has not answered.
     Awaited,
-    /// It may not be made, and the model is told so.
+    /// The call is denied, and the model is told.
     Refused {
         by: RefusedBy,
         /// The reason that the person gave.
@@ -24,11 +24,11 @@ pub enum Permit {
     },
 }
 
-/// How far a question of an agent to a person is.
+/// The state of an agent's question to a person.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Asked {
     NotYet,
-    /// It was asked, and nobody has answered.
+    /// The question waits for an answer.
     Waits,
     Answered(String),
 }

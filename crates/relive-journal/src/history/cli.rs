@@ -1,4 +1,4 @@
-//! What the records say of a CLI agent.
+//! The state of a CLI agent, as its records give it.
 
 use relive_core::Timestamp;
 use relive_types::CliAgent;
@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::History;
 use crate::record::{CliGateway, CliRead, CliRecord, CliTurn, CliTurnState};
 
-/// How many launches are remembered: more than may be repeated within the time that counts.
+/// The number of remembered launches: more than can be repeated within the time that counts.
 const LAUNCHES_MAX: usize = 8;
 
 /// The state of a CLI agent.
@@ -34,7 +34,7 @@ pub struct CliFacts {
     /// The calls in the gateway's log up to here are recorded.
     #[serde(default)]
     pub called_to: u64,
-    /// How many calls were made.
+    /// The number of calls.
     #[serde(default)]
     pub calls: u64,
     /// Whether the last call was refused, because nothing was left to spend.

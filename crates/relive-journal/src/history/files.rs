@@ -1,4 +1,4 @@
-//! What a journal says of the files its process works on.
+//! The files that a process works on, as recorded in its journal.
 
 use serde::{Deserialize, Serialize};
 
@@ -9,11 +9,11 @@ use crate::record::{FilesId, FilesVerb, Rewound, Snapshot};
 pub struct Files {
     /// The first snapshot: where its work began.
     pub first: Option<FilesId>,
-    /// What the files were when they were last looked at or put back.
+    /// The state of the files when they were last looked at or put back.
     pub last: Option<FilesId>,
     /// A verb that began to change them and is not known to be done: the files may be this instead of `last`.
     pub unfinished: Option<FilesId>,
-    /// What was merged last: the next merge begins there.
+    /// The state that was merged last: the next merge starts from it.
     pub merged: Option<FilesId>,
     /// Whether a merge that was forced left a side of some files only in the own workspace.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -22,12 +22,12 @@ pub struct Files {
     pub has_unseen_effect: bool,
     /// The step that the files were put back to while nobody could tell the model.
     pub untold: Option<u32>,
-    /// What was done to the files in that time, in order; the last [`UNTOLD_MAX`] of it.
+    /// The verbs that changed the files in that time, in order; the last [`UNTOLD_MAX`] of them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub untold_verbs: Vec<Untold>,
 }
 
-/// So many verbs are remembered to be told.
+/// The number of such verbs that are remembered.
 const UNTOLD_MAX: usize = 8;
 
 /// A change of files that the model has still to be told.

@@ -84,7 +84,7 @@ pub enum Phase {
 pub enum CallState {
     Waiting,
     Open(OpenCall),
-    /// It has its outcome.
+    /// The outcome is recorded.
     Settled,
 }
 

@@ -1,4 +1,4 @@
-//! Which record may come next. No writer of ours appends another.
+//! The rules for which record may come next. Relive's writers append no others.
 
 use relive_core::Signal;
 

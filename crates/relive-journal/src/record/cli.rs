@@ -79,7 +79,7 @@ pub struct CliModelCall {
     pub ms: u64,
 }
 
-/// How a program begins.
+/// How a program is started.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CliStart {
@@ -104,7 +104,7 @@ pub struct CliTurn {
     /// The last message that it was begun with, by its record.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub input: Option<u64>,
-    /// What the CLI says of a turn that failed, shortened.
+    /// The CLI's message about a failed turn, shortened.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
     /// The tokens that the CLI has reported for the whole conversation, input and output, where it counts like that.

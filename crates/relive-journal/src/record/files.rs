@@ -30,7 +30,7 @@ pub struct Snapshot {
     /// Lines that are gone since then.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub removed: u64,
-    /// How many files are not in it although nothing ignores them.
+    /// The number of files that are not in it although no rule excludes them.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub skipped: u64,
     /// Changed paths that are not known to be the work of this process, at most [`PATHS_MAX`].
@@ -83,22 +83,22 @@ impl Snapshot {
     }
 }
 
-/// What a snapshot is found by in the store.
+/// The ids of a snapshot in the store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FilesId {
     pub tree: Hash,
-    /// What a tree cannot hold: permissions, empty directories, hard links.
+    /// The parts that a tree cannot hold: permissions, empty directories, hard links.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub extras: Option<Hash>,
-    /// How far it can be relied on.
+    /// The grade of the snapshot.
     pub grade: Grade,
 }
 
-/// How far a snapshot can be relied on.
+/// How reliable a snapshot is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Grade {
-    /// It has every file that the rules include, byte for byte.
+    /// Every file that the rules include, byte for byte.
     Exact,
     /// Some files could not be kept.
     Partial,
@@ -119,7 +119,7 @@ pub struct Rewound {
     /// The last whole step when it was recorded: the files of later steps begin with it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub after: Option<u32>,
-    /// What the files are afterwards; for a merge, the files that were brought in.
+    /// The state of the files afterwards; for a merge, the files that were merged in.
     #[serde(flatten)]
     pub files: FilesId,
     /// The directory that a merge went to.
@@ -131,7 +131,7 @@ pub struct Rewound {
     /// How many files were written or removed.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub changed: u64,
-    /// How many files of a merge that was forced were not brought: that side of them is only in the own workspace.
+    /// The number of files that a forced merge left out: that version is only in the own workspace.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub left: u64,
     /// Whether the model has still to be told, because the process had ended.

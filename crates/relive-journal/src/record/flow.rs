@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::payload::Json;
 
-/// What a tree consists of, or something that happened to it. Its meaning is its driver's: here it is carried.
+/// The definition of a tree, or an event of it. This crate only stores it; its body interprets it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct FlowRecord {
     /// Present in the first one of a journal.

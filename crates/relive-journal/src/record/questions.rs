@@ -33,7 +33,7 @@ pub struct Approval {
     /// The id of the request that asked for it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub req: Option<String>,
-    /// What a CLI agent calls its request for permission.
+    /// The CLI agent's own id of its request for permission.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub key: Option<String>,
 }
@@ -52,7 +52,7 @@ pub enum Decision {
 pub struct Question {
     /// The index of the call in its step.
     pub call: u32,
-    /// What the person answered; absent where the question was asked.
+    /// The person's answer; absent in the record of the question.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub answer: Option<String>,
     /// The id of the request that answered it.

@@ -12,18 +12,18 @@ use crate::recovery::{Recovery, RecoveryName};
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ModelStarted {
     pub model: String,
-    /// What the call may cost at most, counted if its end is never learned.
+    /// The most that the call may cost, charged if its end is never known.
     #[serde(default)]
     pub reserved_tokens: u64,
     /// And in dollars, where the price is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reserved_cost_usd: Option<Usd>,
-    /// What it is asked for, where that is not the next step.
+    /// The purpose of the call, if it is not the next step.
     #[serde(default, rename = "for", skip_serializing_if = "Option::is_none")]
     pub purpose: Option<AskedFor>,
 }
 
-/// What a model is asked for besides the next step.
+/// The purposes of a model call other than the next step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum AskedFor {
@@ -44,12 +44,12 @@ pub struct ModelEnded {
     /// What the provider wants back unchanged with the next question, such as the signatures of its thinking.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub carry: Option<Json>,
-    /// How the working directory stood while the model was asked; absent where it is in no repository.
+    /// The repository of the working directory during the model call; absent outside a repository.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub git: Option<Git>,
 }
 
-/// How a repository stands.
+/// The state of a repository.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Git {
     pub head: String,
@@ -67,7 +67,7 @@ pub struct Call {
     pub args: Json,
 }
 
-/// What a model had said when it was cut off.
+/// The part of an answer that was received before it broke off.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Partial {
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -88,7 +88,7 @@ pub struct CallStarted {
     pub call: u32,
     /// The tool, said again for the reader.
     pub name: String,
-    /// How to find out what became of it.
+    /// How to find out whether it happened.
     pub recovery: Recovery,
     /// The rule that allowed it, where the tool asks.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -122,13 +122,13 @@ pub struct Doubt {
     pub reason: String,
 }
 
-/// What somebody decided about a call.
+/// The resolution of a call in doubt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Outcome {
-    /// It happened.
+    /// The call happened.
     Done,
-    /// It did not happen, and shall not.
+    /// The call did not happen, and must not.
     NotDone,
     /// Run it again, whatever it did.
     Retry,

@@ -99,7 +99,7 @@ pub struct Signalled {
     /// KILL, TERM or INT; with `pending` any signal except KILL.
     pub signal: Signal,
     pub cause: Cause,
-    /// How the process ends, if it asked for this itself: it is no kill then. Readers that do not know this take it for one.
+    /// The end, if the process asked for it itself. Older readers take it for a kill.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub end: Option<Box<End>>,
     /// Whether the signal is blocked and waits. A pending PAUSE and a pending RESUME cancel each other.

@@ -16,7 +16,7 @@ const STACK_BYTES: usize = 64 * 1024;
 /// The exit code of a child that could not execute; nobody looks at it.
 const FAILED: c_int = 127;
 
-/// What the child is told, and where it says what went wrong.
+/// The input of the child, and where it reports an error.
 struct Orders {
     program: *const c_char,
     argv: *const *const c_char,
@@ -72,7 +72,7 @@ pub(super) fn start(program: &CStr, argv: &[CString], stdio: [OwnedFd; 3]) -> io
     }
 }
 
-/// What the child does: system calls only, in memory that is its parent's.
+/// Runs in the child, in memory that it shares with its parent: only system calls.
 extern "C" fn run(orders: *mut c_void) -> c_int {
     let orders: *mut Orders = orders.cast();
     // SAFETY: the parent waits, and has made all of it for us.

@@ -1,4 +1,4 @@
-//! What still runs of a session, according to the kernel.
+//! The processes of a session that still run, according to the kernel.
 //!
 //! A program can change every file of its session's directory, or remove all of them. So before anything is concluded from
 //! the directory, other than that the shim answers, the kernel is asked: the shims are known by their command line, the
@@ -17,7 +17,7 @@ use crate::proc::{self, Identity};
 use crate::spec::Names;
 use crate::tree::Tree;
 
-/// What still runs of a session.
+/// The processes of a session that still run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Remains {
     /// Nothing, or a child that waits at the gate of a lost shim.

@@ -17,7 +17,7 @@ use crate::tree::{self, Tree};
 pub(super) struct Isolated {
     own: Option<(Plan, Prepared)>,
     entered: Option<Entered>,
-    /// What is mounted on, which has to last as long as the program.
+    /// The mount points, which have to last as long as the program.
     places: Places,
 }
 

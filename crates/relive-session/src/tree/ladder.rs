@@ -27,7 +27,7 @@ pub struct Ladder {
     pub plan: Plan,
     /// The rungs in use; for limits, those that could be enforced if requested.
     pub rungs: Rungs,
-    /// What a program can be held to.
+    /// The isolation that can be enforced.
     #[serde(default)]
     pub isolation: relive_sandbox::Machine,
     /// Why better rungs were not used, one line each.

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use super::Plan;
 use super::cgroup::{Leaf, Places};
 
-/// Where the tree of a program is created that enters the session of another one.
+/// The place for the tree of a program that enters the session of another program.
 #[derive(Debug)]
 pub(crate) struct Neighbour {
     /// The plan for its own leaf, below that of the session.
