@@ -92,7 +92,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn it_owes_since_the_last_sign_of_life_and_nothing_afterwards() {
+    async fn progress_is_owed_since_the_last_sign_of_life() {
         let pulse = Pulse::default();
         let began = Instant::now();
         let after = |millis| Some(began + Duration::from_millis(millis));

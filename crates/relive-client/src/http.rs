@@ -130,7 +130,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn case_21_an_id_stays_one_segment() {
+    fn case_21_an_id_is_encoded_as_one_path_segment() {
         let check = |id: &str, encoded: &str| assert_eq!(segment(id), encoded);
         check("fix-tests.2", "fix-tests.2");
         check("../../etc", "%2E%2E%2F%2E%2E%2Fetc");

@@ -294,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_daemon_has_subtracted_is_not_counted_again() {
+    fn usage_that_the_daemon_has_subtracted_is_not_counted_again() {
         let directory = tempfile::tempdir().unwrap();
         let mut log = Log::open(directory.path(), 0).unwrap();
         for number in 1..=3 {

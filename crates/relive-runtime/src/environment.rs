@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_kept_comes_back_and_is_nobody_elses() {
+    fn an_environment_is_returned_only_for_its_own_process() {
         let (_directory, environments) = place();
         let (one, two) = (Uuid::from_u128(1), Uuid::from_u128(2));
         assert!(environments.of(one).is_empty());
@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn where_there_is_no_room_those_of_processes_that_ended_go_first() {
+    fn without_space_environments_of_ended_processes_are_dropped_first() {
         let (directory, environments) = place();
         let live = directory.path().join("data/live");
         let disk = Disk::new();

@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_a_link_is_not_protected_and_said() {
+    fn a_linked_part_of_a_repository_is_reported_as_unprotected() {
         let dir = tempfile::tempdir().unwrap();
         let root = dir.path().canonicalize().unwrap();
         let at = repository(&root);

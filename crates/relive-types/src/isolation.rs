@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_reaches_more_than_the_one_that_started_it() {
+    fn a_child_reaches_no_more_than_its_parent() {
         let check = |wanted: Isolated, above: Isolated, expect: Isolated| {
             let within = (above.isolation != Isolation::None).then(|| "/work".to_owned());
             let below = wanted.below(&above, "/work");

@@ -82,7 +82,7 @@ async fn trap(name: &str, set: impl Fn(&Repository, &str)) {
 }
 
 #[tokio::test]
-async fn nothing_that_a_repository_names_is_run() {
+async fn no_program_that_a_repository_names_is_run() {
     trap("fsmonitor", |repository, program| {
         repository.git(&["config", "core.fsmonitor", program]);
     })

@@ -94,7 +94,7 @@ async fn an_empty_answer_is_asked_for_again_and_never_counts_as_completed() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn it_owes_progress_only_while_it_waits_for_the_model_and_every_piece_moves_it() {
+async fn progress_is_owed_only_during_a_model_call_and_every_piece_resets_it() {
     let second = Duration::from_secs(1);
     let streams = stream::iter(0..10).then(move |_| async move {
         tokio::time::sleep(60 * second).await;

@@ -19,7 +19,7 @@ fn cut() -> ModelError {
 }
 
 #[tokio::test(start_paused = true)]
-async fn it_is_asked_again_when_it_wants_to_be_and_what_it_said_is_paid_for() {
+async fn a_failed_model_is_retried_after_its_own_delay_and_partial_answers_are_charged() {
     let run = run([Act::Fail(limited(30)), Act::Break(cut()), Act::Fail(cut())], None).await;
     assert!(matches!(run.exit, Exit::Completed), "{:?}", run.exit);
     let waits: Vec<u64> = run.asked.windows(2).map(|pair| (pair[1].0 - pair[0].0).as_secs()).collect();
@@ -33,14 +33,14 @@ async fn it_is_asked_again_when_it_wants_to_be_and_what_it_said_is_paid_for() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn it_gives_up_after_so_many_attempts() {
+async fn a_model_call_is_given_up_after_the_last_attempt() {
     let run = run((0..20).map(|_| Act::Fail(cut())), None).await;
     let Exit::Faulted(fault) = run.exit else { panic!("{:?}", run.exit) };
     assert_eq!((fault.as_str(), run.asked.len()), ("the line broke (asked 6 times)", 6));
 }
 
 #[tokio::test(start_paused = true)]
-async fn orders_are_obeyed_while_it_waits() {
+async fn orders_are_obeyed_while_a_retry_waits() {
     let stop = Orders { stop: Some(Urgency::Boundary), ..Orders::default() };
     let stopped = run([Act::FailAndOrder(limited(100), stop)], None).await;
     assert!(matches!(stopped.exit, Exit::Stopped), "{:?}", stopped.exit);

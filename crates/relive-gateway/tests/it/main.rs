@@ -241,7 +241,7 @@ async fn a_gateway_that_is_killed_in_an_answer_loses_no_call_and_its_successor_h
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn nobody_but_the_holder_of_the_lock_is_heard() {
+async fn only_the_holder_of_the_lock_is_answered() {
     let server = FakeModel::start_for_agents([Turn::text("x")]);
     let place = Place::new(&server);
     let served = place.start().await;

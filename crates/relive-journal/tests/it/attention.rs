@@ -112,7 +112,7 @@ fn only_an_end_can_be_acknowledged() {
 }
 
 #[test]
-fn whoever_resumes_a_process_has_seen_how_it_ended() {
+fn resuming_a_process_marks_its_end_as_seen() {
     let fixture = Fixture::new();
     let mut writer = spawn(&fixture);
     append(&mut writer, vec![unseen()]);

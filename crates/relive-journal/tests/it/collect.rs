@@ -21,7 +21,7 @@ fn ended_on(fixture: &Fixture, day: i64) -> Uuid {
 }
 
 #[test]
-fn either_rule_is_enough_and_an_absent_one_is_off() {
+fn gc_applies_each_rule_by_itself_and_ignores_absent_ones() {
     let fixture = Fixture::new();
     let uuids: Vec<Uuid> = [5, 1, 3, 2, 4].into_iter().map(|day| ended_on(&fixture, day)).collect();
     let by_age = [uuids[1], uuids[3], uuids[2], uuids[4], uuids[0]];

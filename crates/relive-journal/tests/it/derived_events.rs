@@ -62,7 +62,7 @@ fn check_readers(directory: &ProcessDirectory, live: &[Entry]) {
 }
 
 #[tokio::test]
-async fn what_a_step_shows_is_derived_and_takes_no_room() {
+async fn events_of_a_step_are_derived_and_take_no_space() {
     let fixture = Fixture::new();
     let mut writer = fixture.spawn();
     let directory = writer.directory().clone();
@@ -114,7 +114,7 @@ fn a_fork_shows_what_it_did_itself() {
 }
 
 #[test]
-fn of_what_an_older_relive_wrote_nothing_is_derived() {
+fn no_events_are_derived_from_journals_of_older_versions() {
     let golden = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/v1");
     let fixture = opened_copy(&golden);
     let uuid = "018bcfe5-6800-7707-8707-070707070707".parse().unwrap();

@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn what_another_process_looked_at_stays_the_work_of_whoever_did_it() {
+    fn changes_seen_by_another_process_stay_attributed_to_their_author() {
         use Changer::{Itself, Others};
         let (one, two) = (id(1), id(2));
         let activities = Activities::default();
@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_done_while_a_snapshot_is_taken_may_be_in_the_next_one() {
+    fn changes_during_a_snapshot_may_be_in_the_next_one() {
         let (one, two, directory) = (id(1), id(2), Path::new("/w"));
         let activities = Activities::default();
         look(&activities, &[one], one, 0, 1);
@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn states_that_are_forgotten_are_the_work_of_others() {
+    fn forgotten_states_are_attributed_to_others() {
         let (one, two) = (id(1), id(2));
         let activities = Activities::default();
         look(&activities, &[one], one, 0, 1);

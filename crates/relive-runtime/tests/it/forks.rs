@@ -55,7 +55,7 @@ fn a_fork_of_a_child_draws_from_the_budget_that_the_child_drew_from() {
 }
 
 #[test]
-fn what_forks_and_collected_children_have_spent_is_known_to_the_next_daemon() {
+fn the_next_daemon_knows_the_spending_of_forks_and_collected_children() {
     let mut world = World::new();
     let daemon = world.start();
     let [parent, child] = family(&world, &daemon);

@@ -87,7 +87,7 @@ fn pages_and_filters_are_the_same_for_the_table_and_for_the_index() {
 }
 
 #[test]
-fn what_is_asked_wrongly_is_refused() {
+fn invalid_list_queries_are_refused() {
     let daemon = World::new().start();
     let wrong = [
         ListQuery { state: Some("sleeping".into()), ..all() },
@@ -101,7 +101,7 @@ fn what_is_asked_wrongly_is_refused() {
 }
 
 #[test]
-fn what_is_collected_while_it_is_listed_is_left_out_and_hides_nothing() {
+fn a_process_collected_during_a_listing_is_left_out_and_hides_no_other() {
     let world = World::with(|config| config.gc.max_entries = 1);
     let daemon = world.start();
     let model = world.script("turns: [{text: done}]");

@@ -245,7 +245,7 @@ fn until_the_index_is_complete_an_unknown_name_is_unavailable_and_nothing_else_w
 }
 
 #[test]
-fn what_stands_in_the_place_of_the_tombstones_keeps_nothing_from_being_found_and_is_told() {
+fn a_directory_in_place_of_the_tombstones_is_reported_and_hides_no_process() {
     let world = World::new();
     let daemon = world.start();
     let processes = run_ended(&world, &daemon, 2);
@@ -265,7 +265,7 @@ fn what_stands_in_the_place_of_the_tombstones_keeps_nothing_from_being_found_and
 }
 
 #[test]
-fn what_an_older_daemon_began_is_found() {
+fn processes_created_by_a_daemon_without_this_index_are_found() {
     let world = World::new();
     let daemon = world.start();
     run_ended(&world, &daemon, 1);

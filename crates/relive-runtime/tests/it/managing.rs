@@ -22,7 +22,7 @@ fn rename(daemon: &Daemon, id: impl ToString, name: &str) -> relive_runtime::Res
 }
 
 #[test]
-fn what_an_agent_does_is_told_while_it_does_it() {
+fn doing_shows_the_current_activity_of_an_agent() {
     let world = World::new();
     let daemon = world.start();
     let asking = daemon.run_hanging(&world);
@@ -118,7 +118,7 @@ fn a_dead_process_whose_name_is_taken_is_not_resumed_before_it_has_another() {
 }
 
 #[test]
-fn what_has_ended_is_removed_when_asked_for_and_what_lives_is_not() {
+fn rm_removes_ended_processes_and_refuses_living_ones() {
     let world = World::new();
     let daemon = world.start();
     let living = daemon.run_hanging(&world);
@@ -197,7 +197,7 @@ fn usage(daemon: &Daemon, by: &str) -> Vec<UsageRow> {
 }
 
 #[test]
-fn what_was_spent_is_told_by_model_day_project_and_process_also_of_what_is_gone() {
+fn usage_is_grouped_by_model_day_project_and_process_and_counts_removed_ones() {
     let world = World::with(|config| config.gc.max_entries = 0);
     let daemon = world.start();
     let small = world.script("turns: [{text: one, usage: {input: 10, output: 1}}]");

@@ -61,7 +61,7 @@ fn a_finished_write_is_not_repeated_when_the_daemon_dies_while_its_agent_waits()
 }
 
 #[test]
-fn what_is_acknowledged_survives_a_power_cut() {
+fn acknowledged_records_survive_a_power_cut() {
     let world = World::new();
     let faults = world.faults(Injection::None);
     let daemon = world.start_on(Disk::with_faults(Arc::clone(&faults))).unwrap();

@@ -94,7 +94,7 @@ fn a_process_that_shows_a_sign_of_life_is_never_stalled() {
 }
 
 #[test]
-fn one_that_waits_for_a_person_is_not_stalled() {
+fn a_process_that_waits_for_an_approval_is_not_stalled() {
     let world = world(StallPolicy::Kill);
     let daemon = start(&world);
     let asks = daemon.run_asking(&world, "file").uuid;

@@ -92,7 +92,7 @@ fn a_private_directory_may_contain_the_working_directory_and_a_hidden_one_may_no
 }
 
 #[test]
-fn what_is_hidden_already_is_not_mounted_again() {
+fn a_path_below_a_hidden_one_is_not_mounted_again() {
     let found = Surroundings {
         hidden: vec![("/home/a".into(), Shape::Directory), ("/home/a/.ssh".into(), Shape::Directory)],
         cwd: "/srv".into(),
@@ -121,7 +121,7 @@ fn the_configuration_of_a_repository_is_protected_unless_the_policy_says_otherwi
 }
 
 #[test]
-fn what_is_protected_cannot_be_replaced_with_its_directory_nor_from_inside_of_it() {
+fn protected_files_cannot_be_replaced_by_renaming_their_directory() {
     let settings = "/home/a/work/.claude/settings.json";
     let git = crate::GitDirectory {
         pinned: vec!["/home/a/work/.git".into()],
@@ -161,7 +161,9 @@ fn the_namespaces_follow_from_the_word_and_the_user() {
 fn a_guarantee_that_cannot_be_given_is_refused_or_said() {
     let weak = Machine { no_namespaces: Some("EPERM".into()), landlock_abi: 3 };
     let refused = Plan::new(&confined(), &surroundings(), &weak).unwrap_err();
-    assert!(refused.to_string().starts_with("this machine cannot enforce isolation confined: Landlock and seccomp only"));
+    assert!(
+        refused.to_string().starts_with("this machine cannot enforce isolation confined: Landlock and seccomp only")
+    );
     let plan = Plan::new(&Policy { unheld: Unheld::Say, ..confined() }, &surroundings(), &weak).unwrap();
     assert_eq!(plan.degraded, [LANDLOCK_ONLY]);
     assert!(

@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_is_not_there_is_an_error_and_leaves_no_zombie() {
+    fn a_missing_shim_is_an_error_and_leaves_no_zombie() {
         let error = start(c"/nonexistent", &words(&["x"]), [null(), null(), null()]).unwrap_err();
         assert_eq!(error.raw_os_error(), Some(libc::ENOENT));
     }

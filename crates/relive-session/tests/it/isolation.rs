@@ -133,12 +133,12 @@ async fn check_escapes(isolation: Isolation) {
 }
 
 #[tokio::test]
-async fn case_76_what_is_reached_at_none_is_not_reached_at_confined() {
+async fn case_76_escapes_that_work_at_none_fail_at_confined() {
     check_escapes(Isolation::Confined).await;
 }
 
 #[tokio::test]
-async fn what_is_reached_at_none_is_not_reached_at_sealed() {
+async fn escapes_that_work_at_none_fail_at_sealed() {
     check_escapes(Isolation::Sealed).await;
 }
 
@@ -151,7 +151,7 @@ async fn clone3_does_not_exist_at_confined_so_that_libraries_use_clone() {
 }
 
 #[tokio::test]
-async fn what_a_program_needs_works_at_confined() {
+async fn common_programs_work_at_confined() {
     let Some(world) = World::new("needs").await else { return };
     for (number, script) in NEEDS.iter().enumerate() {
         let (record, printed) = world.run(&format!("need-{number}"), Isolation::Confined, script).await;

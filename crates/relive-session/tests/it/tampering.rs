@@ -170,7 +170,7 @@ async fn a_program_whose_files_say_that_it_never_ran_is_not_launched_again() {
 }
 
 #[tokio::test]
-async fn what_runs_is_known_without_its_directory() {
+async fn a_running_session_is_found_without_its_directory() {
     let _alone = WITHOUT_DIRECTORY.lock().await;
     let lab = Lab::new();
     let victim = Victim::launch(&lab, "unnamed", &shell(STAYS)).await;

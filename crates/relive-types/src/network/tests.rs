@@ -49,7 +49,7 @@ fn a_rule_allows_a_name_the_names_below_one_or_addresses() {
 }
 
 #[test]
-fn nobody_below_a_list_reaches_more_than_the_list() {
+fn a_child_of_an_allow_list_reaches_no_more_than_the_list() {
     let check = |wanted: &str, above: &str, expect: &str| {
         assert_eq!(network(wanted).below(&network(above)).to_string(), expect, "{wanted} below {above}");
     };

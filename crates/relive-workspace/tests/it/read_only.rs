@@ -41,7 +41,7 @@ fn a_copy_of_read_only_directories_is_equal_and_can_be_removed() {
 }
 
 #[test]
-fn what_cannot_be_read_makes_the_snapshot_partial_and_is_never_overwritten() {
+fn an_unreadable_file_makes_the_snapshot_partial_and_is_never_overwritten() {
     unprivileged(|| {
         let mut bed = bed();
         shell(&bed.root, "mkdir d; echo 1 > d/a; echo 1 > f; echo 1 > g");

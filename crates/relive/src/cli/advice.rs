@@ -309,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_is_said_with_all_that_would_do() {
+    fn missing_arguments_are_named_with_every_form_that_works() {
         let all = "`relive pause ID` or `relive pause --all`; `relive ps` lists the processes";
         check("relive pause", Some("`relive pause` needs a process"), Some(all));
         let rewind = "`relive rewind 5 --to-step N`, or `relive rewind 5 --undo` for the last rewind";

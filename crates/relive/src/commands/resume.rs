@@ -385,7 +385,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_added_to_a_running_process_is_named() {
+    fn new_limits_and_messages_for_a_running_process_are_named() {
         let none =
             Changes { input: None, model: None, max_steps: None, max_tokens: None, max_cost: None, timeout: None };
         assert_eq!(added(&none), None);
@@ -396,7 +396,7 @@ mod tests {
     }
 
     #[test]
-    fn it_says_where_it_resumes_and_as_whom() {
+    fn resume_reports_the_step_and_the_process() {
         assert_eq!(
             tell(&resumed(), false),
             "resuming 0c9d1e77 from its journal (step 12/20)\n\

@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_all_of_it_says_so() {
+    fn a_cut_approval_says_how_many_lines_are_missing() {
         let long = "x\n".repeat(LINES_MAX + 5);
         let shown = show("PID 5", &pending("shell", json!({"command": long})), None, &Look::plain());
         assert!(!shown.whole && shown.text.ends_with("5 more lines are not shown\n"));

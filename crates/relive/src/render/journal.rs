@@ -327,7 +327,7 @@ mod tests {
     const SPAWNED: &str = r#"{"v":1,"seq":2,"epoch":1,"at":"2026-11-15T12:00:00Z","kind":"spawned","step":0,"uuid":"0198f3c1-0000-7000-8000-000000000000","body":"agent","intent":"fix the test","cwd":"/w","crc":"00000000"}"#;
 
     #[test]
-    fn one_file_that_was_put_back_is_not_called_files() {
+    fn a_single_restored_file_is_reported_in_the_singular() {
         let record = |verb: &str, changed: u32| {
             let tree = "0".repeat(64);
             format!(

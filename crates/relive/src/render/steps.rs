@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn what_no_snapshot_shows_is_unknown() {
+    fn a_step_without_a_snapshot_is_shown_as_unknown() {
         let answer = |step: u32| format!(r#"{{"kind":"model_ended","step":{step},"text":"I do"}}"#);
         let call = |step: u32, recovery: &str| {
             format!(r#"{{"kind":"call_started","step":{step},"call":0,"name":"t","recovery":{{"by":"{recovery}"}}}}"#)

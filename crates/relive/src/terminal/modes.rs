@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_a_private_mode_is_undone_as_well() {
+    fn modes_that_are_not_private_are_undone_as_well() {
         check(&["\x1b[?7l"], "\x1b[?7h\x1b[0m", "\x1b[?7l");
         check(&["\x1b[4h\x1b(0"], "\x1b[4l\x1b(B\x1b[0m", "\x1b[4h\x1b(0");
         check(&["\x1b[2;10r\x1b[?6h"], "\x1b[r\x1b[?6l\x1b[999;1H\x1b[0m", "\x1b[?6h\x1b[2;10r");

@@ -96,7 +96,7 @@ fn an_answer_for_always_holds_after_a_kill_and_in_a_fork_and_for_its_tool_alone(
 }
 
 #[test]
-fn killed_between_question_and_answer_it_still_asks() {
+fn an_approval_survives_kill_9_before_the_answer() {
     let world = World::new();
     let process = world.run_with(&writes(1), &["--ask", "write"]);
     await_question(&world, &process, "file-1");
@@ -116,7 +116,7 @@ fn killed_between_question_and_answer_it_still_asks() {
 }
 
 #[test]
-fn killed_right_after_the_answer_it_goes_by_it() {
+fn an_answer_holds_after_kill_9() {
     let world = World::new();
     for (answer, made) in [("--allow", true), ("--deny", false)] {
         let process = world.run_with(&writes(1), &["--ask", "write"]);

@@ -93,7 +93,7 @@ fn children_draw_from_what_their_parent_may_spend() {
 }
 
 #[test]
-fn what_a_dead_child_spent_is_not_forgotten_by_a_kill() {
+fn the_spending_of_a_dead_child_survives_kill_9() {
     let world = World::new();
     let list = "usage: {input: 0, output: 0}, calls: [{name: list, args: {path: .}}]";
     let child = world.script(&format!("turns: [{{{list}}}, {{text: done, usage: {{input: 60, output: 0}}}}]"));

@@ -318,7 +318,7 @@ fn a_paused_claude_stands_still_and_takes_its_messages_when_it_is_resumed() {
 }
 
 #[test]
-fn what_a_cli_agent_cannot_do_is_said_by_name() {
+fn options_that_a_cli_agent_does_not_support_are_refused_by_name() {
     let world = World::new();
     let run = |flags: &[&str]| {
         let mut args = vec!["run", "-d", "--agent", "claude"];

@@ -136,7 +136,7 @@ fn case_29_more_than_one_request_takes_are_collected_by_several() {
 }
 
 #[test]
-fn what_cannot_be_collected_is_an_error_with_its_reason() {
+fn gc_reports_the_processes_it_cannot_remove() {
     let world = World::with_config("gc: {retention_days: 0, max_entries: 1}");
     let uuids = dead(&world, 3);
     let tmp = world.data().join("tmp");

@@ -41,7 +41,7 @@ fn a_configuration_that_has_changed_holds_without_a_restart() {
 }
 
 #[test]
-fn what_is_edited_counts_only_if_it_can_be_used() {
+fn config_edit_saves_only_a_valid_file() {
     let editor = |world: &World, text: &str| {
         let path = world.work().join("editor");
         fs::write(&path, format!("cat > \"$1\" <<'END'\n{text}\nEND\n")).unwrap();

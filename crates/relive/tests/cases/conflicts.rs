@@ -75,7 +75,7 @@ fn case_62_a_kill_that_was_acknowledged_beside_a_resume_stays_true_after_a_resta
 }
 
 #[test]
-fn case_62_the_same_for_processes_that_an_earlier_daemon_suspended() {
+fn case_62_an_acknowledged_kill_of_a_process_of_an_earlier_daemon_stays_true() {
     resume_and_kill_at_once(true);
 }
 

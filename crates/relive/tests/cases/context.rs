@@ -119,7 +119,7 @@ fn a_pause_during_a_summary_is_obeyed_after_it() {
 }
 
 #[test]
-fn what_cannot_be_made_to_fit_and_what_cannot_be_summed_up_ends_with_the_reason() {
+fn an_agent_whose_conversation_cannot_be_shortened_ends_with_the_reason() {
     let world = world();
     let reason = |yaml: &str| {
         let process = world.run(yaml);
@@ -272,7 +272,7 @@ fn a_fork_says_how_the_files_differ_from_those_of_its_step() {
 }
 
 #[test]
-fn nothing_is_noted_where_the_file_says_so_and_where_there_is_no_repository() {
+fn git_head_is_not_recorded_if_turned_off_or_outside_a_repository() {
     for (config, repository) in [("git_notes: false\n", true), ("", false)] {
         let world = World::with_config(config);
         if repository {

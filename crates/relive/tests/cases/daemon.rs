@@ -27,7 +27,7 @@ fn a_socket_that_a_dead_daemon_left_is_taken_over() {
 }
 
 #[test]
-fn whoever_else_listens_is_told_from_a_daemon() {
+fn a_foreign_listener_is_not_taken_for_the_daemon() {
     let world = World::new();
     let process = world.run_hanging(&[]);
     world.kill_daemon();

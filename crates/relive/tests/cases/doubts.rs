@@ -65,7 +65,7 @@ fn with_retry_it_is_run_again() {
 }
 
 #[test]
-fn parked_it_shows_what_is_known_and_goes_by_what_it_is_told() {
+fn a_parked_call_in_doubt_is_shown_and_resolved_by_a_person() {
     for (decision, told) in [("--done", "it took effect"), ("--not-done", "did not take effect")] {
         let world = World::new();
         let (process, _pipe) = interrupted(&world, "park");
@@ -93,7 +93,7 @@ fn parked_it_shows_what_is_known_and_goes_by_what_it_is_told() {
 }
 
 #[test]
-fn parked_and_retried_it_is_run_again() {
+fn resolve_retry_repeats_a_parked_call() {
     let world = World::new();
     let (process, pipe) = interrupted(&world, "park");
     world.await_display(&process.uuid, "in_doubt");

@@ -92,7 +92,7 @@ fn a_process_has_the_environment_of_who_typed_it_and_the_journal_has_its_names()
 }
 
 #[test]
-fn children_and_forks_have_it_too_and_it_goes_with_the_history() {
+fn children_and_forks_inherit_the_environment_and_it_is_dropped_with_the_journal() {
     let world = World::with_config("gc: {retention_days: 0, max_entries: 1}");
     let child = world.script("turns: [{text: hello}]");
     let model = world.script(&format!(
@@ -121,7 +121,7 @@ fn children_and_forks_have_it_too_and_it_goes_with_the_history() {
 }
 
 #[test]
-fn whoever_resumes_it_brings_another_only_where_it_is_gone() {
+fn resume_brings_its_environment_only_if_the_process_has_none() {
     let world = World::new();
     let process = run_with(&world, &[("TOKEN", "first")], &world.hanging(), &[]);
     world.await_step(&process, 1);
@@ -286,7 +286,7 @@ fn an_agent_is_looked_for_here_then_beside_the_configuration_and_one_that_is_not
 }
 
 #[test]
-fn instructions_that_lead_out_of_the_folder_are_not_taken_and_long_ones_are_cut() {
+fn instructions_outside_the_directory_are_ignored_and_long_ones_are_cut() {
     let world = World::new();
     let instructions = world.work().join("AGENTS.md");
     fs::write(world.root().join("home/private"), SECRET).unwrap();

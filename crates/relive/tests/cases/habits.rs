@@ -12,7 +12,7 @@ const TALKS: &str = "turns: [{text: one, calls: [{name: list, args: {path: .}}]}
                      args: {path: .}}]}, {text: three}]";
 
 #[test]
-fn what_an_agent_says_in_two_steps_is_two_lines_in_a_file_too() {
+fn the_text_of_each_step_is_a_line_of_its_own_in_a_file_too() {
     let world = World::new();
     let script = world.script(TALKS);
     let ran = world.relive(&["run", "--model", &script, "talk"]).ok();
@@ -194,7 +194,7 @@ fn a_list_that_is_watched_shows_no_keys_and_ends_with_q() {
 }
 
 #[test]
-fn what_was_done_is_said_on_stderr_and_stdout_has_pids_only() {
+fn commands_report_on_stderr_and_print_only_pids_on_stdout() {
     let world = World::new();
     world.run_hanging(&["--name", "one"]);
     let check = |args: &[&str], stdout: &str, said: &str| {

@@ -95,9 +95,9 @@ fn a_second_ctrl_c_kills_it() {
 }
 
 #[test]
-fn one_detaches_comes_back_and_speaks_to_it() {
+fn a_person_detaches_attaches_again_and_sends_a_message() {
     let world = World::new();
-    let Some(screen) = Screen::open(&world, "one_detaches_comes_back_and_speaks_to_it") else { return };
+    let Some(screen) = Screen::open(&world, "a_person_detaches_attaches_again_and_sends_a_message") else { return };
     let wait = json!({"calls": [{"name": "sleep", "args": {"duration": "1h"}}]});
     screen.command(&format!("relive run --name one --model {} 'do it'", script(&world, &[wait])));
     screen.await_text("-> sleep {\"duration\":\"1h\"}");
@@ -169,9 +169,9 @@ fn a_question_fits_the_terminal_as_it_is_now() {
 }
 
 #[test]
-fn what_is_piped_in_is_context_and_the_terminal_still_answers() {
+fn piped_text_is_context_and_approvals_are_read_from_the_terminal() {
     let world = World::new();
-    let Some(screen) = Screen::open(&world, "what_is_piped_in_is_context_and_the_terminal_still_answers") else {
+    let Some(screen) = Screen::open(&world, "piped_text_is_context_and_approvals_are_read_from_the_terminal") else {
         return;
     };
     let model = script(&world, &[shell("echo hello")]);

@@ -39,7 +39,7 @@ fn case_01_ps_quiet_is_one_pid_a_line_ascending() {
 }
 
 #[test]
-fn case_02_kill_of_what_never_was_suggests_what_was_meant() {
+fn case_02_kill_of_an_unknown_process_suggests_a_similar_name() {
     let world = World::new();
     world.relive(&["kill", "abc"]).fails(4, &["abc", "hint: "]);
     world.relive(&["kill", "999"]).fails(4, &["999", "hint: "]);
@@ -53,7 +53,7 @@ fn case_02_kill_of_what_never_was_suggests_what_was_meant() {
 }
 
 #[test]
-fn case_02_kill_of_the_dead_does_nothing_and_says_so() {
+fn case_02_kill_of_an_ended_process_does_nothing_and_says_so() {
     let world = World::new();
     let dead = world.run_with(ENDS_AT_ONCE, &["--name", "early"]);
     world.relive(&["wait", "early"]).ok();

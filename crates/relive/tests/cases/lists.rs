@@ -29,7 +29,7 @@ fn a_command_reaches_several_and_one_failure_does_not_stop_the_others() {
 }
 
 #[test]
-fn what_reaches_more_than_was_named_is_asked_about() {
+fn kill_asks_before_it_reaches_more_processes_than_were_named() {
     let world = World::new();
     for _ in 0..2 {
         world.run_hanging(&[]);
@@ -43,7 +43,7 @@ fn what_reaches_more_than_was_named_is_asked_about() {
 }
 
 #[test]
-fn what_has_ended_is_removed_and_what_lives_is_named_with_the_way_out() {
+fn rm_removes_ended_processes_and_hints_how_to_end_living_ones() {
     let world = World::new();
     let ended = world.run_with(ENDS_AT_ONCE, &["--name", "early"]);
     world.relive(&["wait", "early"]).ok();
@@ -55,7 +55,7 @@ fn what_has_ended_is_removed_and_what_lives_is_named_with_the_way_out() {
 }
 
 #[test]
-fn what_failed_is_tried_again_as_another_process() {
+fn retry_forks_a_failed_process() {
     let world = World::new();
     let step = "{calls: [{name: list, args: {}}]}";
     let model = world.script(&format!("turns: [{step}, {{fail: out of order}}]"));

@@ -111,7 +111,7 @@ fn case_05_a_kill_while_a_real_stream_comes_keeps_what_was_said() {
 }
 
 #[test]
-fn what_may_pass_is_tried_again_and_every_attempt_is_shown() {
+fn temporary_model_failures_are_retried_and_shown() {
     let turn = Turn::text("one ").then("two ").then("three");
     let server = FakeModel::start([turn
         .after(Failure::Status(529, None))
@@ -185,7 +185,7 @@ fn a_far_reset_suspends_until_then_also_over_a_crash() {
 
 #[cfg(feature = "faults")]
 #[test]
-fn it_goes_on_by_itself_when_the_moment_has_come_also_in_another_daemon() {
+fn a_process_suspended_for_quota_resumes_at_its_time_also_in_the_next_daemon() {
     let limited = |seconds: &str| Failure::Status(429, Some(seconds.to_owned()));
     let server = FakeModel::start([Turn::text("at last").after(limited("2")).after(limited("4"))]);
     let world = world(&server).with_env("RELIVE_FAULTS", "far-is-near");
@@ -234,7 +234,7 @@ fn a_model_that_cannot_be_had_is_refused_with_the_way_out() {
 }
 
 #[test]
-fn what_a_model_costs_is_known_from_the_file_or_not_at_all() {
+fn the_cost_of_a_model_comes_from_the_configuration_or_is_unknown() {
     let server = FakeModel::start([Turn::text("hi").usage(1_000_000, 0, 0)]);
     let world = world(&server);
     let cost = |model: &str| {

@@ -199,7 +199,7 @@ fn the_commands_of_an_agent_are_confined_by_default_and_it_is_said() {
 }
 
 #[test]
-fn where_the_machine_cannot_confine_an_agent_begins_without_isolation_and_it_is_said() {
+fn an_agent_runs_without_isolation_and_says_so_if_the_machine_cannot_confine() {
     for world in worlds() {
         // Inside of a confined program there are no more namespaces: a machine that cannot confine. It cannot launch either.
         std::fs::write(world.work().join("agent.yaml"), "turns: [{text: done}]").unwrap();

@@ -212,7 +212,7 @@ fn case_22_pids_after_a_restart_are_above_every_pid_ever_used() {
 }
 
 #[test]
-fn case_23_what_it_was_told_is_what_it_was_told_at_the_start() {
+fn case_23_the_system_prompt_after_kill_9_is_that_of_the_start() {
     let world = World::new();
     let process = world.run_with(&steps_then_hang(1), &["--system", "Answer in verse."]);
     world.await_step(&process, 2);

@@ -149,7 +149,7 @@ fn case_24_limits_of_a_running_process_can_be_changed() {
 }
 
 #[test]
-fn case_25_it_works_in_its_own_folder_wherever_the_command_is_typed() {
+fn case_25_a_resumed_process_works_in_its_own_directory() {
     let world = World::new();
     let elsewhere = world.root().join("elsewhere");
     fs::create_dir_all(&elsewhere).unwrap();

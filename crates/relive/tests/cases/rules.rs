@@ -113,7 +113,7 @@ fn a_file_of_the_working_directory_allows_nothing() {
 }
 
 #[test]
-fn what_cannot_be_a_rule_is_refused() {
+fn invalid_rules_are_refused() {
     let world = World::new();
     let check = |flags: [&str; 2], said: &[&str]| {
         let args = ["run", "-d", "--model", "script/demo", flags[0], flags[1], "x"];

@@ -147,7 +147,7 @@ fn parent_of(pid: u64) -> u64 {
 }
 
 #[test]
-fn what_a_user_namespace_breaks_is_said_and_can_be_done_without() {
+fn the_limits_of_a_user_namespace_are_reported_and_can_be_avoided() {
     let owner_of_roots = |world: &World| {
         let looks = world.exec(&[], &["stat", "-c", "%u", "/etc/passwd"]);
         world.ends(&looks, 0);

@@ -189,7 +189,7 @@ fn a_program_inherits_from_the_shell_it_was_typed_in_and_not_from_the_daemon() {
 }
 
 #[test]
-fn what_cannot_be_asked_for_is_refused_with_the_way_out() {
+fn impossible_exec_options_are_refused_with_a_hint() {
     let world = World::new();
     world.relive(&["exec", "-t", "true"]).fails(2, &["-t needs a terminal", "hint: relive exec true\n"]);
     let error = world.relive(&["exec", "--json", "true"]).exits(2).json();

@@ -73,7 +73,7 @@ fn logs_that_are_followed_are_whole_however_much_there_is() {
 }
 
 #[test]
-fn output_that_the_disk_did_not_take_is_missed_by_everybody() {
+fn lost_output_is_reported_by_info_logs_and_exec() {
     let world = World::new();
     // Files smaller than a segment of a log, for the daemon and for the shims it starts.
     let relive = world.command(&[]).get_program().to_str().unwrap().to_owned();
@@ -90,7 +90,7 @@ fn output_that_the_disk_did_not_take_is_missed_by_everybody() {
 }
 
 #[test]
-fn output_that_was_dropped_to_make_room_is_told() {
+fn dropped_output_is_reported() {
     let world = World::new();
     let program = world.exec(&[], &["sh", "-c", "yes | head -c 100000000"]);
     world.ends(&program, 0);

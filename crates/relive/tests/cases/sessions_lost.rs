@@ -35,7 +35,7 @@ fn lost(world: &World) -> (Begun, PathBuf) {
 }
 
 #[test]
-fn whoever_is_attached_to_a_lost_program_learns_how_it_ended() {
+fn attach_reports_the_end_of_a_lost_program() {
     let world = World::new();
     let program = world.exec(&["--name", "job"], &["sh", "-c", "echo up; exec sleep 1000"]);
     let session = world.await_stage(&program, "running");
@@ -222,7 +222,7 @@ fn foreign<const N: usize>(world: &World, programs: [&Begun; N]) {
 }
 
 #[test]
-fn what_only_a_shim_of_another_version_could_do_is_refused() {
+fn requests_that_need_the_shim_are_refused_if_its_version_differs() {
     let world = World::new();
     let program = world.exec(&["-i"], &["sleep", "1000"]);
     foreign(&world, [&program]);

@@ -46,7 +46,7 @@ fn case_39_sessions_go_on_without_their_daemon_and_the_next_one_takes_them_up() 
 }
 
 #[test]
-fn who_watches_a_program_does_not_notice_that_the_daemon_dies() {
+fn exec_in_the_foreground_continues_when_the_daemon_dies() {
     let world = World::new();
     let watched = "echo before; while [ ! -e go ]; do sleep 0.01; done; echo after; exit 9";
     let child = world.start(&["exec", "--name", "watched", "--", "sh", "-c", watched]);

@@ -64,7 +64,7 @@ fn ctrl_c_on_a_terminal_is_typed_and_the_window_is_the_program_s() {
 }
 
 #[test]
-fn who_comes_back_sees_the_latest_output_and_can_type_on() {
+fn attaching_again_shows_the_latest_output_and_accepts_input() {
     let world = World::new();
     let program = world.exec(&["-t", "--name", "shell"], &["sh", "-c", "echo welcome; cat; echo bye"]);
     world.await_output(&program, "welcome");
@@ -109,7 +109,7 @@ fn the_terminal_is_given_back_whatever_ends_the_command() {
 }
 
 #[test]
-fn whoever_leaves_a_full_screen_program_has_a_usual_screen_and_who_comes_back_has_the_program_s() {
+fn detaching_from_a_full_screen_program_restores_the_screen_and_attaching_brings_it_back() {
     const UNDONE: &str = "\x1b[?1049l\x1b[?2004l\x1b[?25h\x1b[0m";
     let world = World::new();
     let full_screen = "printf '\\033[?1049h\\033[?25l\\033[?2004h'; i=0; while [ $i -lt 2000 ]; do echo line $i; i=$((i+1)); done; \

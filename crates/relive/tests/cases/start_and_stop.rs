@@ -28,7 +28,7 @@ fn run_slow(world: &World) {
 }
 
 #[test]
-fn eleven_at_once_all_do_what_they_say() {
+fn eleven_concurrent_starts_stops_and_restarts_all_report_the_truth() {
     let world = World::new();
     let verbs =
         ["start", "stop", "restart", "start", "restart", "stop", "restart", "start", "stop", "restart", "start"];

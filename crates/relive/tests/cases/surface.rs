@@ -122,7 +122,7 @@ fn case_11_a_blocked_signal_is_said_to_be_pending() {
 }
 
 #[test]
-fn what_was_wrong_with_the_configuration_is_not_said_of_one_that_is_right() {
+fn a_corrected_configuration_clears_its_warning() {
     let world = World::new();
     world.relive(&["daemon", "start"]).ok();
     let warnings = || world.relive(&["daemon", "status", "--json"]).ok().json()["daemon"]["warnings"].clone();
@@ -217,7 +217,7 @@ fn the_words_of_a_child_come_before_its_question() {
 }
 
 #[test]
-fn what_a_program_has_not_is_not_claimed_of_it() {
+fn commands_about_a_program_say_what_it_does_not_have() {
     let world = World::new();
     let gated = world.exec(&["--gate", "--name", "gated"], &["sleep", "1000"]);
     world.await_display(&gated.uuid, "ready");
@@ -299,7 +299,7 @@ fn a_pattern_and_all_are_asked_about_also_if_they_reach_one_process() {
 }
 
 #[test]
-fn what_cannot_be_paused_is_said_with_its_reason() {
+fn a_refused_pause_names_the_reason() {
     let world = World::new();
     let write = "turns: [{calls: [{name: write, args: {path: a, content: x}}]}, {text: done}]";
     let asks = world.run_with(write, &["--ask", "write", "--name", "asks"]);
@@ -322,7 +322,7 @@ fn a_resume_with_an_empty_message_is_refused() {
 }
 
 #[test]
-fn whoever_finds_the_data_directory_in_use_is_told_where_its_daemon_listens() {
+fn a_data_directory_in_use_is_refused_with_the_socket_of_its_daemon() {
     let world = World::new();
     world.exec(&[], &["true"]);
     world.relive(&["wait", "1"]).ok();
@@ -434,7 +434,7 @@ fn limits_that_do_nothing_are_refused() {
 }
 
 #[test]
-fn what_is_added_to_a_running_process_is_not_called_a_resume() {
+fn new_limits_for_a_running_process_are_not_reported_as_a_resume() {
     let world = World::new();
     let agent = world
         .run_with("turns: [{delay: 50ms, calls: [{name: list, args: {path: .}}], repeat: 5000}]", &["--name", "agent"]);
@@ -446,7 +446,7 @@ fn what_is_added_to_a_running_process_is_not_called_a_resume() {
 }
 
 #[test]
-fn pausing_twice_and_forking_a_program_say_what_is_so() {
+fn pausing_twice_and_forking_a_program_report_what_happened() {
     let world = World::new();
     let agent = world.run_hanging(&[]);
     world.relive(&["pause", "--now", "1"]).ok();

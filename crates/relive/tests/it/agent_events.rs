@@ -233,7 +233,7 @@ fn a_stream_that_cannot_be_read_or_written_is_named() {
 
 /// It reads one file, and needs neither a home nor a data directory.
 #[test]
-fn nothing_of_the_environment_is_needed() {
+fn agent_events_needs_no_environment() {
     let place = Place::new();
     let path = recording("claude_hi.jsonl");
     let mut command = place.command(&["agent-events", path.to_str().unwrap()]);
@@ -246,7 +246,7 @@ fn nothing_of_the_environment_is_needed() {
 }
 
 #[test]
-fn what_cannot_be_read_is_named() {
+fn an_unreadable_recording_is_named() {
     let place = Place::new();
     let missing: Ran = place.relive(&["agent-events", "nowhere.jsonl"]).exits(2);
     missing.says("error: cannot read nowhere.jsonl").says("no such file or directory");

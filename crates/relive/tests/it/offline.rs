@@ -50,7 +50,7 @@ fn case_02_without_histories_there_is_no_such_process() {
 }
 
 #[test]
-fn case_20_what_only_a_fork_can_do_is_refused_without_one() {
+fn case_20_options_of_a_fork_are_refused_without_fork() {
     let place = Place::new();
     let hint = "hint: relive resume --fork --from-step 3 fixer";
     place
@@ -67,7 +67,7 @@ fn case_20_what_only_a_fork_can_do_is_refused_without_one() {
 }
 
 #[test]
-fn what_is_typed_wrong_is_named_and_exits_with_2() {
+fn wrong_arguments_are_named_and_exit_with_2() {
     let place = Place::new();
     place.relive(&["pss"]).exits(2).says("hint: a similar subcommand exists: 'ps'");
     place.relive(&["ps", "--tre"]).exits(2).says("hint: a similar argument exists: '--tree'");

@@ -203,7 +203,7 @@ fn no_model_says_what_to_set_and_offers_the_demo() {
 }
 
 #[test]
-fn whoever_is_not_our_daemon_is_told_apart() {
+fn answers_of_other_servers_are_not_taken_for_the_daemons() {
     let strangers: [fn(&Request, Reply); 3] = [
         |_, reply| reply.raw("SSH-2.0-OpenSSH_9.9\r\n"),
         |_, reply| reply.raw("HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}"),

@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_seen_has_an_order() {
+    fn observations_have_to_fit_one_order() {
         let pause = (2, 3, Verb::Pause, DONE);
         let look = |seen| (4, 5, Verb::Look, Told::Saw(seen));
         let items = [Item::Created];

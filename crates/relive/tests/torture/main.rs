@@ -39,7 +39,7 @@ fn wild(seed: u64, verbs: usize, faults: Option<&'static str>) -> Plan {
 }
 
 #[test]
-fn what_was_acknowledged_is_never_contradicted() {
+fn acknowledged_verbs_are_never_contradicted() {
     let mut left = usize::try_from(number("RELIVE_VERBS").unwrap_or(2_000)).unwrap();
     let mut seed = number("RELIVE_SEED").unwrap_or_else(fresh_seed);
     while left > 0 {
@@ -67,7 +67,7 @@ fn a_calm_client_is_never_contradicted() {
 
 /// A checker that cannot fail proves nothing: each switch that breaks the protocol turns it red.
 #[test]
-fn each_switch_turns_it_red() {
+fn each_fault_switch_makes_the_torture_fail() {
     for faults in ["inline-verbs", "ack-before-sync", "no-signalled", "publish-first"] {
         let seed = fresh_seed();
         let red = (0..ROUNDS_TO_NOTICE).any(|number| {

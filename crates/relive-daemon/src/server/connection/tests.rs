@@ -155,7 +155,7 @@ async fn a_stop_leaves_an_answer_its_time_and_closes_the_connection_then() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_not_a_request_is_answered_with_400_or_closed() {
+async fn invalid_requests_are_answered_with_400_or_closed() {
     let huge = format!("GET / HTTP/1.1\r\nx: {}\r\n\r\n", "y".repeat(BUFFER_MAX));
     let many = format!("GET / HTTP/1.1\r\n{}\r\n", "x: y\r\n".repeat(HEADERS_MAX + 1));
     let inputs: [&[u8]; 5] = [

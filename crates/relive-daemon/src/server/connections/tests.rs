@@ -71,7 +71,7 @@ async fn the_oldest_silent_connection_makes_room_and_a_request_never_does() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn where_all_are_served_the_next_is_refused() {
+async fn a_connection_beyond_the_limit_is_refused_while_all_are_served() {
     let place = Place::new();
     let mut served = Vec::new();
     for _ in 0..CONNECTIONS_MAX {

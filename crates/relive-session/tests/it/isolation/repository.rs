@@ -39,7 +39,7 @@ fn without_hooks(world: &World) -> PathBuf {
 }
 
 #[tokio::test]
-async fn what_is_missing_in_a_repository_cannot_be_made_inside_and_is_not_left_behind() {
+async fn missing_parts_of_a_repository_cannot_be_created_inside_and_none_is_left_behind() {
     let Some(world) = World::new("missing").await else { return };
     for (number, attempt) in MISSING.iter().enumerate() {
         let git = without_hooks(&world);
@@ -62,7 +62,7 @@ async fn what_is_missing_in_a_repository_cannot_be_made_inside_and_is_not_left_b
 }
 
 #[tokio::test]
-async fn what_another_session_needs_in_a_repository_stays_until_that_has_ended() {
+async fn mount_points_in_a_repository_stay_until_the_last_session_has_ended() {
     let Some(world) = World::new("shared").await else { return };
     let git = without_hooks(&world);
     let before = names(&git);
@@ -78,7 +78,7 @@ async fn what_another_session_needs_in_a_repository_stays_until_that_has_ended()
 }
 
 #[tokio::test]
-async fn what_a_killed_shim_has_left_in_a_repository_goes_with_the_next_session() {
+async fn mount_points_left_by_a_killed_shim_are_removed_by_the_next_session() {
     let Some(world) = World::new("left").await else { return };
     let git = without_hooks(&world);
     let before = names(&git);

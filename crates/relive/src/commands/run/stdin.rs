@@ -134,7 +134,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn all_of_it_is_read_up_to_a_limit() {
+    fn standard_input_is_read_up_to_a_limit() {
         let (ours, mut theirs) = UnixStream::pair().unwrap();
         theirs.write_all(b"a\nb").unwrap();
         drop(theirs);

@@ -114,7 +114,7 @@ fn processes_are_sorted_by_what_is_asked_for() {
 }
 
 #[test]
-fn who_ended_a_process_is_a_person_or_a_pid() {
+fn why_names_a_person_or_a_pid() {
     let ended = |why, by: Option<u32>, signal: &str| {
         let mut process = process(1, 0);
         process.why = Some(why);
