@@ -20,6 +20,7 @@ pub(crate) mod incarnations;
 pub(crate) mod info;
 pub(crate) mod interrupts;
 pub(crate) mod kill;
+mod limits;
 pub(crate) mod lineage;
 pub(crate) mod list_resumable;
 pub(crate) mod logs;

@@ -1,15 +1,13 @@
 //! `relive resume`: resume a process, or fork it.
 
-use std::time::Duration;
-
 use relive_api::{Process, ResumeRequest, Resumed, WorkspaceKind};
-use relive_core::{Body, Limits, Pid, ProcessStatus, State, Usd};
+use relive_core::{Body, Pid, ProcessStatus, State};
 use relive_types::program::quote;
 use relive_types::short_id::short;
 
+use super::limits::LimitArgs;
 use super::targets::{Batch, Scope, Targets, Told};
 use crate::client::{Client, is_continues};
-use crate::commands::run::parse_dollars;
 use crate::context::{Context, new_uuid};
 use crate::error::{CommandError, Outcome};
 use crate::render::time::{as_millis, elapsed};
@@ -59,18 +57,8 @@ pub(crate) struct Changes {
     /// Use this provider and model instead
     #[arg(long, value_name = "PROVIDER/MODEL")]
     model: Option<String>,
-    /// Set a new limit of steps, counted from the first step
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
-    max_steps: Option<u32>,
-    /// Set a new limit of tokens, input and output together
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
-    max_tokens: Option<u64>,
-    /// Set a new limit of cost, in dollars
-    #[arg(long, value_name = "USD", value_parser = parse_dollars)]
-    max_cost: Option<Usd>,
-    /// Set a new time limit, counted from the start; pauses do not count
-    #[arg(long, value_name = "DURATION", value_parser = relive_types::duration::parse)]
-    timeout: Option<Duration>,
+    #[command(flatten)]
+    limits: LimitArgs,
 }
 
 impl Changes {
@@ -78,12 +66,7 @@ impl Changes {
         ResumeRequest {
             input: self.input.clone(),
             model: self.model.clone(),
-            limits: Limits {
-                max_steps: self.max_steps,
-                max_tokens: self.max_tokens,
-                max_cost_usd: self.max_cost,
-                timeout_ms: self.timeout.map(as_millis),
-            },
+            limits: self.limits.limits(),
             env: crate::environment::of_this_shell(),
             ..ResumeRequest::default()
         }
@@ -159,7 +142,7 @@ async fn resume(context: &Context, args: &Args, client: &Client<'_>, id: &str) -
 
 /// Says what a resume adds to a process that runs.
 fn added(changes: &Changes) -> Option<String> {
-    let Changes { input, max_steps, max_tokens, max_cost, timeout, .. } = changes;
+    let LimitArgs { max_steps, max_tokens, max_cost, timeout } = &changes.limits;
     let limits = [
         max_steps.map(|steps| format!("max steps {steps}")),
         max_tokens.map(|tokens| format!("max tokens {tokens}")),
@@ -168,7 +151,7 @@ fn added(changes: &Changes) -> Option<String> {
     ];
     let limits = limits.into_iter().flatten().collect::<Vec<_>>().join(", ");
     let limits = (!limits.is_empty()).then(|| format!("it has new limits ({limits})"));
-    let message = input.as_ref().map(|_| "it was sent the message".to_owned());
+    let message = changes.input.as_ref().map(|_| "it was sent the message".to_owned());
     let parts: Vec<String> = [limits, message].into_iter().flatten().collect();
     (!parts.is_empty()).then(|| parts.join(", and "))
 }
@@ -344,6 +327,8 @@ fn tell_of_program(resumed: &Resumed, before: State) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
     fn resumed() -> Resumed {
@@ -386,11 +371,10 @@ mod tests {
 
     #[test]
     fn new_limits_and_messages_for_a_running_process_are_named() {
-        let none =
-            Changes { input: None, model: None, max_steps: None, max_tokens: None, max_cost: None, timeout: None };
+        let none = Changes { input: None, model: None, limits: LimitArgs::default() };
         assert_eq!(added(&none), None);
-        let some =
-            Changes { input: Some("x".into()), max_steps: Some(9), timeout: Some(Duration::from_secs(60)), ..none };
+        let limits = LimitArgs { max_steps: Some(9), timeout: Some(Duration::from_secs(60)), ..LimitArgs::default() };
+        let some = Changes { input: Some("x".into()), limits, ..none };
         let expect = "it has new limits (max steps 9, timeout 1m00s), and it was sent the message";
         assert_eq!(added(&some).as_deref(), Some(expect));
     }

@@ -7,20 +7,19 @@ mod show;
 mod stdin;
 
 use std::cell::Cell;
-use std::time::Duration;
 
 use relive_api::{Isolation, Network, RunRequest};
-use relive_core::{ErrorCode, Limits, Usd};
+use relive_core::{ErrorCode, Usd};
 use relive_types::program::quote;
 use tokio::signal::unix::{SignalKind, signal};
 
 use self::foreground::{Arrival, AtQuestion, Manner};
 use self::stdin::Patience;
 use super::interrupts::{Front, INTERRUPTED, Reach, obey};
+use super::limits::LimitArgs;
 use crate::client::{Client, Start};
 use crate::context::{Context, new_uuid};
 use crate::error::{CommandError, Outcome};
-use crate::render::time::as_millis;
 use crate::terminal::key::{self, Key};
 
 /// The model that is offered to whoever has not chosen one.
@@ -69,18 +68,8 @@ pub(crate) struct Args {
     /// The system prompt, or @ and a file that contains it; AGENTS.md of this directory is appended
     #[arg(long, value_name = "TEXT|@FILE")]
     system: Option<String>,
-    /// End the agent when it exceeds this many steps
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
-    max_steps: Option<u32>,
-    /// End the agent when it exceeds this many tokens, input and output together
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
-    max_tokens: Option<u64>,
-    /// End the agent when it costs more than this many dollars
-    #[arg(long, value_name = "USD", value_parser = parse_dollars)]
-    max_cost: Option<Usd>,
-    /// End the agent after this time; pauses do not count
-    #[arg(long, value_name = "DURATION", value_parser = relive_types::duration::parse)]
-    timeout: Option<Duration>,
+    #[command(flatten)]
+    limits: LimitArgs,
     /// What to do with a tool call whose outcome is unknown after a crash
     #[arg(long, value_name = "POLICY", value_parser = ["tell_model", "park", "retry"])]
     on_in_doubt: Option<String>,
@@ -200,12 +189,7 @@ fn request(context: &Context, args: &Args) -> Outcome<RunRequest> {
         system_prompt: args.system.as_deref().map(system_prompt).transpose()?,
         cwd,
         env: args.environment.environment()?,
-        limits: Limits {
-            max_steps: args.max_steps,
-            max_tokens: args.max_tokens,
-            max_cost_usd: args.max_cost,
-            timeout_ms: args.timeout.map(as_millis),
-        },
+        limits: args.limits.limits(),
         on_in_doubt: args.on_in_doubt.clone(),
         on_budget: args.on_budget.clone(),
         policy: args.policy.by_tool()?,
