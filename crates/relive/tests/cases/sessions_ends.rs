@@ -38,14 +38,14 @@ fn case_36_a_session_gets_neither_another_s_signals_nor_our_descriptors() {
 
 #[test]
 fn case_37_a_program_that_ignores_sigterm_is_killed_after_the_grace() {
-    for world in World::of_each_kind() {
+    World::in_each_kind(|world| {
         let stubborn = "trap '' TERM; echo up; while :; do sleep 0.05; done";
         let stubborn = world.exec(&[], &["sh", "-c", stubborn]);
         world.await_output(&stubborn, "up");
         world.relive(&["kill", &stubborn.uuid]).ok();
         let answer = world.ends(&stubborn, 137);
         assert_eq!(answer["why"], "user");
-    }
+    });
 }
 
 #[test]
@@ -130,7 +130,7 @@ fn case_40_killed_for_memory_is_said_to_be_that() {
 
 #[test]
 fn a_timeout_is_kept_without_a_daemon() {
-    for world in World::of_each_kind() {
+    World::in_each_kind(|world| {
         let late = world.exec(&["--timeout", "3s"], &["sleep", "1000"]);
         let host = world.await_stage(&late, "running")["host_pid"].as_u64().unwrap();
         world.kill_daemon();
@@ -138,7 +138,7 @@ fn a_timeout_is_kept_without_a_daemon() {
         assert_eq!(world.daemon_pid(), None, "nobody else has ended it");
         let answer = world.ends(&late, 143);
         assert_eq!((&answer["why"], &answer["exit"]["reason"]), (&json!("timeout"), &json!("timed out")));
-    }
+    });
 }
 
 fn parent_of(pid: u64) -> u64 {

@@ -121,6 +121,16 @@ impl World {
         worlds
     }
 
+    /// Runs a test that mostly waits in a world of each kind, all at the same time.
+    pub(crate) fn in_each_kind(test: impl Fn(&Self) + Sync) {
+        let test = &test;
+        std::thread::scope(|scope| {
+            for world in Self::of_each_kind() {
+                scope.spawn(move || test(&world));
+            }
+        });
+    }
+
     /// Whose world it is, if not that of whoever runs the tests.
     pub(crate) fn user(&self) -> Option<u32> {
         self.user
