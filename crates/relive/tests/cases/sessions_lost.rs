@@ -245,8 +245,11 @@ fn requests_that_need_the_shim_are_refused_if_its_version_differs() {
 
 #[test]
 fn a_program_with_a_shim_of_another_version_stays_paused_until_it_is_resumed_and_is_not_paused() {
-    stays_paused_until_it_is_resumed(&World::new());
-    stays_paused_until_it_is_resumed(&World::new().with_env("RELIVE_LADDER", "process-group"));
+    std::thread::scope(|scope| {
+        for world in [World::new(), World::new().with_env("RELIVE_LADDER", "process-group")] {
+            scope.spawn(move || stays_paused_until_it_is_resumed(&world));
+        }
+    });
 }
 
 #[track_caller]

@@ -89,9 +89,9 @@ fn a_program_that_removes_lock_and_socket_is_not_lost_with_its_host() {
 
 #[test]
 fn a_program_that_removes_its_socket_and_blocks_its_names_is_found_running() {
-    for world in World::of_each_kind() {
+    World::in_each_kind(|world| {
         let removes = "cd sessions/1; rm ctl; mkdir -p ctl/full ctl.new/full";
-        let program = tampers(&world, &format!("{}; {removes}", its_directory(&world)));
+        let program = tampers(world, &format!("{}; {removes}", its_directory(world)));
         world.kill_daemon();
         let pid = world.await_stage(&program, "running")["host_pid"].as_u64().unwrap();
         assert!(is_alive(pid));
@@ -100,8 +100,8 @@ fn a_program_that_removes_its_socket_and_blocks_its_names_is_found_running() {
         world.relive(&["kill", "-9", &program.uuid]).ok();
         let info = world.await_display(&program.uuid, "dead");
         assert_eq!((&info["status"]["kind"], &info["why"]), (&json!("killed"), &json!("user")), "{info}");
-        assert_eq!((runs(&world).len(), is_alive(pid)), (1, false), "{info}");
-    }
+        assert_eq!((runs(world).len(), is_alive(pid)), (1, false), "{info}");
+    });
 }
 
 #[test]

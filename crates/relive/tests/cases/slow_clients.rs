@@ -127,11 +127,11 @@ fn case_66_a_connection_without_a_request_is_closed() {
     let socket = world.socket();
     let begun = Instant::now();
     let clients = [open(&socket, ""), open(&socket, "GET /v1/daemon HTTP/1.1\r\nhost: rel")];
+    let half = open(&socket, "POST /v1/gc HTTP/1.1\r\nhost: relive\r\ncontent-length: 50\r\n\r\n{\"all\"");
     for client in clients {
         assert_eq!(read_to_end(client), "");
     }
     assert!(begun.elapsed() > Duration::from_secs(3), "they had their time");
-    let half = open(&socket, "POST /v1/gc HTTP/1.1\r\nhost: relive\r\ncontent-length: 50\r\n\r\n{\"all\"");
     let answer = read_to_end(half);
     assert!(answer.starts_with("HTTP/1.1 408") && answer.contains("TIMEOUT"), "{answer}");
 }
