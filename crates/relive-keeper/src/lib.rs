@@ -3,7 +3,7 @@
 //! They contain keys, and they have to outlive a daemon that is killed. So a small separate process, the **keeper**,
 //! has a copy of them: this program executed again under the name [`KEEPER`]. It listens on `keeper` in the data
 //! directory and answers only the daemon that holds the lock of that directory ([`proof`]), so there is one client at a
-//! time.
+//! time. A daemon that runs inside of a process is refused: a program may have killed ours and started it.
 //!
 //! **Invariants:**
 //! - the keeper is not dumpable: no other program of its user can read its memory, its descriptors or its environment,
@@ -22,7 +22,7 @@ mod protocol;
 mod store;
 
 pub use client::{Error, Group, HangUp, Keeper};
-pub use process::main;
+pub use process::{IsOutside, main};
 pub use proof::holds_lock;
 pub use protocol::Refusal;
 pub use store::{Full, Store};

@@ -6,7 +6,7 @@
 use std::ffi::OsString;
 use std::io::{self, IoSliceMut, Write as _};
 use std::mem::MaybeUninit;
-use std::os::fd::{AsFd as _, AsRawFd as _, OwnedFd};
+use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
@@ -34,9 +34,13 @@ const WRITE_WITHIN: Duration = Duration::from_secs(5);
 const LOOK_EVERY: Duration = Duration::from_secs(2);
 const READ_BYTES: usize = 64 << 10;
 
+/// Returns whether the client at the other end of a socket runs outside of all sessions of the data directory, whose
+/// descriptor is the second one.
+pub type IsOutside = fn(BorrowedFd<'_>, BorrowedFd<'_>) -> bool;
+
 /// Runs the keeper until it is no longer needed.
-pub fn main() -> ! {
-    let code = match run() {
+pub fn main(is_outside: IsOutside) -> ! {
+    let code = match run(is_outside) {
         Ok(()) => 0,
         Err(error) => {
             // Visible only if somebody started it by hand.
@@ -47,7 +51,7 @@ pub fn main() -> ! {
     std::process::exit(code)
 }
 
-fn run() -> io::Result<()> {
+fn run(is_outside: IsOutside) -> io::Result<()> {
     hide()?;
     let data: OsString = std::env::args_os().nth(1).ok_or_else(|| io::Error::other("no data directory is named"))?;
     let data = rustix::fs::open(data, OFlags::DIRECTORY | OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?;
@@ -59,7 +63,7 @@ fn run() -> io::Result<()> {
     let starter = UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?);
     let null = rustix::fs::open("/dev/null", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())?;
     rustix::stdio::dup2_stdin(&null)?;
-    Process { data, listener: None, peers: vec![Peer::new(starter)?], store: Store::default() }.serve()
+    Process { data, is_outside, listener: None, peers: vec![Peer::new(starter)?], store: Store::default() }.serve()
 }
 
 /// Hides this process from all processes except root's.
@@ -77,6 +81,7 @@ fn hide() -> io::Result<()> {
 
 struct Process {
     data: OwnedFd,
+    is_outside: IsOutside,
     /// Absent until the starter has proved that it holds the data directory.
     listener: Option<Listener>,
     peers: Vec<Peer>,
@@ -222,9 +227,12 @@ impl Process {
     /// Accepts a client that proves that it holds the data directory, replacing the previous one.
     fn greet(&mut self, at: usize, frame: &Frame<'_>) -> io::Result<()> {
         let is_holder = self.peers[at].sent.take().is_some_and(|sent| holds_lock(sent, &self.data));
+        let is_outside = || (self.is_outside)(self.peers[at].stream.as_fd(), self.data.as_fd());
         let verdict = match (is_holder, protocol::common_version(frame.body)) {
             _ if frame.kind != Some(Kind::Hello) => Err(Refusal::NotHolder),
             (false, _) => Err(Refusal::NotHolder),
+            // A program that has killed the daemon and runs one of its own.
+            (true, _) if !is_outside() => Err(Refusal::Inside),
             (true, None) => Err(Refusal::Unsupported),
             (true, Some(version)) => Ok(version),
         };

@@ -66,6 +66,9 @@ pub enum Refusal {
     /// The frame is malformed.
     #[error("it received an invalid request")]
     Malformed,
+    /// The client holds the lock, and runs inside of a process whose environment is kept.
+    #[error("this daemon runs inside of a process")]
+    Inside,
 }
 
 impl Refusal {
@@ -75,6 +78,7 @@ impl Refusal {
             Self::Full => 2,
             Self::Unsupported => 3,
             Self::Malformed => 4,
+            Self::Inside => 5,
         }
     }
 
@@ -83,6 +87,7 @@ impl Refusal {
             1 => Self::NotHolder,
             2 => Self::Full,
             4 => Self::Malformed,
+            5 => Self::Inside,
             _ => Self::Unsupported,
         }
     }

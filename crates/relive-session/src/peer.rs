@@ -9,7 +9,7 @@
 //! be known by another name, since the session was started.
 
 use std::io;
-use std::os::fd::{AsFd, AsRawFd as _, FromRawFd as _, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd, FromRawFd as _, OwnedFd};
 use std::path::Path;
 
 use rustix::event::{PollFd, PollFlags, Timespec};
@@ -64,6 +64,12 @@ impl Peer {
         Ok((pid > 0).then(|| Self { pid, pidfd: peer_pidfd(&socket) }))
     }
 
+    /// Returns the process that asks.
+    #[must_use]
+    pub fn this_process() -> Self {
+        Self { pid: rustix::process::getpid().as_raw_nonzero().get(), pidfd: None }
+    }
+
     /// Finds the session of the process, among those of the processes whose directories are in `steps`, and whose leaves
     /// are in a directory called `prefix`.
     #[must_use]
@@ -77,6 +83,19 @@ impl Peer {
         let Some(pidfd) = &self.pidfd else { return false };
         let mut watched = [PollFd::new(pidfd, PollFlags::IN)];
         rustix::event::poll(&mut watched, Some(&Timespec::default())).is_ok_and(|count| count > 0)
+    }
+}
+
+/// Returns whether whoever made a connection is in no session of the data directory with this descriptor. If that cannot be
+/// determined, it is not.
+#[must_use]
+pub fn is_outside(socket: BorrowedFd<'_>, data: BorrowedFd<'_>) -> bool {
+    // Whatever its name is now. No directory of cgroups is called this, so that only the processes in it count.
+    let (steps, prefix) = (format!("/proc/self/fd/{}/steps", data.as_raw_fd()), "/");
+    match Peer::of(socket) {
+        Ok(Some(peer)) => peer.place(Path::new(&steps), prefix) == Place::Outside,
+        Ok(None) => true,
+        Err(_) => false,
     }
 }
 

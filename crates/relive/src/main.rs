@@ -27,7 +27,7 @@ fn main() -> ExitCode {
     }
     if name == relive_keeper::KEEPER {
         relive_session::descriptors::close_inherited();
-        relive_keeper::main();
+        relive_keeper::main(relive_session::peer::is_outside);
     }
     if name == relive_proxy::PROXY {
         relive_session::descriptors::close_inherited();

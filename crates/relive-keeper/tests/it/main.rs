@@ -145,6 +145,24 @@ fn a_keeper_is_not_started_without_the_lock() {
 }
 
 #[test]
+fn a_daemon_inside_of_a_process_gets_nothing_and_replaces_no_keeper() {
+    let place = Place::new();
+    let mut keeper = place.start();
+    keeper.put(&[1], SECRET).unwrap();
+    let os_pid = keeper.os_pid();
+    drop(keeper);
+    std::fs::write(place.data.path().join("inside"), "").unwrap();
+    let inside = |refused: Error| matches!(refused, Error::Refused(Refusal::Inside));
+    assert!(inside(Keeper::find(place.data.path(), place.lock.as_fd()).unwrap_err()));
+    let program = PathBuf::from(env!("CARGO_BIN_EXE_keeper-test-process"));
+    assert!(inside(Keeper::start(&program, place.data.path(), place.lock.as_fd()).unwrap_err()));
+    std::fs::remove_file(place.data.path().join("inside")).unwrap();
+    let mut next = place.find().unwrap();
+    assert_eq!((next.os_pid(), next.list().unwrap()), (os_pid, vec![(vec![1], SECRET.to_vec())]));
+    next.end();
+}
+
+#[test]
 fn a_keeper_ends_when_it_is_unused_or_its_directory_is_gone() {
     let place = Place::new();
     let mut keeper = place.start();
@@ -206,22 +224,40 @@ fn environment_and_values_are_invisible_from_outside() {
     let status = std::fs::read_to_string(format!("/proc/{os_pid}/limits")).unwrap();
     let core = status.lines().find(|line| line.starts_with("Max core file size")).unwrap();
     assert_eq!(core.split_whitespace().nth(4), Some("0"), "{core}");
-    if rustix::process::getuid().is_root() {
-        // Root owns the files of its processes anyway, and may read all of them.
-        eprintln!("skipped: as root nothing can be seen of whether it is dumpable");
-    } else {
-        // The files of a process that is not dumpable belong to root, whoever runs it.
-        let owner = std::os::unix::fs::MetadataExt::uid(&std::fs::metadata(format!("/proc/{os_pid}/mem")).unwrap());
-        assert_eq!(owner, 0);
-        let opened = std::fs::File::open(format!("/proc/{os_pid}/mem"));
-        assert_eq!(opened.unwrap_err().kind(), std::io::ErrorKind::PermissionDenied);
-    }
     for entry in std::fs::read_dir(place.data.path()).unwrap() {
         let bytes = std::fs::read(entry.unwrap().path()).unwrap_or_default();
         assert!(!bytes.windows(SECRET.len()).any(|window| window == SECRET));
     }
     let shown = format!("{keeper:?}");
     assert!(!shown.contains("planted"), "{shown}");
+    keeper.end();
+}
+
+/// Root may read everything, so as root the test runs again as a user.
+#[test]
+fn other_programs_of_the_user_do_not_read_the_memory_of_a_keeper() {
+    const USER: u32 = 65_534;
+    if rustix::process::getuid().is_root() {
+        let name = "other_programs_of_the_user_do_not_read_the_memory_of_a_keeper";
+        let mut again = std::process::Command::new(std::env::current_exe().unwrap());
+        std::os::unix::process::CommandExt::uid(&mut again, USER).env("TMPDIR", "/tmp").current_dir("/");
+        let output = again.args([name, "--exact", "--nocapture"]).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stdout);
+        assert!(output.status.success() && said.contains("1 passed"), "{output:?}");
+        return;
+    }
+    let read = |os_pid: u32| std::fs::File::open(format!("/proc/{os_pid}/mem")).map_err(|error| error.kind());
+    let mut open = std::process::Command::new("sleep").arg("600").spawn().unwrap();
+    let other = read(open.id());
+    open.kill().unwrap();
+    open.wait().unwrap();
+    assert!(other.is_ok(), "another program of the user can be read, so the check is worth something: {other:?}");
+    let keeper = Place::new().start();
+    let os_pid = keeper.os_pid().unwrap();
+    assert_eq!(read(os_pid).unwrap_err(), std::io::ErrorKind::PermissionDenied);
+    // The files of a process that is not dumpable belong to root, whoever runs it.
+    let owner = std::os::unix::fs::MetadataExt::uid(&std::fs::metadata(format!("/proc/{os_pid}/mem")).unwrap());
+    assert_eq!(owner, 0);
     keeper.end();
 }
 

@@ -246,3 +246,58 @@ fn without_a_runtime_directory_a_place_that_somebody_else_has_taken_is_not_used(
     assert_eq!((found.uid(), found.mode() & 0o777), (USER, 0o700));
     typed(&["daemon", "stop"]).ok();
 }
+
+/// Kills the daemon, runs one that can be looked into, and looks for a key in it. The key is not in this text.
+const USURPER: &str = r#"
+import os, re, signal, subprocess, sys, time
+relive, daemon = sys.argv[1], int(sys.argv[2])
+while not os.path.exists("go"):
+    time.sleep(0.02)
+os.kill(daemon, signal.SIGKILL)
+env = {k: v for k, v in os.environ.items() if k not in ("RELIVE_SELF", "RELIVE_SESSION")}
+env["RELIVE_DUMPABLE"] = "1"
+while True:
+    own = subprocess.Popen([relive, "daemon", "serve"], env=env, stderr=open("log", "w"))
+    while own.poll() is None and "serving" not in open("log").read():
+        time.sleep(0.02)
+    if own.poll() is None:
+        break
+secret, found = b"sk-" + b"planted-" + b"7f3a9c", 0
+with open("/proc/%d/mem" % own.pid, "rb") as memory:
+    for line in open("/proc/%d/maps" % own.pid):
+        area = re.match(r"([0-9a-f]+)-([0-9a-f]+) rw", line)
+        if area:
+            start, end = (int(word, 16) for word in area.groups())
+            try:
+                memory.seek(start)
+                found += memory.read(end - start).count(secret)
+            except OSError:
+                pass
+open("found", "w").write("%d\n" % found)
+time.sleep(1000)
+"#;
+
+#[test]
+fn a_program_that_kills_the_daemon_and_runs_its_own_gets_no_key_of_another() {
+    for ladder in [None, Some("process-group")] {
+        let mut world = World::new();
+        if let Some(ladder) = ladder {
+            world = world.with_env("RELIVE_LADDER", ladder);
+        }
+        let victim = run_with(&world, &[("ANTHROPIC_API_KEY", SECRET)], &world.hanging(), &[]);
+        world.await_step(&victim, 1);
+        let daemon = world.daemon_pid().unwrap().to_string();
+        let relive = env!("CARGO_BIN_EXE_relive");
+        let program = world.exec(&[], &["python3", "-c", USURPER, relive, &daemon]);
+        fs::write(world.work().join("go"), "").unwrap();
+        let read = || fs::read_to_string(world.work().join("found")).ok().filter(|text| text.ends_with('\n'));
+        let found = crate::world::wait_for("it has looked", read);
+        let log = fs::read_to_string(world.work().join("log")).unwrap_or_default();
+        assert_eq!(found, "0\n", "{ladder:?}: the keeper gave it a key: {log}");
+        assert!(log.contains("this daemon runs inside of a process"), "{ladder:?}: {log}");
+        // The keeper is still that of the first daemon, and has the key for the next one.
+        world.relive(&["kill", "-s", "KILL", &program.uuid]);
+        wait_until("the daemon inside has gone", || world.daemon_pid().is_none_or(|pid| pid.to_string() != daemon));
+        assert_eq!(kept(&world)[&victim.uuid]["ANTHROPIC_API_KEY"], SECRET, "{ladder:?}");
+    }
+}
