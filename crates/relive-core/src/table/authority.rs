@@ -57,7 +57,15 @@ pub(super) struct Handles {
 }
 
 impl Handles {
+    /// Adds a handle. A process has one to another process: a second one raises its rights.
     fn add(&mut self, handle: Handle) -> HandleId {
+        let known = self.to_target(handle.holder, handle.target).next().map(|(.., id)| *id);
+        if let (Caller::Process(_), Some(id)) = (handle.holder, known)
+            && let Some(held) = self.by_id.get_mut(&id)
+        {
+            held.rights = held.rights.max(handle.rights);
+            return id;
+        }
         self.last += 1;
         let id = HandleId(self.last);
         self.by_id.insert(id, handle);
@@ -104,9 +112,12 @@ impl Handles {
         self.by_holder.range(all).map(|(_, target, id)| (*target, *id))
     }
 
+    fn to_target(&self, holder: Caller, target: Pid) -> impl Iterator<Item = &(Caller, Pid, HandleId)> {
+        self.by_holder.range((holder, target, HandleId(0))..=(holder, target, HandleId(u64::MAX)))
+    }
+
     fn rights(&self, holder: Caller, target: Pid) -> Option<Rights> {
-        let to_target = (holder, target, HandleId(0))..=(holder, target, HandleId(u64::MAX));
-        self.by_holder.range(to_target).filter_map(|(.., id)| Some(self.by_id.get(id)?.rights)).max()
+        self.to_target(holder, target).filter_map(|(.., id)| Some(self.by_id.get(id)?.rights)).max()
     }
 
     pub(super) fn has_target(&self, target: Pid) -> bool {
@@ -170,8 +181,9 @@ impl Table {
     /// Opens a handle for the caller itself, which also keeps the completion record.
     pub fn open(&mut self, caller: Caller, target: Pid, rights: Rights) -> Result<HandleId, Refusal> {
         self.authorize(caller, target, rights)?;
-        self.check_room(caller)?;
-        Ok(self.add_handle(Handle { holder: caller, target: self.held_as(target), rights }))
+        let target = self.held_as(target);
+        self.check_room(caller, target)?;
+        Ok(self.add_handle(Handle { holder: caller, target, rights }))
     }
 
     /// Checks that an Owner may hand a handle to a process that it may name, and that has not ended.
@@ -179,7 +191,9 @@ impl Table {
         self.authorize(giver, target, Rights::Owner)?;
         self.authorize(giver, to, Rights::Observer)?;
         match self.find(to)? {
-            Found::Living(slot) if self.arena[slot].machine.end().is_none() => self.check_room(Caller::Process(to)),
+            Found::Living(slot) if self.arena[slot].machine.end().is_none() => {
+                self.check_room(Caller::Process(to), self.held_as(target))
+            }
             Found::Living(_) | Found::Ended(_) => Err(Refusal::NotRunning { pid: to }),
         }
     }
@@ -188,7 +202,7 @@ impl Table {
     pub fn restore_handle(&mut self, holder: Pid, target: Pid, rights: Rights) {
         let there = self.by_pid.contains_key(&holder) && self.find(target).is_ok();
         let (holder, target) = (Caller::Process(holder), self.held_as(target));
-        if there && self.handles.rights(holder, target) < Some(rights) && self.check_room(holder).is_ok() {
+        if there && self.check_room(holder, target).is_ok() {
             self.add_handle(Handle { holder, target, rights });
         }
     }
@@ -213,11 +227,22 @@ impl Table {
         held.filter_map(|target| Some((target, self.handles.rights(holder, target)?))).collect()
     }
 
+    /// Returns the handles to a process, by whichever incarnation of it: each with its holder, its target and its rights.
+    #[must_use]
+    pub fn holders_of(&self, target: Uuid) -> Vec<(Pid, Pid, Rights)> {
+        let pids = self.by_uuid.range(all_of(target)).map(|(_, pid)| *pid);
+        let handles = pids.flat_map(|pid| self.handles.of_target(pid));
+        let of_processes = handles.filter_map(|handle| match handle.holder {
+            Caller::Process(holder) => Some((holder, handle.target, handle.rights)),
+            Caller::Person => None,
+        });
+        of_processes.collect()
+    }
+
     /// Returns whether a process has a handle to another one, by whichever incarnation of it.
     #[must_use]
     pub fn is_held(&self, target: Uuid) -> bool {
-        let mut pids = self.by_uuid.range(all_of(target)).map(|(_, pid)| *pid);
-        pids.any(|pid| self.handles.of_target(pid).iter().any(|handle| handle.holder != Caller::Person))
+        !self.holders_of(target).is_empty()
     }
 
     /// Moves the handles to an incarnation to the next one: they are to the process. Whoever has one sees the earlier
@@ -236,9 +261,11 @@ impl Table {
         latest.map_or(target, |(pid, _)| pid)
     }
 
-    fn check_room(&self, holder: Caller) -> Result<(), Refusal> {
+    /// Checks that a process may hold a handle to one more process, unless it has one to this.
+    fn check_room(&self, holder: Caller, target: Pid) -> Result<(), Refusal> {
+        let is_full = || self.handles.of_holder(holder).count() >= HANDLES_MAX;
         match holder {
-            Caller::Process(pid) if self.handles.of_holder(holder).count() >= HANDLES_MAX => {
+            Caller::Process(pid) if self.handles.rights(holder, target).is_none() && is_full() => {
                 Err(Refusal::TooManyHandles { pid, max: HANDLES_MAX })
             }
             Caller::Process(_) | Caller::Person => Ok(()),

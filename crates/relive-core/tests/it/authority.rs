@@ -128,6 +128,7 @@ fn run(steps: Vec<Step>) {
                 model.parents.insert(pid.0, model.uuids.get(&parent).copied());
                 model.living.insert(pid);
                 model.uuids.insert(pid, pid.0);
+                own(&mut world, &mut model, parent, pid);
             }
             Operation::Resume => {
                 let ended: Vec<Pid> = model.ended.keys().copied().collect();
@@ -144,6 +145,8 @@ fn run(steps: Vec<Step>) {
                 model.living.insert(pid);
                 model.uuids.insert(pid, number);
                 model.move_handles(before, pid);
+                let parent = model.parents[&number].map(|parent| model.latest(parent));
+                own(&mut world, &mut model, parent.unwrap_or(Pid::RUNTIME), pid);
             }
             Operation::End => {
                 let Some(pid) = pick(&living, first) else { continue };
@@ -183,6 +186,16 @@ fn run(steps: Vec<Step>) {
             Operation::Restart => restart(&mut world, &mut model),
         }
         check(&world, &model);
+    }
+}
+
+/// Whoever has a process created owns it, each time that it is.
+fn own(world: &mut World, model: &mut Model, parent: Pid, child: Pid) {
+    let opened = world.table.open(Caller::Process(parent), child, Rights::Owner);
+    assert_eq!(opened.is_ok(), model.living.contains(&parent), "{parent} owns {child}");
+    if let Ok(handle) = opened {
+        assert_eq!(world.table.open(Caller::Process(parent), child, Rights::Observer), Ok(handle), "it has one");
+        model.given.insert((parent, child), Rights::Owner);
     }
 }
 
@@ -359,4 +372,46 @@ fn a_handle_to_a_process_that_is_restarted_for_ever_stays_one_handle_and_keeps_o
     assert!(world.table.visible(holder).len() <= 62, "{:?}", world.table.visible(holder));
     let other = world.run(Pid::RUNTIME);
     world.hand(Caller::Person, holder, other, Rights::Observer).unwrap();
+}
+
+/// Who restarts a child over and over has one handle to it, as whoever creates a process owns it each time.
+#[test]
+fn the_owner_of_a_process_that_is_restarted_keeps_one_handle_to_it() {
+    let mut world = World::new();
+    let owner = world.run(Pid::RUNTIME);
+    let mut child = world.run(owner);
+    let (number, holder) = (child.0, Caller::Process(owner));
+    let first = world.table.open(holder, child, Rights::Observer).unwrap();
+    for generation in 2..1_200 {
+        world.finish(child);
+        world.release(child);
+        let spec = Spec { uuid: uuid(number), generation: Generation(generation), ..world.spec(owner) };
+        child = world.spawn_as(spec);
+        world.apply(child, relive_core::Event::Start).unwrap();
+        assert_eq!(world.table.open(holder, child, Rights::Owner), Ok(first), "incarnation {generation}");
+        world.ms += 60_000;
+        world.table.sweep(world.now());
+    }
+    assert_eq!(world.table.handles_of(owner), BTreeMap::from([(child, Rights::Owner)]));
+    let other = world.run(Pid::RUNTIME);
+    world.hand(Caller::Person, owner, other, Rights::Observer).unwrap();
+    assert_eq!(world.table.release_handles(owner, child), Some(Rights::Owner));
+    assert_eq!(world.table.release_handles(owner, child), None, "there was no second one");
+}
+
+/// The limit counts processes, not grants.
+#[test]
+fn a_process_with_all_its_handles_is_given_more_rights_to_those_it_has_and_no_more_of_them() {
+    let mut world = World::new();
+    let holder = world.run(Pid::RUNTIME);
+    let targets: Vec<Pid> = (0..1_024).map(|_| world.run(Pid::RUNTIME)).collect();
+    for target in &targets {
+        world.hand(Caller::Person, holder, *target, Rights::Observer).unwrap();
+    }
+    let more = world.run(Pid::RUNTIME);
+    assert!(world.hand(Caller::Person, holder, more, Rights::Observer).is_err());
+    world.hand(Caller::Person, holder, targets[7], Rights::Controller).unwrap();
+    assert_eq!(world.table.rights(Caller::Process(holder), targets[7]), Some(Rights::Controller));
+    world.table.release_handles(holder, targets[7]);
+    world.hand(Caller::Person, holder, more, Rights::Observer).unwrap();
 }
