@@ -133,7 +133,7 @@ impl Runtime {
             Ok(found) => self.identity_of(&found)?.0,
             // It was removed, and the handle is left.
             Err(error) if error.code() == ErrorCode::NotFound => {
-                self.held_by_part(holder, &request.target).await.ok_or(error)?
+                self.held_by_part(holder, &request.target).await?.ok_or(error)?
             }
             Err(error) => return Err(error),
         };
@@ -177,19 +177,40 @@ impl Runtime {
         holder: ProcessRef,
         target: Uuid,
         request: Option<&str>,
-    ) -> bool {
-        let Ok(mut turn) = self.turn(holder.uuid, Lane::Own).await else { return false };
-        matches!(turn.was_released(target, request).await, Ok(Some(_)))
+    ) -> Result<bool> {
+        let mut turn = self.turn(holder.uuid, Lane::Own).await?;
+        Ok(turn.was_released(target, request).await?.is_some())
     }
 
-    /// Finds a process by its UUID, or by the first or last digits of it, among those that another one has a handle to.
-    pub(crate) async fn held_by_part(self: &Arc<Self>, holder: ProcessRef, part: &str) -> Option<Uuid> {
-        let mut turn = self.turn(holder.uuid, Lane::Verb).await.ok()?;
-        let held = turn.look(|history| history.handles.keys().copied().collect::<Vec<Uuid>>()).await.ok()?;
-        let matches =
-            |uuid: &&Uuid| part.parse() == Ok(**uuid) || (short_id::is_part(part) && short_id::has_part(**uuid, part));
+    /// Finds a process that was removed, among those that another one has a handle to: by its PID, by its UUID, or by the
+    /// first or last digits of that.
+    pub(crate) async fn held_by_part(self: &Arc<Self>, holder: ProcessRef, part: &str) -> Result<Option<Uuid>> {
+        let by_pid = match part.parse().map(Pid) {
+            Ok(pid) => self.catalog.by_pid(pid).await?.map(|entry| entry.uuid),
+            Err(_) => None,
+        };
+        let mut turn = self.turn(holder.uuid, Lane::Verb).await?;
+        let held = turn.look(|history| history.handles.keys().copied().collect::<Vec<Uuid>>()).await?;
+        let has_part = |uuid: Uuid| short_id::is_part(part) && short_id::has_part(uuid, part);
+        let matches = |uuid: &&Uuid| by_pid == Some(**uuid) || part.parse() == Ok(**uuid) || has_part(**uuid);
         let mut found = held.iter().filter(matches);
-        found.next().copied().filter(|_| found.next().is_none())
+        Ok(found.next().copied().filter(|_| found.next().is_none()))
+    }
+
+    /// Lists the handles to a process that was removed by its UUID from now on, until they are released.
+    pub(crate) async fn keep_handles_to_removed(&self, target: Uuid) {
+        let recalls = self.to_recall.note_removed(target).await;
+        let mut state = self.lock();
+        for (holder_pid, target_pid, rights) in state.table.holders_of(target) {
+            let holder = state.table.view(holder_pid, self.moment()).map(|view| view.uuid);
+            state.table.release_handles(holder_pid, target_pid);
+            if let Some(holder) = holder {
+                self.to_recall.note_gone(NamedHandle { holder, target, rights });
+            }
+        }
+        drop(state);
+        drop(recalls);
+        self.sight_changed.notify_waiters();
     }
 
     /// Lists the handles of these processes, or of all: one for each holder and target, whatever incarnations these had.
@@ -236,9 +257,9 @@ impl Runtime {
     }
 
     /// Tells whether the journal of a process has a handle to another one.
-    pub(crate) async fn holds(self: &Arc<Self>, holder: ProcessRef, target: Uuid) -> bool {
-        let Ok(mut turn) = self.turn(holder.uuid, Lane::Own).await else { return false };
-        turn.look(move |history| history.handles.contains_key(&target)).await.unwrap_or(false)
+    pub(crate) async fn holds(self: &Arc<Self>, holder: ProcessRef, target: Uuid) -> Result<bool> {
+        let mut turn = self.turn(holder.uuid, Lane::Own).await?;
+        turn.look(move |history| history.handles.contains_key(&target)).await
     }
 
     /// Puts the handles that journals name into the table, once all that lives is there. Those to ended processes

@@ -24,7 +24,7 @@ const RECALLED_MAX: usize = 100_000;
 const ANCESTORS_MAX: usize = 256;
 
 /// A handle that a journal names, and whose target was not in the table.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct NamedHandle {
     pub(crate) holder: Uuid,
     pub(crate) target: Uuid,
@@ -64,7 +64,7 @@ impl ToRecall {
         self.gone.lock().unwrap_or_else(std::sync::PoisonError::into_inner).clone()
     }
 
-    fn note_gone(&self, handle: NamedHandle) {
+    pub(crate) fn note_gone(&self, handle: NamedHandle) {
         self.gone.lock().unwrap_or_else(std::sync::PoisonError::into_inner).push(handle);
     }
 
@@ -83,10 +83,24 @@ impl ToRecall {
         self.handles.lock().unwrap_or_else(std::sync::PoisonError::into_inner).clone()
     }
 
-    /// Drops a handle that was recalled.
+    /// Drops a handle that was recalled. Another one to the same process, which was added since, stays.
     fn done(&self, recalled: NamedHandle) {
         let mut handles = self.handles.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        handles.retain(|handle| (handle.holder, handle.target) != (recalled.holder, recalled.target));
+        if let Some(place) = handles.iter().position(|handle| *handle == recalled) {
+            handles.remove(place);
+        }
+    }
+
+    /// Makes the handles to a process that was removed handles to nobody, and keeps recalls away until the guard is
+    /// dropped.
+    pub(crate) async fn note_removed(&self, target: Uuid) -> impl Drop {
+        let guard = self.lately.lock().await;
+        let mut handles = self.handles.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        for removed in handles.extract_if(.., |handle| handle.target == target) {
+            self.note_gone(removed);
+        }
+        drop(handles);
+        guard
     }
 }
 
@@ -228,4 +242,24 @@ fn past(table: &Table, info: ProcInfo, now: Moment) -> Option<(Past, Moment)> {
         stopwatch: Stopwatch::stopped(elapsed_ms),
     };
     Some((Past { spec, started_at: info.started_at, ended_at, end, elapsed_ms }, then))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_recalled_handle_does_not_take_one_along_that_was_added_since() {
+        let to_recall = ToRecall::default();
+        let [holder, target, other] = [1, 2, 3].map(Uuid::from_u128);
+        let handle = |rights| NamedHandle { holder, target, rights };
+        to_recall.add([handle(Rights::Observer), NamedHandle { target: other, ..handle(Rights::Owner) }]);
+        let [recalled, _] = to_recall.open()[..] else { panic!("both are open") };
+        to_recall.add([handle(Rights::Controller)]);
+        to_recall.done(recalled);
+        assert!(to_recall.names(target) && to_recall.names(other));
+        drop(to_recall.note_removed(target).await);
+        assert_eq!((to_recall.gone(), to_recall.names(target)), (vec![handle(Rights::Controller)], false));
+        assert!(to_recall.names(other));
+    }
 }

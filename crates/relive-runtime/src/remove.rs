@@ -85,6 +85,7 @@ impl Runtime {
         let collected = collected.await?;
         if let Ok(Collected::Gone) = collected {
             self.catalog.tell_collected(uuid, now);
+            self.keep_handles_to_removed(uuid).await;
         }
         Ok(collected)
     }

@@ -44,11 +44,11 @@ impl Access {
                 let named = self.runtime.look_up(&request.target).await;
                 let named = named.and_then(|found| self.runtime.identity_of(&found)).ok().map(|(uuid, _)| uuid);
                 let held = match named {
-                    Some(uuid) if request.of.is_some() && self.runtime.holds(holder, uuid).await => Some(uuid),
+                    Some(uuid) if request.of.is_some() && self.runtime.holds(holder, uuid).await? => Some(uuid),
                     // A repeat: it was seen by the handle that the first request released.
-                    Some(uuid) if self.runtime.was_released(holder, uuid, request_id.as_deref()).await => Some(uuid),
+                    Some(uuid) if self.runtime.was_released(holder, uuid, request_id.as_deref()).await? => Some(uuid),
                     // It may be to one that was removed.
-                    Some(_) | None => self.runtime.held_by_part(holder, &request.target).await,
+                    Some(_) | None => self.runtime.held_by_part(holder, &request.target).await?,
                 };
                 held.ok_or(error)?.to_string()
             }

@@ -152,6 +152,32 @@ fn case_70_a_handle_to_a_removed_process_is_listed_and_released() {
     world.relive(&["handle", "release", &short, "--of", "friend"]).exits(4);
 }
 
+/// The same without a restart in between.
+#[test]
+fn case_70_a_handle_to_a_process_that_was_just_removed_is_released_by_its_uuid_and_its_pid() {
+    let world = World::new();
+    let friend = Inside::begin(&world, "friend");
+    let targets = ["one", "two", "three"].map(|name| {
+        let target = world.exec(&["--name", name], &["true"]);
+        world.relive(&["handle", "grant", name, "--to", "friend", "--as", "observer"]).ok();
+        world.await_retired(&target.uuid);
+        world.relive(&["rm", "-y", name]).ok();
+        target
+    });
+    let list = || world.relive(&["handle", "list", "--json"]).ok().json()["handles"].as_array().unwrap().clone();
+    assert!(list().len() == 3 && list().iter().all(|handle| handle["target"] == 0), "{:?}", list());
+    let short = relive_types::short_id::short(targets[0].uuid.parse().unwrap());
+    let said = world.relive(&["handle", "list"]).ok().stdout;
+    assert!(said.contains(&short), "{said}");
+    world.relive(&["handle", "release", &short, "--of", "friend"]).ok();
+    world.relive(&["handle", "release", &targets[1].pid.to_string(), "--of", "friend"]).ok();
+    let (code, said) = friend.says(&format!("relive handle release {}", targets[2].pid));
+    assert_eq!(code, 0, "by the holder itself: {said}");
+    assert_eq!(list(), [json!(null); 0]);
+    restart(&world);
+    assert_eq!(list(), [json!(null); 0], "also after a restart");
+}
+
 #[test]
 fn case_70_a_process_with_several_incarnations_is_one_line_in_the_list_of_handles() {
     let world = World::new();
