@@ -3,6 +3,11 @@
 use relive_types::{Limits, Pid, Uuid};
 use serde::{Deserialize, Serialize};
 
+/// Answers a program whose `RELIVE_SELF` is not that of its own process: the same words whether there is such a process.
+pub const FOREIGN_SELF: &str = "RELIVE_SELF names the socket of another process, or of one that has ended";
+/// What helps against [`FOREIGN_SELF`].
+pub const FOREIGN_SELF_HINT: &str = "unset RELIVE_SELF";
+
 /// `relive self --json`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SelfInfo {

@@ -70,7 +70,10 @@ mod signals;
 mod usage;
 mod verbs;
 
-pub use authority::{EndSelfRequest, GrantRequest, Handle, HandleList, HandleRights, ReleaseRequest, SelfInfo};
+pub use authority::{
+    EndSelfRequest, FOREIGN_SELF, FOREIGN_SELF_HINT, GrantRequest, Handle, HandleList, HandleRights, ReleaseRequest,
+    SelfInfo,
+};
 pub use daemon::{DaemonStatus, StopQuery, Stopping};
 pub use directory::{UnsafeDirectory, check_directory};
 pub use environment::Environment;
@@ -87,7 +90,7 @@ pub use inbox::{
     sort_items, with_words,
 };
 pub use list::{Ancestor, Lineage, ListQuery, ProcessList, Resumable, ResumableList};
-pub use paths::{Paths, PathsError};
+pub use paths::{OWN_SOCKET, Paths, PathsError};
 pub use process::{Exit, Instructions, PendingCall, PendingQuestion, Process, SuspendedBelow, TreeUsage, reason_word};
 pub use program::{
     EnterRequest, ExecRequest, ExecStarted, Inherited, Isolated, Isolation, LastSignal, Namespace, NamespaceKind,

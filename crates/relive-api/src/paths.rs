@@ -9,12 +9,18 @@ use std::fmt::Write as _;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
+use relive_types::Uuid;
 use sha2::{Digest as _, Sha256};
 
 use crate::directory::check_directory;
 
 /// The longest path of a unix socket.
 const SOCKET_PATH_MAX: usize = 107;
+
+/// The name of the socket of a process: short, as its path has to be.
+pub const OWN_SOCKET: &str = "s";
+/// How many of the last digits of its UUID name the socket of a process that has entered a session.
+const ENTERED_DIGITS: usize = 12;
 
 /// The paths of one user and one data directory.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -115,6 +121,27 @@ impl Paths {
     #[must_use]
     pub fn short_name(&self) -> String {
         short_name(&self.data)
+    }
+
+    /// Returns the directory with the sockets of processes.
+    #[must_use]
+    pub fn own_sockets(&self) -> PathBuf {
+        self.socket.with_file_name("self")
+    }
+
+    /// Returns the socket of a process, which `RELIVE_SELF` names in the environment of its programs. It is alone in its
+    /// directory, which is all that an isolated program sees of these.
+    #[must_use]
+    pub fn own_socket(&self, uuid: Uuid) -> PathBuf {
+        self.own_sockets().join(uuid.simple().to_string()).join(OWN_SOCKET)
+    }
+
+    /// Returns the socket of a process that has entered the session of another one: in the directory of that one, so that it
+    /// is seen from inside.
+    #[must_use]
+    pub fn entered_socket(&self, uuid: Uuid, entered: Uuid) -> PathBuf {
+        let name = uuid.simple().to_string();
+        self.own_socket(entered).with_file_name(&name[name.len() - ENTERED_DIGITS..])
     }
 }
 

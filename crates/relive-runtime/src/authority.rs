@@ -18,9 +18,10 @@ use std::time::Duration;
 
 use relive_api::{
     Accepted, AckRequest, Acked, Affected, Created, DaemonStatus, EndSelfRequest, Environment, ExecRequest,
-    ExecStarted, GateRequest, GcAnswer, GcRequest, Inbox, InputRequest, Lineage, ListQuery, PauseRequest, Process,
-    ProcessList, Removed, RenameRequest, ResolveRequest, ResumableList, ResumeRequest, Resumed, RunRequest, SelfInfo,
-    SignalMaskRequest, SignalRequest, SignalState, StopQuery, Stopping, UsageQuery, UsageReport, WaitAnswer,
+    ExecStarted, FOREIGN_SELF, FOREIGN_SELF_HINT, GateRequest, GcAnswer, GcRequest, Inbox, InputRequest, Lineage,
+    ListQuery, PauseRequest, Process, ProcessList, Removed, RenameRequest, ResolveRequest, ResumableList,
+    ResumeRequest, Resumed, RunRequest, SelfInfo, SignalMaskRequest, SignalRequest, SignalState, StopQuery, Stopping,
+    UsageQuery, UsageReport, WaitAnswer,
 };
 use relive_core::{Caller as Holder, Cause, ErrorCode, Limits, Pid, Refusal, Rights, State, Uuid, Why};
 
@@ -43,6 +44,8 @@ pub enum Caller {
     Process(Uuid),
     /// The person, who acts as this process from outside of it: by its socket, which was copied from its environment.
     Acting(Uuid),
+    /// A program of a process, at the socket of another one.
+    Stranger,
     /// A program inside a process, and nobody can tell inside which.
     Unknown,
 }
@@ -103,6 +106,7 @@ impl Access {
                 Some(process) => Ok(Some(process)),
                 None => Err(Error::new(ErrorCode::Permission, "the calling process has ended, so it may do nothing")),
             },
+            Caller::Stranger => Err(Error::new(ErrorCode::Permission, FOREIGN_SELF).with_hint(FOREIGN_SELF_HINT)),
             Caller::Unknown => {
                 let message = "Relive cannot tell which process this command runs in, so it is refused";
                 Err(Error::new(ErrorCode::Permission, message)
@@ -126,7 +130,7 @@ impl Access {
     fn is_inside(&self) -> Result<()> {
         match self.caller {
             Caller::Process(_) => Ok(()),
-            Caller::Person | Caller::Acting(_) | Caller::Unknown => {
+            Caller::Person | Caller::Acting(_) | Caller::Stranger | Caller::Unknown => {
                 let message = "this command runs outside of the process that RELIVE_SELF names, and the command for a \
                                signal runs inside";
                 Err(Error::new(ErrorCode::Permission, message).with_hint("unset RELIVE_SELF"))

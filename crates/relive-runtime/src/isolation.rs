@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use relive_api::{Isolated, Isolation, NamespaceKind, Network, Paths, RunRequest};
-use relive_core::ErrorCode;
+use relive_core::{ErrorCode, Uuid};
 use relive_proxy::{Settings, Unknown};
 use relive_sandbox::{Machine, Namespaces, Policy, Unheld};
 
@@ -20,8 +20,7 @@ const HINT: &str = "relive doctor";
 pub(crate) struct Isolations {
     /// Relive's own directories.
     own: Arc<[PathBuf]>,
-    /// The directory with the sockets of processes.
-    sockets: PathBuf,
+    paths: Paths,
     home: Option<PathBuf>,
     /// Relive's own program, which may be installed in a directory that is empty for others.
     program: Option<PathBuf>,
@@ -29,15 +28,15 @@ pub(crate) struct Isolations {
 }
 
 impl Isolations {
-    pub(crate) fn new(paths: &Paths, sockets: PathBuf, live: Arc<LiveSettings>) -> Self {
+    pub(crate) fn new(paths: &Paths, live: Arc<LiveSettings>) -> Self {
         let runtime = paths.socket.parent().map(Path::to_owned);
         let own = [Some(paths.data.clone()), runtime].into_iter().flatten().collect();
         let home = std::env::var_os("HOME").map(PathBuf::from);
-        Self { own, sockets, home, program: std::env::current_exe().ok(), live }
+        Self { own, paths: paths.clone(), home, program: std::env::current_exe().ok(), live }
     }
 
-    /// Returns the policy of a program.
-    pub(crate) fn policy(&self, isolated: &Isolated) -> Policy {
+    /// Returns the policy of a program of this process.
+    pub(crate) fn policy(&self, uuid: Uuid, isolated: &Isolated) -> Policy {
         let settings = self.live.now();
         let keys = settings.providers.values().filter_map(|provider| provider.key_path(self.home.as_deref()));
         let config = &settings.isolation;
@@ -59,8 +58,8 @@ impl Isolations {
             writable: config.writable.iter().map(path).collect(),
             hidden: config.hidden.iter().map(path).chain(keys).collect(),
             private: self.own.to_vec(),
-            // Not the socket of its process alone: the next daemon makes another one. Those of others do not answer it.
-            shown: vec![self.sockets.clone()],
+            // The directory of the socket: the next daemon makes another one in it.
+            shown: self.paths.own_socket(uuid).parent().map(Path::to_owned).into_iter().collect(),
             within: isolated.within.as_ref().map(PathBuf::from),
             home: self.home.clone(),
             programs: self.program.iter().cloned().collect(),

@@ -86,6 +86,10 @@ impl Runtime {
         );
         recovered?;
         let Survey { found, unreadable } = surveyed??;
+        let living =
+            found.iter().map(|found| found.spec.uuid).chain(unreadable.iter().map(|(uuid, _)| *uuid)).collect();
+        let sockets = Arc::clone(&self.self_sockets);
+        self.on_journal(move |_| sockets.keep_only(&living)).await?;
         for (uuid, failure) in unreadable {
             self.list_unrecovered(uuid, failure).await;
         }

@@ -160,7 +160,7 @@ impl Runtime {
         let shared = (Arc::clone(&live), Arc::clone(&environments));
         let credentials = Arc::new(Credentials::new(shared.0, pools.files.clone(), shared.1, warnings.clone()));
         let workspaces = Workspaces::new(WorkspaceOptions::of(data.root(), &settings, &pools, clock.clone()));
-        let isolations = Isolations::new(paths, self_sockets.directory().to_owned(), Arc::clone(&live));
+        let isolations = Isolations::new(paths, Arc::clone(&live));
         let exec = ExecBody {
             isolations: isolations.clone(),
             data: Arc::clone(&data),

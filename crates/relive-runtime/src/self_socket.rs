@@ -2,7 +2,11 @@
 //!
 //! It is there while a program of the process may run, so a suspended agent has none. It is next to the daemon's own
 //! socket, in a directory that is the user's alone. A daemon that is killed leaves its name behind; the next one takes it.
+//!
+//! Each process has a directory for it, which stays while the process lives: an isolated program has that directory mounted,
+//! and finds the socket of the next daemon in it, and no socket of another process.
 
+use std::collections::HashSet;
 use std::io;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
@@ -37,7 +41,7 @@ pub struct SelfConnection {
 /// The sockets of all processes.
 #[derive(Debug)]
 pub(crate) struct SelfSockets {
-    directory: PathBuf,
+    paths: Paths,
     disk: Disk,
     /// Where programs find the daemon.
     address: Vec<(String, String)>,
@@ -61,7 +65,7 @@ impl SelfSockets {
         let text = |path: &Path| path.to_str().map(str::to_owned);
         let address = [("RELIVE_DATA_DIR", text(&paths.data)), ("RELIVE_SOCKET", text(&paths.socket))];
         Arc::new(Self {
-            directory: paths.socket.with_file_name("self"),
+            paths: paths.clone(),
             disk: Disk::new(),
             address: address.into_iter().filter_map(|(name, path)| Some((name.to_owned(), path?))).collect(),
             accepted,
@@ -74,17 +78,23 @@ impl SelfSockets {
         self.connections.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
-    pub(crate) fn directory(&self) -> &Path {
-        &self.directory
-    }
-
-    /// Listens on the socket of a process.
-    pub(crate) fn open(&self, uuid: Uuid) -> io::Result<SelfSocket> {
-        let path = self.directory.join(uuid.simple().to_string());
+    /// Listens on the socket of a process; in the directory of the process whose session it has entered, if it has.
+    pub(crate) fn open(&self, uuid: Uuid, entered: Option<Uuid>) -> io::Result<SelfSocket> {
+        let path = match entered {
+            None => self.paths.own_socket(uuid),
+            Some(entered) => self.paths.entered_socket(uuid, entered),
+        };
         if path.as_os_str().len() > PATH_MAX {
             return Err(io::Error::other(format!("{}: too long for a socket", path.display())));
         }
-        self.make_directory()?;
+        self.make_directory(&self.paths.own_sockets())?;
+        if let Some(directory) = path.parent() {
+            if directory.symlink_metadata().is_ok_and(|found| !found.is_dir()) {
+                // The socket that an earlier version had in this place.
+                self.disk.unlink(directory)?;
+            }
+            self.make_directory(directory)?;
+        }
         // Left by a daemon that was killed: nobody else makes one of this name.
         self.disk.unlink(&path)?;
         let listener = UnixListener::bind(&path)?;
@@ -112,17 +122,44 @@ impl SelfSockets {
         environment
     }
 
-    fn make_directory(&self) -> io::Result<()> {
-        match self.disk.mkdir(&self.directory) {
+    /// Removes the directory of a process that has ended. That of one in whose session another one is stays.
+    pub(crate) fn remove(&self, uuid: Uuid) {
+        let socket = self.paths.own_socket(uuid);
+        if let Some(directory) = socket.parent().filter(|directory| directory.exists()) {
+            let _ = self.disk.unlink(&socket);
+            let _ = rustix::fs::rmdir(directory);
+        }
+    }
+
+    /// Removes what daemons that were killed have left of processes that are not among these.
+    pub(crate) fn keep_only(&self, living: &HashSet<Uuid>) {
+        for entry in std::fs::read_dir(self.paths.own_sockets()).into_iter().flatten().flatten() {
+            let uuid = entry.file_name().to_str().and_then(|name| Uuid::try_parse(name).ok());
+            if uuid.is_none_or(|uuid| living.contains(&uuid)) {
+                continue;
+            }
+            let left = entry.path();
+            for socket in std::fs::read_dir(&left).into_iter().flatten().flatten() {
+                let _ = self.disk.unlink(&socket.path());
+            }
+            // A socket of an earlier version is no directory.
+            if rustix::fs::rmdir(&left).is_err() {
+                let _ = self.disk.unlink(&left);
+            }
+        }
+    }
+
+    fn make_directory(&self, directory: &Path) -> io::Result<()> {
+        match self.disk.mkdir(directory) {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
             made => made?,
         }
-        let found = std::fs::symlink_metadata(&self.directory)?;
+        let found = std::fs::symlink_metadata(directory)?;
         let is_ours = found.is_dir() && found.uid() == rustix::process::getuid().as_raw();
         if is_ours && found.permissions().mode().trailing_zeros() >= 6 {
             return Ok(());
         }
-        let message = format!("{}: not a directory of yours alone", self.directory.display());
+        let message = format!("{}: not a directory of yours alone", directory.display());
         Err(io::Error::new(io::ErrorKind::PermissionDenied, message))
     }
 }

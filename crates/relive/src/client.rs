@@ -1,20 +1,22 @@
 //! The daemon for the command line: when a command starts one, and the messages about it.
 
 mod launch;
+mod own;
 mod witness;
 
 use std::future::Future;
 use std::ops::Deref;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use relive_api::{
-    Accepted, Affected, InputRequest, Lineage, ListQuery, Paths, PauseRequest, Process, Removed, RenameRequest,
+    Accepted, Affected, InputRequest, Lineage, ListQuery, PauseRequest, Process, Removed, RenameRequest,
     ResolveRequest, ResumeRequest, Resumed, SignalMaskRequest, SignalRequest, SignalState,
 };
 use relive_client::{Error, Retry};
 use relive_core::{ErrorCode, Uuid};
 
 use launch::{Launch, is_set};
+pub(crate) use own::{OwnSocket, refuse_isolated};
 use witness::LockHolder;
 
 use crate::context::Context;
@@ -64,24 +66,11 @@ pub(crate) fn meant_data(context: &Context) -> Option<&Path> {
     (is_set("RELIVE_DATA_DIR") || !is_set("RELIVE_SOCKET")).then_some(&context.paths.data)
 }
 
-/// Returns the socket of the process that this command runs inside of. One that belongs to another daemon's process is
-/// of no use: whoever names another data directory means that one.
-fn own_socket(paths: &Paths) -> Option<PathBuf> {
-    let own = PathBuf::from(std::env::var_os("RELIVE_SELF").filter(|path| !path.is_empty())?);
-    let directory = paths.socket.with_file_name("self");
-    (own.parent() == Some(directory.as_path())).then_some(own)
-}
-
-/// Returns whether this command runs inside of a process from which the data directory is hidden: it has one of its own in it.
-fn is_isolated(paths: &Paths) -> bool {
-    own_socket(paths).is_some() && !paths.data.join("steps").exists()
-}
-
 /// Returns when the daemon does not let this command see a process any more, with its answer: the output of a program is
 /// read from a file, not through the daemon. A person sees a process for ever.
 pub(crate) async fn loses_sight(client: &Client<'_>, id: &str, uuid: Uuid) -> CommandError {
     let uuid = uuid.to_string();
-    if own_socket(&client.context.paths).is_some()
+    if OwnSocket::from_env().is_some()
         && let Err(error) = client.wait(&uuid, &uuid, None).await
         && let error = CommandError::from(error)
         && error.code() == Some(ErrorCode::NotFound)
@@ -123,11 +112,15 @@ impl<'a> Client<'a> {
             }
             daemon
         };
-        if let Some(daemon) = own_socket(&context.paths).map(|own| daemon_of(&own)) {
+        let own = OwnSocket::from_env();
+        if let Some(socket) = own.as_ref().and_then(|own| own.of(&context.paths)) {
+            let daemon = daemon_of(socket);
+            let is_isolated = own.as_ref().is_some_and(|own| own.is_isolated(&context.paths));
             match daemon.connect().await {
                 Ok(()) => return Ok(Some(Self { context, start, was_running: true, daemon })),
                 // An isolated program has no other socket: the next daemon opens this one again.
-                Err(Error::NotRunning(_)) if start != Start::Never && is_isolated(&context.paths) => {
+                Err(Error::NotRunning(_)) if is_isolated && start == Start::Never => return Ok(None),
+                Err(Error::NotRunning(_)) if is_isolated => {
                     daemon.start().await?;
                     return Ok(Some(Self { context, start, was_running: false, daemon }));
                 }
@@ -138,20 +131,29 @@ impl<'a> Client<'a> {
         let daemon = daemon_of(&context.paths.socket).with_witness(LockHolder { data: context.paths.data.clone() });
         let was_running = match daemon.connect().await {
             Ok(()) | Err(Error::Lost(_)) => true,
-            Err(Error::NotRunning(_)) if start.is_worth_it(&context.paths.data) => {
+            Err(Error::NotRunning(_)) => {
+                refuse_isolated(&context.paths, own.as_ref())?;
+                if !start.is_worth_it(&context.paths.data) {
+                    // Where there are no processes, nobody runs inside of one.
+                    return if own.is_some() && start != Start::Never { Err(own::foreign()) } else { Ok(None) };
+                }
                 daemon.start().await?;
                 false
             }
-            Err(Error::NotRunning(_)) => return Ok(None),
             Err(error) => return Err(error.into()),
         };
+        if let Some(own) = own {
+            own.check(&daemon, &context.paths).await?;
+        }
         Ok(Some(Self { context, start, was_running, daemon }))
     }
 
     /// Connects to a daemon that runs, for a program that stays beside its process: it starts no daemon, and reports at
     /// once that one went away.
     pub(crate) async fn beside(context: &Context) -> Option<relive_client::Client> {
-        for socket in [own_socket(&context.paths), Some(context.paths.socket.clone())].into_iter().flatten() {
+        let own = OwnSocket::from_env();
+        let socket = own.as_ref().and_then(|own| own.of(&context.paths));
+        for socket in [socket, Some(context.paths.socket.as_path())].into_iter().flatten() {
             let mut daemon = relive_client::Client::new(socket).with_retry(Retry::NEVER);
             if let Some(data) = meant_data(context) {
                 daemon = daemon.with_data(data);

@@ -15,6 +15,7 @@ use relive_client::{Client, Retry};
 use relive_core::SuspendReason;
 
 use crate::cli::Cli;
+use crate::client::OwnSocket;
 use crate::terminal::without_controls;
 
 /// Set by the shell's script to its own name.
@@ -60,7 +61,10 @@ fn with_candidates(verb: Command) -> Command {
 fn list(query: &ListQuery) -> Vec<Process> {
     let Ok(paths) = Paths::from_env() else { return Vec::new() };
     let Ok(runtime) = tokio::runtime::Builder::new_current_thread().enable_all().build() else { return Vec::new() };
-    let client = Client::new(&paths.socket).with_retry(Retry::NEVER);
+    let own = OwnSocket::from_env();
+    let socket = own.as_ref().map_or(Some(paths.socket.as_path()), |own| own.of(&paths));
+    let Some(socket) = socket else { return Vec::new() };
+    let client = Client::new(socket).with_retry(Retry::NEVER);
     let answer = runtime.block_on(async { tokio::time::timeout(ANSWER_WITHIN, client.list(query)).await });
     match answer {
         Ok(Ok(list)) => list.processes,

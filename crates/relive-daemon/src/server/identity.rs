@@ -43,11 +43,11 @@ impl Identities {
     /// Tells who made a connection to the socket of a process. Another process has no business there.
     pub(crate) fn caller_of(&self, uuid: Uuid, stream: &UnixStream) -> Caller {
         match self.caller(stream) {
-            Caller::Process(other) if other != uuid => Caller::Unknown,
+            Caller::Process(other) if other != uuid => Caller::Stranger,
             Caller::Process(_) => Caller::Process(uuid),
             Caller::Person => Caller::Acting(uuid),
             // Also a peer that has ended: another program may hold the connection that it made.
-            Caller::Unknown | Caller::Acting(_) => Caller::Unknown,
+            Caller::Unknown | Caller::Acting(_) | Caller::Stranger => Caller::Unknown,
         }
     }
 }

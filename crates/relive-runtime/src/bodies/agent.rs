@@ -145,7 +145,7 @@ impl Body for AgentBody {
                 pool,
                 slow_pool,
                 sessions,
-                isolation: isolations.policy(&isolated),
+                isolation: isolations.policy(cx.process.uuid, &isolated),
                 proxy: crate::isolation::proxy(&isolated, unknown),
                 journal: Some(Arc::clone(&cx.journal)),
                 folder,
@@ -361,7 +361,7 @@ pub(crate) struct AgentHost {
 impl AgentHost {
     fn open_socket(&self) -> Option<&SelfSocket> {
         let open = || {
-            let opened = self.runtime.self_sockets.open(self.process.uuid);
+            let opened = self.runtime.self_sockets.open(self.process.uuid, None);
             let said = |error: &std::io::Error| {
                 let uuid = self.process.uuid;
                 self.runtime.warn_once(format!("the programs of {uuid} have no socket of their own: {error}"));

@@ -186,15 +186,11 @@ impl ExecBody {
         let mut launches = Launches::default();
         // Recorded by an earlier daemon, or carried out while the shim could be reached.
         let mut paused = cx.orders.borrow().stop;
-        let socket = self.self_sockets.open(cx.process.uuid);
-        if let Err(error) = &socket {
-            cx.owner.warn_once(format!("the programs of {} have no socket of their own: {error}", cx.process.uuid));
-        }
-        let socket = socket.ok();
+        let mut socket = None;
         loop {
             // Callers wait until it is found again.
             cx.session.send_replace(None);
-            let session = match self.session_of(&mut cx, &mut launches, socket.as_ref(), tenant).await {
+            let session = match self.session_of(&mut cx, &mut launches, &mut socket, tenant).await {
                 Ok(found) => found,
                 Err(NoSession::ShimLost(error)) => {
                     cx.owner.warn(format!("{} did not run, its shim was lost: {error}", cx.process.uuid));
@@ -245,12 +241,19 @@ impl ExecBody {
         &self,
         cx: &mut Context,
         launches: &mut Launches,
-        socket: Option<&SelfSocket>,
+        socket: &mut Option<SelfSocket>,
         tenant: &dyn Tenant,
     ) -> Result<RunSession, NoSession> {
         let failed = |stage: &str, error: &io::Error| NoSession::Failed(startup_failed(stage, error));
         let uuid = cx.process.uuid;
         let facts = self.facts(uuid).await.map_err(NoSession::Unknown)?;
+        if socket.is_none() {
+            let opened = self.self_sockets.open(uuid, facts.program.enter.as_ref().map(|entered| entered.uuid));
+            let warn = |error: &io::Error| {
+                cx.owner.warn_once(format!("the programs of {uuid} have no socket of their own: {error}"));
+            };
+            *socket = opened.inspect_err(warn).ok();
+        }
         let (program, beginning) = (Arc::clone(&facts.program), Beginning::Found);
         if let Some(found) = self.found(cx, &facts, launches).await? {
             return Ok(found);
@@ -272,7 +275,7 @@ impl ExecBody {
         }
         let ladder = self.sessions.ladder().await.map_err(|error| failed("ladder", &error))?;
         let deadline = cx.orders.borrow().deadline;
-        let spec = self.spec_of(uuid, &facts, ladder, socket).await;
+        let spec = self.spec_of(uuid, &facts, ladder, socket.as_ref()).await;
         let spec = spec.map(|spec| Spec { timeout_ms: deadline.map(attend::left_ms), ..spec });
         let spec = spec.map_err(|error| failed("environment", &error))?;
         let spec = tenant.prepare(spec).await.map_err(|error| failed("prepare", &error))?;
@@ -370,7 +373,7 @@ impl ExecBody {
                 Namespace::PidWithoutInit => spec::Namespace::PidWithoutInit,
             },
             isolation: spec::Isolation {
-                policy: self.isolations.policy(&facts.isolated),
+                policy: self.isolations.policy(uuid, &facts.isolated),
                 machine: ladder.isolation.clone(),
             },
             proxy: crate::isolation::proxy(&facts.isolated, Unknown::Refuse),

@@ -76,6 +76,8 @@ impl Turn {
                 let _ = runtime.lock().table.progress(of, super::usage(history), now);
             }
             journal.write_events(events).await;
+            // The next incarnation makes another one, and begins after the journal was let go.
+            runtime.self_sockets.remove(uuid);
             self.retire().await;
         }
         self.state.journal = None;

@@ -8,6 +8,7 @@ use std::process::{Command, Stdio};
 use relive_api::Paths;
 use relive_client::{Cause, Delegated, Launcher};
 
+use super::own::OwnSocket;
 use crate::commands::config;
 use crate::context::Context;
 
@@ -61,7 +62,7 @@ impl Launcher for Launch {
     }
 
     fn cannot_start(&self) -> bool {
-        super::is_isolated(&self.paths)
+        OwnSocket::from_env().is_some_and(|own| own.is_isolated(&self.paths))
     }
 
     fn listens_elsewhere(&self, socket: &Path) -> bool {

@@ -243,7 +243,7 @@ fn case_68_a_connection_whose_maker_has_ended_is_nobodys() {
     let sockets = world.socket().with_file_name("self");
     let socket = wait_for("the victim's socket", || {
         let name = victim.uuid.replace('-', "");
-        Some(sockets.join(name)).filter(|socket| socket.exists())
+        Some(sockets.join(name).join("s")).filter(|socket| socket.exists())
     });
     world.relive(&["exec", "-n", "--", "python3", "-c", THIEF, socket.to_str().unwrap(), &victim.uuid]).ok();
     let answers: Vec<String> = serde_json::from_slice(&fs::read(world.work().join("answers")).unwrap()).unwrap();

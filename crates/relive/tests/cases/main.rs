@@ -51,6 +51,7 @@ mod models;
 mod network;
 mod odd_files;
 mod old_pids;
+mod own_sockets;
 mod pauses;
 mod piping;
 mod recovery;

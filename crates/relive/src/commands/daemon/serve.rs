@@ -13,6 +13,7 @@ use crate::error::{CommandError, Outcome};
 
 pub(crate) fn run(context: &Context) -> Outcome<u8> {
     relive_session::descriptors::close_inherited();
+    crate::client::refuse_isolated(&context.paths, None)?;
     let config = crate::commands::config::load(&context.paths)?;
     return_memory();
     match relive_daemon::serve(&context.paths, &config) {
