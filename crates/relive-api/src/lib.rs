@@ -94,7 +94,7 @@ pub use paths::{OWN_SOCKET, Paths, PathsError};
 pub use process::{Exit, Instructions, PendingCall, PendingQuestion, Process, SuspendedBelow, TreeUsage, reason_word};
 pub use program::{
     EnterRequest, ExecRequest, ExecStarted, Inherited, Isolated, Isolation, LastSignal, Namespace, NamespaceKind,
-    Network, ResourceLimit, Session, Stdio,
+    Network, ResourceLimit, Session, Stdio, elapsed,
 };
 pub use run::{Created, RunRequest, WaitAnswer, WaitRequest};
 pub use signals::{SignalCommand, SignalMaskRequest, SignalRequest, SignalState};

@@ -170,6 +170,28 @@ pub struct LastSignal {
     pub before_end_ms: u64,
 }
 
+impl LastSignal {
+    /// `itself, 0.1s after SIGHUP from PID 4 (lead)`: whether it exited because of the signal, only the program knows.
+    #[must_use]
+    pub fn in_words(&self) -> String {
+        format!("itself, {} after {} from {}", elapsed(self.before_end_ms), self.signal, self.from)
+    }
+}
+
+/// `0.4s`, `12s`, `1m05s`, `2h03m`, `3d04h`: two units at most.
+#[must_use]
+pub fn elapsed(millis: u64) -> String {
+    let seconds = millis / 1000;
+    let (minutes, hours, days) = (seconds / 60, seconds / 3600, seconds / 86_400);
+    match () {
+        () if seconds < 10 => format!("{}.{}s", seconds, millis % 1000 / 100),
+        () if minutes == 0 => format!("{seconds}s"),
+        () if hours == 0 => format!("{minutes}m{:02}s", seconds % 60),
+        () if days == 0 => format!("{hours}h{:02}m", minutes % 60),
+        () => format!("{days}d{:02}h", hours % 24),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

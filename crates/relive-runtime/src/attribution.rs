@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use relive_api::{LastSignal, Process, Session, SignalState, SuspendedBelow};
-use relive_core::{Cause, End, Pid, ProcessStatus, Uuid, Wait, Why};
+use relive_core::{Caller as Holder, Cause, End, Pid, ProcessStatus, Rights, State, Uuid, Wait, Why};
 
 use crate::lookup::LookedUp;
 use crate::runtime::Runtime;
@@ -38,16 +38,16 @@ impl Runtime {
                 (blocked, handled, pending)
             });
         let of_disk = process.why.zip(process.killed_by).map(|(why, by)| Cause { why, by, root: process.killed_from });
+        let session = match process.session {
+            Some(session) => Some(self.with_sender(session).await),
+            None => None,
+        };
         let ended_by = match ended.or(of_disk) {
             Some(cause) => Some(self.in_words(cause, signal.as_deref()).await),
-            None => None,
+            None => session.as_ref().and_then(exited_after),
         };
         let paused_by = match paused {
             Some(cause) => Some(self.in_words(cause, None).await),
-            None => None,
-        };
-        let session = match process.session {
-            Some(session) => Some(self.with_sender(session).await),
             None => None,
         };
         Process {
@@ -60,6 +60,17 @@ impl Runtime {
             handled_signals,
             ..process
         }
+    }
+
+    /// Returns why a process asks for something to happen to another one: as one of those above it, or as its user, by a
+    /// handle.
+    pub(crate) fn why_of(&self, by: Pid, target: Uuid) -> Why {
+        let state = self.lock();
+        let target = state.table.current_pid(target);
+        let lives = state.table.machine(by).is_some_and(|machine| machine.state() == State::Running);
+        let rights = target.and_then(|target| state.table.rights(Holder::Process(by), target));
+        // Of one that has ended, or that had this PID before a restart, it cannot be told here.
+        if rights == Some(Rights::Owner) || !lives { Why::Parent } else { Why::User }
     }
 
     /// Returns who resumed a process last, if its journal says so.
@@ -112,6 +123,11 @@ impl Runtime {
         let state = self.lock();
         state.table.view(pid, self.moment()).map(|view| view.name.map(str::to_owned))
     }
+}
+
+/// Says of a program that exited by itself which signal it got before that.
+pub(crate) fn exited_after(session: &Session) -> Option<String> {
+    session.last_signal.as_ref().map(LastSignal::in_words)
 }
 
 /// Says who a cause is, without names: for an end from before this daemon.

@@ -164,9 +164,11 @@ impl Access {
         Err(refusal.into())
     }
 
-    /// Returns why a process is ended or paused by this caller.
-    fn cause(&self) -> Result<Cause> {
-        Ok(self.process()?.map_or(Cause::runtime(Why::User), |process| Cause::process(Why::Parent, process.of.pid)))
+    /// Returns why a process is ended or paused by this caller: one that is below it, or another one by a handle.
+    async fn cause(&self, id: &str) -> Result<Cause> {
+        let Some(process) = self.process()? else { return Ok(Cause::runtime(Why::User)) };
+        let (target, _) = self.runtime.identity_of(&self.runtime.look_up(id).await?)?;
+        Ok(Cause::process(self.runtime.why_of(process.of.pid, target), process.of.pid))
     }
 
     fn scope(&self) -> Result<Scope> {
@@ -269,7 +271,7 @@ impl Access {
     /// Ends a program at its gate.
     pub async fn abort(&self, id: &str, request: GateRequest) -> Result<Affected> {
         let id = self.find(id, Rights::Controller).await?;
-        self.runtime.abort_for(self.cause()?, &id, request).await
+        self.runtime.abort_for(self.cause(&id).await?, &id, request).await
     }
 
     /// Returns one process.
@@ -299,7 +301,7 @@ impl Access {
     /// Pauses a process, or everything at and below it.
     pub async fn pause(&self, id: &str, request: PauseRequest, request_id: Option<String>) -> Result<Affected> {
         let id = self.find(id, Rights::Controller).await?;
-        self.runtime.pause_for(self.cause()?, &id, request, request_id).await
+        self.runtime.pause_for(self.cause(&id).await?, &id, request, request_id).await
     }
 
     /// Resumes a process, or starts a fork of it.
@@ -317,7 +319,7 @@ impl Access {
         }
         // Its own environment is not what the process was given.
         let request = ResumeRequest { env: Environment::default(), ..request };
-        self.runtime.resume_for(self.cause()?, &found, request, request_id).await
+        self.runtime.resume_for(self.cause(&found).await?, &found, request, request_id).await
     }
 
     async fn is(&self, process: ProcessRef, id: &str) -> Result<bool> {
@@ -328,7 +330,7 @@ impl Access {
     /// Sends a signal by its name.
     pub async fn signal(&self, id: &str, request: SignalRequest, request_id: Option<String>) -> Result<Affected> {
         let id = self.find(id, Rights::Controller).await?;
-        self.runtime.signal_by_name_for(self.cause()?, &id, request, request_id).await
+        self.runtime.signal_by_name_for(self.cause(&id).await?, &id, request, request_id).await
     }
 
     /// Returns what a process does with signals.
@@ -354,7 +356,7 @@ impl Access {
         if request.on.is_some() {
             self.is_inside()?;
         }
-        self.runtime.set_signal_mask_for(self.cause()?, &id, request, request_id).await
+        self.runtime.set_signal_mask_for(self.cause(&id).await?, &id, request, request_id).await
     }
 
     /// Hands a message to a process.

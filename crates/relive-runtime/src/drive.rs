@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use relive_agent::{Orders, Pulse};
 use relive_core::{
-    Cause, End, Event, Generation, Incarnation, Outcome, ProcessStatus, Signal, State, SuspendReason, Urgency, Why,
+    Cause, End, Event, Generation, Incarnation, Outcome, Pid, ProcessStatus, Signal, State, SuspendReason, Urgency, Why,
 };
 use relive_journal::{History, JournalError, Next, ProcInfo, WriteError, Writer};
 use tokio::sync::watch;
@@ -53,6 +53,11 @@ impl BodyOwner {
 
     pub(crate) fn warn_once(&self, text: String) {
         self.runtime.warn_once(text);
+    }
+
+    /// Returns why another process asks for something to happen to this one.
+    pub(crate) fn why_of(&self, by: Pid) -> Why {
+        self.runtime.why_of(by, self.process.uuid)
     }
 
     /// Tells those who follow the process that something may have changed.

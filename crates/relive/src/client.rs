@@ -16,7 +16,7 @@ use relive_client::{Error, Retry};
 use relive_core::{ErrorCode, Uuid};
 
 use launch::{Launch, is_set};
-pub(crate) use own::{OwnSocket, refuse_isolated};
+pub(crate) use own::{OwnSocket, refuse_isolated, refuse_output};
 use witness::LockHolder;
 
 use crate::context::Context;

@@ -22,7 +22,7 @@ impl Access {
         if !request.dry_run {
             self.is_not_itself("rewind", &found).await?;
         }
-        self.runtime.rewind_for(self.cause()?, &found, request, request_id).await
+        self.runtime.rewind_for(self.cause(&found).await?, &found, request, request_id).await
     }
 
     /// Puts single files of a process back to a step.
@@ -31,7 +31,7 @@ impl Access {
         if !request.dry_run {
             self.is_not_itself("restore", &found).await?;
         }
-        self.runtime.restore_for(self.cause()?, &found, request, request_id).await
+        self.runtime.restore_for(self.cause(&found).await?, &found, request, request_id).await
     }
 
     /// Refuses a verb that pauses its target, and whoever asks for it with it: it would never be answered.

@@ -35,6 +35,6 @@ impl Access {
     /// Has a node of a compose file continue.
     pub async fn resume_node(&self, id: &str, request: NodeRequest, request_id: Option<String>) -> Result<NodeResumed> {
         let id = self.find(id, Rights::Controller).await?;
-        self.runtime.resume_node(self.cause()?, &id, request, request_id).await
+        self.runtime.resume_node(self.cause(&id).await?, &id, request, request_id).await
     }
 }

@@ -4,6 +4,7 @@ use relive_api::Process;
 use relive_core::{Caller as Holder, Cause, Pid, Rights, SuspendReason, Uuid};
 
 use super::Access;
+use crate::attribution::exited_after;
 use crate::error::{Error, Result};
 use crate::lookup::Presence;
 use crate::runtime::ProcessRef;
@@ -86,6 +87,9 @@ impl Access {
             && !self.sees(caller, sent.by.unwrap_or(Pid::RUNTIME)).await
         {
             (sent.by, sent.from) = (None, ANOTHER.to_owned());
+            if process.why.is_none() {
+                process.ended_by = process.session.as_ref().and_then(exited_after);
+            }
         }
         let (ended, paused) = {
             let state = self.runtime.lock();

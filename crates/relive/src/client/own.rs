@@ -88,6 +88,17 @@ pub(crate) fn refuse_isolated(paths: &Paths, own: Option<&OwnSocket>) -> Outcome
     })
 }
 
+/// Refuses to show the output of a program inside of a process from which the data directory is hidden, with the logs.
+pub(crate) fn refuse_output(paths: &Paths, whose: &str) -> Outcome<()> {
+    if !OwnSocket::from_env().is_some_and(|own| own.is_isolated(paths)) {
+        return Ok(());
+    }
+    let message =
+        format!("the output of {whose} cannot be shown here: the process that this command runs in is isolated");
+    let hint = "relive exec -d -- sh -c 'COMMAND > output 2>&1'";
+    Err(CommandError::new(ErrorCode::Permission, message).with_hint(hint))
+}
+
 /// Returns the process that this command runs inside of, if its data directory is hidden from it. Whoever names another
 /// data directory means that one.
 fn hidden_process(paths: &Paths) -> Option<String> {

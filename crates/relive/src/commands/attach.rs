@@ -13,7 +13,7 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use super::interrupts::INTERRUPTED;
 use super::run::foreground::{self, AtQuestion};
-use crate::client::{Client, loses_sight};
+use crate::client::{Client, loses_sight, refuse_output};
 use crate::context::Context;
 use crate::error::{CommandError, Outcome};
 use crate::render;
@@ -104,6 +104,7 @@ async fn program(
         let message = format!("PID {pid}: attach has no JSON: stdout belongs to the program");
         return Err(CommandError::invalid(message).with_hint(format!("relive logs -f --json {pid}")));
     }
+    refuse_output(&context.paths, &format!("PID {pid}"))?;
     let connection = match session::open(&session.folder).await? {
         Opened::Live(connection) => connection,
         Opened::Ended(_) | Opened::Lost => return Err(ended(process)),

@@ -17,7 +17,7 @@ use relive_types::program::quote;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use super::interrupts::INTERRUPTED;
-use crate::client::{Client, Start};
+use crate::client::{Client, Start, refuse_output};
 use crate::context::{Context, new_uuid};
 use crate::environment;
 use crate::error::{CommandError, Outcome};
@@ -158,6 +158,13 @@ pub(crate) async fn run(context: &Context, args: &Args) -> Outcome<u8> {
     };
     check_attachment(context, attachment)?;
     check(args)?;
+    if !args.detach {
+        // Before there is a program that nobody follows.
+        refuse_output(&context.paths, "a program").map_err(|error| {
+            let quiet = quote(&format!("{} > output 2>&1", command_line(&args.argv)));
+            error.with_hint(format!("relive exec -d -- sh -c {quiet}"))
+        })?;
+    }
     start(context, attachment, request(args, attachment)?).await
 }
 

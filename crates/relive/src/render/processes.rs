@@ -320,12 +320,10 @@ fn why(process: &Process) -> Option<String> {
     Some(format!("{who}{signal}{from}"))
 }
 
-/// Says which signal somebody sent to a program before it exited by itself. Whether it exited because of it, only the
-/// program knows.
+/// Says which signal somebody sent to a program before it exited by itself, where a daemon of an earlier version does not.
 fn exited_after(process: &Process) -> Option<String> {
     let sent = process.session.as_ref()?.last_signal.as_ref()?;
-    let (ago, from) = (elapsed(sent.before_end_ms), one_line(&sent.from));
-    Some(format!("itself, {ago} after {} from {from}", one_line(&sent.signal)))
+    Some(one_line(&sent.in_words()))
 }
 
 fn tokens(process: &Process) -> String {

@@ -6,21 +6,10 @@ use jiff::Timestamp;
 use jiff::civil::{DateTime, Time};
 use jiff::tz::TimeZone;
 
+pub(crate) use relive_api::elapsed;
+
 pub(crate) fn as_millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
-}
-
-/// `0.4s`, `12s`, `1m05s`, `2h03m`, `3d04h`: two units at most.
-pub(crate) fn elapsed(millis: u64) -> String {
-    let seconds = millis / 1000;
-    let (minutes, hours, days) = (seconds / 60, seconds / 3600, seconds / 86_400);
-    match () {
-        () if seconds < 10 => format!("{}.{}s", seconds, millis % 1000 / 100),
-        () if minutes == 0 => format!("{seconds}s"),
-        () if hours == 0 => format!("{minutes}m{:02}s", seconds % 60),
-        () if days == 0 => format!("{hours}h{:02}m", minutes % 60),
-        () => format!("{days}d{:02}h", hours % 24),
-    }
 }
 
 /// Formats a moment in the local time zone.

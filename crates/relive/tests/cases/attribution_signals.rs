@@ -41,6 +41,25 @@ fn case_07_a_signal_of_the_operating_system_names_the_process_that_sent_it() {
     assert_eq!((&kid["status"]["signal"], &kid["ended_by"]), (&json!("SIGHUP"), &json!(name)), "{kid}");
 }
 
+/// Whoever has a handle to a process is not its parent.
+#[test]
+fn case_07_a_controller_that_ends_a_process_is_its_user_and_not_its_parent() {
+    let world = World::new();
+    for signal in ["TERM", "HUP"] {
+        let victim = world.exec(&["--name", signal], &["sleep", "600"]);
+        let script =
+            format!("while [ ! -e {signal} ]; do sleep 0.02; done; {RELIVE} kill -s {signal} {signal}; sleep 600");
+        let friend = world.exec(&[], &["sh", "-c", &script]);
+        world.relive(&["handle", "grant", signal, "--to", &friend.uuid, "--as", "controller"]).ok();
+        fs::write(world.work().join(signal), "").unwrap();
+        world.relive(&["wait", &victim.uuid]);
+        let info = world.info(&victim.uuid);
+        assert_eq!((&info["why"], &info["killed_by"]), (&json!("user"), &json!(friend.pid)), "{info}");
+        assert_eq!(info["ended_by"], format!("PID {}", friend.pid), "{info}");
+        world.relive(&["kill", "-s", "KILL", &friend.uuid]).ok();
+    }
+}
+
 #[test]
 fn case_07_the_why_of_a_program_names_the_signal_that_was_sent() {
     let world = World::new();
@@ -177,7 +196,9 @@ fn case_07_a_program_that_exits_after_a_signal_names_the_one_who_sent_it() {
             let info = world.info(&process.uuid);
             let sent = &info["session"]["last_signal"];
             assert_eq!((&sent["signal"], &sent["by"], &sent["from"]), (&json!("SIGHUP"), &json!(pid), &json!(from)));
-            assert!(info["ended_by"].is_null(), "it ended itself: {info}");
+            let by = info["ended_by"].as_str().unwrap_or_default();
+            assert!(by.starts_with("itself, ") && by.ends_with(&format!(" after SIGHUP from {from}")), "{info}");
+            assert!(info["why"].is_null(), "it ended itself: {info}");
             let told = world.relive(&["info", &process.uuid]).ok().stdout;
             let why = told.lines().find(|line| line.starts_with("WHY")).unwrap_or_default();
             assert!(why.contains("itself, ") && why.ends_with(&format!(" after SIGHUP from {from}")), "{told}");

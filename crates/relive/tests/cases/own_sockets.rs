@@ -159,3 +159,23 @@ fn case_68_an_isolated_program_reaches_relive_after_the_daemon_was_stopped_and_b
         assert_eq!(world.info(entered["uuid"].as_str().unwrap())["session"]["mode"], "enter", "{entered}");
     }
 }
+
+/// The logs of programs are in the data directory, which is hidden from it.
+#[test]
+fn an_isolated_program_is_told_that_it_cannot_be_shown_the_output_of_another_one() {
+    for world in worlds() {
+        let script = format!(
+            "{RELIVE} exec -- echo 'a b' 2> said; echo code $? >> said; {RELIVE} ps -aq | wc -l >> said; \
+             eval \"$(sed -n 's/^hint: relive/{}/p' said)\" > kid; {RELIVE} wait $(cat kid); cat output >> said; \
+             {RELIVE} logs $(cat kid) 2> logs; echo code $? >> logs",
+            RELIVE.replace('/', "\\/")
+        );
+        world.relive(&["exec", "--isolation", "confined", "--", "sh", "-c", &script]);
+        let said = fs::read_to_string(world.work().join("said")).unwrap();
+        assert!(said.contains("the output of a program cannot be shown here"), "{said}");
+        assert!(said.ends_with("code 5\n1\na b\n"), "nothing was created, and the hint works: {said}");
+        let logs = fs::read_to_string(world.work().join("logs")).unwrap();
+        assert!(logs.contains("cannot be shown here: the process that this command runs in is isolated"), "{logs}");
+        assert!(logs.ends_with("code 5\n"), "{logs}");
+    }
+}

@@ -57,7 +57,7 @@ pub(super) fn attributed(end: End, record: &ExitRecord, cx: &Context) -> End {
     let sent = record.why == Some(EndedBy::Signal) && end.status != os_killed(SIGPIPE);
     if sent && end.cause.is_none() && cx.orders.borrow().end.is_none() {
         let person = || Cause::runtime(Why::User);
-        let cause = record.by.map_or_else(person, |by| Cause::process(Why::Parent, Pid(by)));
+        let cause = record.by.map_or_else(person, |by| Cause::process(cx.owner.why_of(Pid(by)), Pid(by)));
         return End { cause: Some(cause), ..end };
     }
     end

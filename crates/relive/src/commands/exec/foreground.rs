@@ -5,14 +5,13 @@ use std::path::Path;
 use std::time::Duration;
 
 use relive_api::{ExecStarted, WaitAnswer};
-use relive_core::{ErrorCode, ProcessStatus, Why};
+use relive_core::{ErrorCode, Pid, ProcessStatus, Why};
 use relive_session::exit::ExitRecord;
 use relive_session::stage::SessionResult;
 
 use super::{Attachment, Pressed, failure};
 use crate::client::Client;
 use crate::commands::interrupts::{Front, INTERRUPTED, Reach, obey};
-use crate::context::Context;
 use crate::error::Outcome;
 use crate::render;
 use crate::render::processes::{killed_for_memory, pids};
@@ -76,7 +75,7 @@ pub(super) async fn run(client: &Client<'_>, args: Attachment<'_>, started: Exec
         Left::Ended(record) => conclude(client, args, &started, &record).await,
         Left::Lost => {
             let answer = client.wait_for_end(&uuid).await?;
-            say_why(context, &answer);
+            say_why(client, &answer).await;
             Ok(answer.exit_code)
         }
         Left::Detached => {
@@ -141,7 +140,7 @@ async fn program_code(client: &Client<'_>, started: &ExecStarted, record: &ExitR
     };
     match tokio::time::timeout(TOLD_WITHIN, asked).await {
         Ok(Some(answer)) => {
-            say_why(client.context(), &answer);
+            say_why(client, &answer).await;
             answer.exit_code
         }
         Ok(None) | Err(_) => exit_code(&record.result),
@@ -149,13 +148,19 @@ async fn program_code(client: &Client<'_>, started: &ExecStarted, record: &ExitR
 }
 
 /// Reports why somebody ended it, unless that was the person in front of it.
-fn say_why(context: &Context, answer: &WaitAnswer) {
+async fn say_why(client: &Client<'_>, answer: &WaitAnswer) {
     if let (Some(why), Some(exit)) = (answer.why, &answer.exit)
-        && why != Why::User
         // Its exit code is its own; a cause has been reported.
         && !matches!(answer.status, Some(ProcessStatus::Exited { .. }))
+        && !(why == Why::User && is_of_person(client, answer).await)
     {
         let end = render::exit::phrase(answer.status.as_ref(), exit);
-        context.say(&format!("PID {} {end}", answer.pid));
+        client.context().say(&format!("PID {} {end}", answer.pid));
     }
+}
+
+/// Returns whether the person ended it, and not a process that has a handle to it.
+async fn is_of_person(client: &Client<'_>, answer: &WaitAnswer) -> bool {
+    let process = client.process(&answer.uuid.to_string()).await;
+    process.map_or(true, |process| process.killed_by.is_none_or(|by| by == Pid::RUNTIME))
 }

@@ -11,12 +11,14 @@ use relive_session::log::{BEGINNING, Item, Reader};
 
 use super::Args;
 use super::printer::{Form, Piece, Printer};
+use crate::client::refuse_output;
 use crate::context::Context;
 use crate::error::Outcome;
 use crate::session::output::{OUTPUT_LOST, Output, say_gap, unreadable, write};
 use crate::session::{self, Opened};
 
 pub(super) async fn run(context: &Context, args: &Args, process: &Process, session: &Session) -> Outcome<u8> {
+    refuse_output(&context.paths, &format!("PID {}", process.pid))?;
     let folder = Path::new(&session.folder);
     let form = match (context.json, args.clock()) {
         (true, _) => Form::Json(process.pid),
