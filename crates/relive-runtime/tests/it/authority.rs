@@ -1,4 +1,4 @@
-//! Random trees, grants, releases, ends, hours and crashes, through the verbs as the daemon's server uses them ([`Access`]),
+//! Random trees, grants, releases, pauses, ends, hours and crashes, through the verbs as the daemon's server uses them ([`Access`]),
 //! against a model that only remembers who was given what. The same for the table alone is in `relive-core`.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -13,7 +13,7 @@ use relive_api::{
 use relive_core::{ErrorCode, Rights, Uuid};
 use relive_runtime::{Access, Caller, Error};
 
-use crate::world::{Daemon, World, resume};
+use crate::world::{Daemon, PAUSE_NOW, World, resume};
 
 const HOUR_MS: u64 = 3_600_000;
 /// The UUID of nobody.
@@ -25,6 +25,10 @@ enum Operation {
     End,
     Grant(HandleRights),
     Release,
+    /// A caller pauses a process.
+    Pause,
+    /// A caller resumes a process.
+    Resume,
     Hour,
     Crash,
 }
@@ -38,6 +42,8 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
         4 => Just(Operation::Grant(HandleRights::Observer)),
         4 => Just(Operation::Grant(HandleRights::Controller)),
         3 => Just(Operation::Release),
+        3 => Just(Operation::Pause),
+        4 => Just(Operation::Resume),
         2 => Just(Operation::Hour),
         1 => Just(Operation::Crash),
     ];
@@ -53,6 +59,8 @@ struct Model {
     ended: BTreeMap<Uuid, u64>,
     /// By holder and target.
     given: BTreeMap<(Uuid, Uuid), Rights>,
+    /// Those that somebody paused.
+    paused: BTreeSet<Uuid>,
 }
 
 impl Model {
@@ -75,6 +83,19 @@ impl Model {
         match caller {
             Some(caller) => self.rights(caller, target),
             None => (self.living.contains(&target) || self.ended.contains_key(&target)).then_some(Rights::Owner),
+        }
+    }
+
+    /// Resumes a process, and the paused ones above it up to the first that the caller may not control.
+    fn resume(&mut self, caller: Option<Uuid>, target: Uuid) {
+        let mut here =
+            Some(target).filter(|target| self.paused.remove(target)).and_then(|target| self.parents[&target]);
+        while let Some(above) = here.filter(|above| self.living.contains(above)) {
+            if self.paused.contains(&above) && self.may(caller, above) < Some(Rights::Controller) {
+                return;
+            }
+            self.paused.remove(&above);
+            here = self.parents[&above];
         }
     }
 
@@ -123,7 +144,9 @@ impl Place {
         let caller = self.pick(&living, third).filter(|_| third.index(4) > 0);
         match operation {
             Operation::Spawn => {
-                let parent = self.pick(&living, first).filter(|_| second.index(4) > 0);
+                // A child of one that is paused waits for it.
+                let running = living.difference(&self.model.paused).copied().collect();
+                let parent = self.pick(&running, first).filter(|_| second.index(4) > 0);
                 let created = self.daemon().block(self.access(parent).run(self.world.hanging())).unwrap();
                 self.daemon().until_records(&self.world, created.uuid, "model_started", 1);
                 self.model.parents.insert(created.uuid, parent);
@@ -136,6 +159,7 @@ impl Place {
                 self.daemon().wait(uuid);
                 self.daemon().until_at_rest(uuid);
                 self.model.living.remove(&uuid);
+                self.model.paused.remove(&uuid);
                 self.model.given.retain(|(holder, _), _| *holder != uuid);
                 self.model.ended.insert(uuid, 0);
             }
@@ -155,6 +179,28 @@ impl Place {
                 assert_eq!(released.is_ok(), is_seen, "{holder} releases {target}: {released:?}");
                 self.model.given.remove(&(holder, target));
             }
+            Operation::Pause => {
+                let Some(target) = self.pick(&everybody, first) else { return };
+                let paused = self.daemon().block(self.access(caller).pause(&target.to_string(), PAUSE_NOW, None));
+                // The person also reads what nobody else may see any more. What has ended is left as it is.
+                let may = caller.is_none() || self.model.may(caller, target) >= Some(Rights::Controller);
+                assert_eq!(paused.is_ok(), may, "{caller:?} pauses {target}: {paused:?}");
+                if may && living.contains(&target) {
+                    self.daemon().until_display(target, "suspended");
+                    self.model.paused.insert(target);
+                }
+                self.check_paused();
+            }
+            Operation::Resume => {
+                let Some(target) = self.pick(&living, first) else { return };
+                let resumed = self.daemon().block(self.access(caller).resume(&target.to_string(), resume(), None));
+                let allowed = self.model.may(caller, target) >= Some(Rights::Controller);
+                assert_eq!(resumed.is_ok(), allowed, "{caller:?} resumes {target}: {resumed:?}");
+                if allowed {
+                    self.model.resume(caller, target);
+                }
+                self.check_paused();
+            }
             Operation::Hour => {
                 self.world.clocks.pass(HOUR_MS);
                 self.model.ended.values_mut().for_each(|hours| *hours += 1);
@@ -165,6 +211,12 @@ impl Place {
             }
         }
         self.model.sweep();
+    }
+
+    /// Checks that those stand still that somebody has paused who may, and no others.
+    fn check_paused(&self) {
+        let is_suspended = |uuid: &Uuid| self.daemon().display(*uuid) == "suspended";
+        assert_eq!(self.model.living.iter().copied().filter(is_suspended).collect::<BTreeSet<_>>(), self.model.paused);
     }
 
     fn grant(&mut self, caller: Option<Uuid>, to: Uuid, target: Uuid, rights: HandleRights) {
