@@ -8,13 +8,23 @@ use std::io::{self, Read as _};
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 
-use rustix::fs::{FileType, Mode, OFlags};
+use rustix::fs::{FileType, Mode, OFlags, ResolveFlags};
 
-/// Whether the last name of a path may be a symbolic link.
+/// Whether the last name of a path, or for a working directory any of them, may be a symbolic link.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Links {
     Follow,
     Refuse,
+}
+
+impl Links {
+    /// Returns how the path of a working directory is resolved.
+    pub(crate) fn resolution(self) -> ResolveFlags {
+        match self {
+            Self::Follow => ResolveFlags::empty(),
+            Self::Refuse => ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS,
+        }
+    }
 }
 
 /// The largest buffer that is allocated before a file is read.

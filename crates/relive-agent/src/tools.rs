@@ -35,6 +35,7 @@ use relive_journal::recovery::Recovery;
 
 use self::beneath::{Directory, Refused};
 use self::cancel::{Leash, QUICK_WITHIN, READ_WITHIN};
+use crate::plain_file::Links;
 use crate::tool::{Context, Tool, ToolResult};
 
 /// Returns every tool, in the order in which models see them.
@@ -114,12 +115,17 @@ async fn in_directory<T: Send + 'static>(
     context: &Context,
     work: impl FnOnce(&Directory) -> Result<T, Refused> + Send + 'static,
 ) -> Result<T, ToolResult> {
-    let (cwd, private) = (context.cwd.clone(), Arc::clone(&context.private));
-    match pool.run(move || work(&Directory::open(&cwd, &private)?)).await {
+    let (cwd, private, links) = (context.cwd.clone(), Arc::clone(&context.private), links_of(context));
+    match pool.run(move || work(&Directory::open(&cwd, &private, links)?)).await {
         Ok(Ok(found)) => Ok(found),
         Ok(Err(refused)) => Err(ToolResult::failed(refused.to_string())),
         Err(lost) => Err(ToolResult::failed(lost.to_string())),
     }
+}
+
+/// Returns whether links are followed to the working directory: not if programs that reach less than this one could make them.
+fn links_of(context: &Context) -> Links {
+    if context.isolation.isolation.is_none() { Links::Follow } else { Links::Refuse }
 }
 
 fn ready<T: Send + 'static>(value: T) -> BoxFuture<'static, T> {

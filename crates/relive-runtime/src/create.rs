@@ -104,6 +104,9 @@ impl Runtime {
             // Before its files are read again: they may have gone.
             return Ok(created);
         }
+        // Before anything in the directory is read.
+        let cwd = self.directory_below(&above, request.uuid, request.cwd).await?;
+        let request = RunRequest { cwd, ..request };
         let (file, files) = match self.find_agent(&request).await? {
             Named::Native(native) => *native,
             Named::Cli(cli) => return self.create_cli(above, parent, request, *cli, hash).await,
@@ -117,7 +120,7 @@ impl Runtime {
             Some(inherited) => crate::policy::resolve_below(inherited, &request)?,
         };
         warning.into_iter().for_each(|warning| self.warn_once(warning));
-        let isolated = self.agent_isolation(&above, &request, (isolation, network)).await?;
+        let mut isolated = self.agent_isolation(&above, &request, (isolation, network)).await?;
         let model = self.model_or_default(request.model.or(model))?;
         self.check_cost_of_script(request.limits, &model, request.cwd.as_ref(), (request.uuid, &request.env)).await?;
         let mut meta = ProcessMeta::new(model, system_prompt, tools);
@@ -125,6 +128,7 @@ impl Runtime {
         meta.note_isolation(isolated.as_ref());
         let whose = (parent, isolated.as_ref());
         let place = self.place_for_run(request.uuid, request.cwd, request.workspace, whose).await?;
+        place.is_the_only_one_of(&mut isolated);
         let environment = above.environment.unwrap_or(request.env);
         self.create_with_copy(
             above.parent,

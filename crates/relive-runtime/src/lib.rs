@@ -6,6 +6,7 @@
 
 mod alarm;
 mod answers;
+mod area;
 mod attribution;
 mod authority;
 mod blame;

@@ -59,6 +59,16 @@ pub(crate) struct RunPlace {
     pub(crate) records: Vec<Body>,
 }
 
+impl RunPlace {
+    /// Keeps an isolated process that works on a copy in that copy: the directory of its parent, of which that was made, is
+    /// out of its reach.
+    pub(crate) fn is_the_only_one_of(&self, isolated: &mut Option<Isolated>) {
+        if let Some(isolated) = isolated.as_mut().filter(|isolated| self.own.is_some() && isolated.within.is_some()) {
+            isolated.within = Some(self.cwd.clone());
+        }
+    }
+}
+
 impl Runtime {
     /// Returns where a new agent works, with a copy of the directory if that is wanted. This is the only place that decides
     /// where an agent works if the request does not say it: a sealed one on a copy, but for a child, which shares the files

@@ -124,15 +124,8 @@ impl Surroundings {
             return Ok((found, Places::default()));
         }
         let cwd = cwd.canonicalize()?;
-        let variable = |name: &str| env.iter().find(|(other, _)| other == name).map(|(_, value)| PathBuf::from(value));
-        let home = variable("HOME").and_then(|home| directory(&home)).filter(|home| home.parent().is_some());
-        let homes = [home, policy.home.as_deref().and_then(directory)];
-        let below = |names: &[&str]| -> Vec<PathBuf> {
-            homes.iter().flatten().flat_map(|home| names.iter().map(move |name| home.join(name))).collect()
-        };
-        let sockets =
-            SOCKETS.iter().map(PathBuf::from).chain(SOCKET_VARIABLES.iter().filter_map(|name| variable(name)));
-        let hidden = below(&SECRETS).into_iter().chain(sockets).chain(policy.hidden.iter().cloned());
+        let variable = |name: &str| variable(env, name);
+        let homes = homes(policy, env);
         let temporary = distinct(["/tmp", "/var/tmp"].iter().filter_map(|path| directory(Path::new(path))));
         // Not that of the environment, if the user's is known: the program may have chosen one with links to other places.
         let [chosen, own] = &homes;
@@ -149,7 +142,7 @@ impl Surroundings {
                 (Some(_), Isolation::None | Isolation::Sealed) | (None, _) => Vec::new(),
             },
             writable,
-            hidden: shaped(hidden),
+            hidden: shaped(hidden_paths(policy, env, &homes).into_iter()),
             private: distinct(policy.private.iter().filter_map(|path| directory(path))),
             shown: shaped(policy.shown.iter().cloned()),
             programs: distinct(policy.programs.iter().filter_map(|path| file(path))),
@@ -173,6 +166,31 @@ impl Surroundings {
 pub fn protected(cwd: &Path) -> Vec<PathBuf> {
     let files = cwd.ancestors().flat_map(|path| AGENT_FILES.iter().filter_map(move |name| own_file(path, name)));
     distinct(files)
+}
+
+/// Returns what programs with this policy and environment cannot see, by its real name. What is missing is listed too, by the
+/// name that it would have: who else works for the same process must not see it either when it is made.
+#[must_use]
+pub fn hidden(policy: &Policy, env: &[(String, String)]) -> Vec<PathBuf> {
+    let paths = hidden_paths(policy, env, &homes(policy, env)).into_iter().chain(policy.private.iter().cloned());
+    distinct(paths.map(|path| path.canonicalize().unwrap_or(path)).filter(|path| path.parent().is_some()))
+}
+
+fn variable(env: &[(String, String)], name: &str) -> Option<PathBuf> {
+    env.iter().find(|(other, _)| other == name).map(|(_, value)| PathBuf::from(value))
+}
+
+/// Returns the home of the environment and that of the user.
+fn homes(policy: &Policy, env: &[(String, String)]) -> [Option<PathBuf>; 2] {
+    let chosen = variable(env, "HOME").and_then(|home| directory(&home));
+    [chosen, policy.home.as_deref().and_then(directory)]
+}
+
+fn hidden_paths(policy: &Policy, env: &[(String, String)], homes: &[Option<PathBuf>]) -> Vec<PathBuf> {
+    let secrets = homes.iter().flatten().flat_map(|home| SECRETS.iter().map(move |name| home.join(name)));
+    let sockets = SOCKETS.iter().map(PathBuf::from);
+    let named = SOCKET_VARIABLES.iter().filter_map(|name| variable(env, name));
+    secrets.chain(sockets).chain(named).chain(policy.hidden.iter().cloned()).collect()
 }
 
 fn is_root() -> bool {

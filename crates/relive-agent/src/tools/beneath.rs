@@ -16,11 +16,11 @@ use std::os::fd::{AsRawFd as _, OwnedFd};
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::path::{Component, Path, PathBuf};
 
-use rustix::fs::{AtFlags, FileType, Mode, OFlags, ResolveFlags, Stat};
+use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, ResolveFlags, Stat};
 use rustix::io::Errno;
 
 use super::cancel::Leash;
-use crate::plain_file;
+use crate::plain_file::{self, Links};
 
 /// How often a resolution that a concurrent rename disturbs is repeated.
 const TRIES_MAX: u32 = 16;
@@ -40,7 +40,7 @@ pub(super) enum Refused {
     LeadsOut(String),
     #[error("`{0}` goes through too many symbolic links, or through one of the kernel's own")]
     Links(String),
-    #[error("`{0}` belongs to Relive itself, or names commands that other programs run; no tool touches it")]
+    #[error("`{0}` is hidden, belongs to Relive itself, or names commands that other programs run; no tool touches it")]
     Private(String),
     #[error("`{0}` is inside a .git directory, which file tools do not change: use git itself")]
     Git(String),
@@ -108,11 +108,16 @@ pub(super) struct Place {
 }
 
 impl Directory {
-    /// Opens the working directory. `private` are directories that no tool touches, without symbolic links.
-    pub(super) fn open(path: &Path, private: &[PathBuf]) -> Result<Self, Refused> {
+    /// Opens the working directory. `private` are directories that no tool touches, without symbolic links. That of an isolated
+    /// process is opened without following links: one that its programs put in its place would lead out of their reach.
+    pub(super) fn open(path: &Path, private: &[PathBuf], links: Links) -> Result<Self, Refused> {
         let failed = |errno| refused(errno, &path.display().to_string());
-        let fd = rustix::fs::open(path, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
-            .map_err(failed)?;
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let fd = match links {
+            Links::Follow => rustix::fs::open(path, flags, Mode::empty()),
+            Links::Refuse => rustix::fs::openat2(CWD, path, flags, Mode::empty(), links.resolution()),
+        };
+        let fd = fd.map_err(failed)?;
         let real = if private.is_empty() { PathBuf::new() } else { real_path(&fd).map_err(failed)? };
         Ok(Self { private: private.to_vec(), fd, path: path.to_path_buf(), real })
     }

@@ -17,6 +17,7 @@ use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, ResolveFlags, StatxFlags}
 use rustix::io::ReadWriteFlags;
 
 use super::beneath;
+use crate::plain_file::Links;
 
 /// Larger files are read on a thread that checks between two chunks whether they are still needed.
 const SIZE_MAX: usize = 64 * 1024;
@@ -26,10 +27,10 @@ const TABLE_MAX: u64 = 1024 * 1024;
 const LOCAL: [&str; 5] = ["ext2", "ext3", "ext4", "f2fs", "xfs"];
 
 /// Returns the path of a file relative to the directory `cwd`, and all its bytes, if they are in memory.
-pub(super) fn read(cwd: &Path, path: &str) -> Option<(PathBuf, Vec<u8>)> {
+pub(super) fn read(cwd: &Path, links: Links, path: &str) -> Option<(PathBuf, Vec<u8>)> {
     let path = beneath::relative(cwd, path).ok()?;
     let flags = OFlags::PATH | OFlags::CLOEXEC;
-    let directory = open_cached(CWD, cwd, flags | OFlags::DIRECTORY, ResolveFlags::empty())?;
+    let directory = open_cached(CWD, cwd, flags | OFlags::DIRECTORY, links.resolution())?;
     let file = open_cached(directory, &path, flags, ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS)?;
     let size = size_of_local(&file)?;
     // By its descriptor, so that it is the same file. Non-blocking: another program may hold a lease on it.
@@ -143,7 +144,7 @@ mod tests {
         symlink("../secret", cwd.join("out")).unwrap();
         symlink("sub/note", cwd.join("in")).unwrap();
         rustix::fs::mkfifoat(CWD, cwd.join("pipe"), Mode::RWXU).unwrap();
-        let found = |path: &str| read(&cwd, path).map(|(_, bytes)| bytes);
+        let found = |path: &str| read(&cwd, Links::Refuse, path).map(|(_, bytes)| bytes);
         let kind = file_system(&cwd);
         let note = ["ext2/ext3", "xfs", "f2fs"].contains(&kind.as_str()).then(|| b"a note".to_vec());
         learn_mounts();
@@ -153,7 +154,7 @@ mod tests {
         }
         assert_eq!((found("sub/note"), found("in")), (note.clone(), note), "on {kind}");
         let absolute = cwd.join("sub/note");
-        assert_eq!(read(&cwd, absolute.to_str().unwrap()), read(&cwd, "sub/note"));
+        assert_eq!(found(absolute.to_str().unwrap()), found("sub/note"));
         for refused in ["out", "../secret", "/etc/passwd", "pipe", "large", "sub", "nothing", ""] {
             assert_eq!(found(refused), None, "{refused}");
         }

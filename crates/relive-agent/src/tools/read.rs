@@ -75,7 +75,8 @@ impl Tool for Read {
                 Err(failed) => return failed,
             };
             // With private paths, each path is checked on a thread.
-            let at_hand = context.private.is_empty().then(|| hot::read(&context.cwd, &wanted.path)).flatten();
+            let links = super::links_of(&context);
+            let at_hand = context.private.is_empty().then(|| hot::read(&context.cwd, links, &wanted.path)).flatten();
             let read = match at_hand {
                 Some((path, bytes)) => {
                     text_of(bytes.as_slice(), &wanted, &path).map_err(|refused| ToolResult::failed(refused.to_string()))

@@ -8,7 +8,7 @@ use futures_util::future::BoxFuture;
 use relive_agent::snapshots::Snapshots;
 use relive_agent::tool::{ChildEnd, ChildRequest, Context as ToolContext, Host, OwnEnd};
 use relive_agent::{Agent, Budget, Cadence, Exit as AgentExit};
-use relive_api::{EndSelfRequest, Environment, Isolated, Isolation};
+use relive_api::{EndSelfRequest, Environment, Isolated};
 use relive_core::status::MAX_STEPS_EXCEEDED;
 use relive_core::{Cause, End, ErrorCode, Moment, ProcessStatus, Signal, SuspendReason, Timestamp, Usd, Uuid, Why};
 use relive_journal::history::Files;
@@ -22,6 +22,7 @@ use relive_session::sessions::{SessionStatus, Sessions};
 use relive_types::rule::COMMAND_TOOL;
 
 use super::{Body, Context, DeliveryTime, Exit, LiveSession, PreparedModel, Rest, Verb};
+use crate::area::variables;
 use crate::clock::Clock;
 use crate::credentials::{Credentials, NoModel, provider_of};
 use crate::drive::BodyOwner;
@@ -250,8 +251,10 @@ impl AgentBody {
         let (data, pool) = (Arc::clone(&self.data), self.pools.files.clone());
         let (credentials, environments) = (Arc::clone(&self.credentials), Arc::clone(&self.environments));
         let own = [self.real_root.clone()];
+        let isolations = self.isolations.clone();
         async move {
             let uuid = process.uuid;
+            let environment = environments.of(uuid);
             let failed = |error: &dyn std::fmt::Display| NoAgent::Journal(error.to_string());
             // The journal is open, so nobody reads it again for this.
             let known =
@@ -269,8 +272,11 @@ impl AgentBody {
                 }
                 let cwd = real(Path::new(&spawned.cwd));
                 let mut private = private(&cwd, &own);
-                if spawned.isolated.as_ref().is_some_and(|isolated| isolated.isolation != Isolation::None) {
-                    private = private.iter().cloned().chain(relive_sandbox::protected(&cwd)).collect();
+                if let Some(isolated) = spawned.isolated.as_ref().filter(|isolated| !isolated.isolation.is_none()) {
+                    // What its commands do not see or may not change.
+                    let hidden = relive_sandbox::hidden(&isolations.policy(isolated), &variables(&environment));
+                    let near = hidden.into_iter().filter(|path| path.starts_with(&cwd) || cwd.starts_with(path));
+                    private = private.iter().cloned().chain(near).chain(relive_sandbox::protected(&cwd)).collect();
                 }
                 Ok::<_, std::io::Error>((meta, spawned, private, intent))
             });

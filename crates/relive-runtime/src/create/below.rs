@@ -12,7 +12,10 @@ use relive_journal::policy::Policy;
 use relive_journal::record::Spawned;
 
 use super::Draft;
+use crate::area::Area;
 use crate::error::{Error, Result};
+use crate::isolation::Isolations;
+use crate::lookup::Presence;
 use crate::runtime::{ProcessRef, Runtime};
 use crate::trees::TreePlace;
 
@@ -73,6 +76,13 @@ impl Above {
         self.isolated.is_some()
     }
 
+    /// Returns where a new process may work; everywhere if absent.
+    pub(super) fn area(&self, isolations: &Isolations) -> Option<Area> {
+        let (isolated, cwd) = self.isolated.as_ref()?;
+        let none = Environment::default();
+        Area::of(isolations, isolated, cwd, self.environment.as_ref().unwrap_or(&none))
+    }
+
     /// Returns the isolation of a process that is to have this one; absent if it reaches everything.
     pub(crate) fn isolated(&self, wanted: Isolated) -> Option<Isolated> {
         let isolated = match &self.isolated {
@@ -84,6 +94,16 @@ impl Above {
 }
 
 impl Runtime {
+    /// Returns the directory of a new process; its real path if that was checked, because the one that asks is isolated. A
+    /// request that is made again is not checked: its process is there.
+    pub(super) async fn directory_below(&self, above: &Above, uuid: Uuid, cwd: String) -> Result<String> {
+        let area = above.area(&self.bodies.agent.isolations);
+        if area.is_none() || !matches!(self.presence(uuid).await?, Presence::Never) {
+            return Ok(cwd);
+        }
+        Ok(self.directory_in(area, &cwd).await?.unwrap_or(cwd))
+    }
+
     pub(super) async fn above(&self, parent: Option<ProcessRef>) -> Result<Above> {
         let Some(parent) = parent else { return Ok(Above::default()) };
         let uuid = parent.uuid;

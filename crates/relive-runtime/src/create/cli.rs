@@ -46,12 +46,13 @@ impl Runtime {
             allow_degraded: request.allow_degraded,
             ..Isolated::default()
         };
-        let isolated = above.isolated(wanted);
+        let mut isolated = above.isolated(wanted);
         let workspace = request.workspace.unwrap_or(WorkspaceKind::Here);
         let environment = with_variables(above.environment.unwrap_or(request.env), env)?;
         self.check_limits(limits, &agent, &environment).await?;
         // Last: a copy that is made for a refused request would stay.
         let place = self.place_for_program(request.uuid, request.cwd, workspace).await?;
+        place.is_the_only_one_of(&mut isolated);
         let text = instructions::with_context(&request.intent, request.context.as_deref(), request.uuid);
         let mut records = place.records;
         let program = program_of(&agent);

@@ -71,6 +71,7 @@ impl Runtime {
             Definition::Supervisor(_) => "supervisor",
         };
         let above = self.above(parent).await?;
+        let cwd = self.directory_below(&above, uuid, cwd).await?;
         if matches!(self.presence(uuid).await?, Presence::Never) {
             self.has_room_for(&definition, above.depth)?;
         }

@@ -68,8 +68,10 @@ impl Runtime {
             enter: _,
         } = request;
         let network = self.network(isolation, network);
-        let isolated = above.isolated(Isolated { isolation, namespaces, network, within: None, allow_degraded });
+        let mut isolated = above.isolated(Isolated { isolation, namespaces, network, within: None, allow_degraded });
+        let cwd = self.directory_below(above, uuid, cwd).await?;
         let place = self.place_for_program(uuid, cwd, workspace).await?;
+        place.is_the_only_one_of(&mut isolated);
         let program = Program {
             argv,
             stdio,

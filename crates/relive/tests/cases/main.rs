@@ -42,6 +42,7 @@ mod hasty;
 mod impostors;
 mod interactive;
 mod isolation;
+mod isolation_escapes;
 mod journal;
 mod keepers_stopped;
 mod killing;

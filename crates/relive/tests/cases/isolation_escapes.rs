@@ -1,0 +1,132 @@
+//! Ways out of an isolation through the daemon, which itself reaches everything of the user's. Each is first shown to succeed at
+//! `none`.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use serde_json::{Value, json};
+
+use crate::isolation::{RELIVE, worlds};
+use crate::world::{Output, World};
+
+/// Secrets of the user, who works in another directory.
+fn secrets(world: &World) -> PathBuf {
+    let script = "mkdir -p ../home/.ssh ../home/.config/gcloud ../home/sub; echo secret > ../home/.ssh/id; \
+                  echo secret > ../home/.config/gcloud/cred";
+    world.relive(&["exec", "--", "sh", "-c", script]).ok();
+    world.root().join("home/.ssh")
+}
+
+fn inside(world: &World, isolation: &str, script: &str) -> Output {
+    world.relive(&["exec", "--isolation", isolation, "--", "sh", "-c", script])
+}
+
+/// An agent that makes these calls of tools, each in a turn of its own.
+fn calls(world: &World, calls: &[(&str, Value)]) -> String {
+    let turn = |(name, args): &(&str, Value)| format!("{{calls: [{{name: {name}, args: {args}}}]}}");
+    let turns: Vec<String> = calls.iter().map(turn).collect();
+    world.script(&format!("turns: [{}, {{text: done}}]", turns.join(", ")))
+}
+
+fn planted(directory: &Path) -> bool {
+    let planted = directory.join("planted");
+    let found = planted.exists();
+    if found {
+        fs::remove_file(planted).unwrap();
+    }
+    found
+}
+
+#[test]
+fn an_agent_below_an_isolated_program_works_in_the_directory_of_that_one() {
+    for world in worlds() {
+        let ssh = secrets(&world);
+        let model = calls(&world, &[("write", json!({"path": "planted", "content": "x"}))]);
+        let script = format!(
+            "mkdir -p {ssh}; cd {ssh}; {RELIVE} run -d -y --name bad --model {model} x > {work}/said 2>&1; \
+             {RELIVE} wait bad",
+            ssh = ssh.display(),
+            work = world.work().display()
+        );
+        let said = || fs::read_to_string(world.work().join("said")).unwrap();
+        for isolation in ["confined", "sealed"] {
+            inside(&world, isolation, &script);
+            assert!(!planted(&ssh), "{isolation}");
+            assert!(said().contains("is outside of"), "{}", said());
+        }
+        let shell = calls(&world, &[("shell", json!({ "command": script }))]);
+        let agent = world.run_model(&shell, &["--yes"]);
+        world.relive(&["wait", &agent.uuid]).ok();
+        assert!(!planted(&ssh) && said().contains("is outside of"), "by the shell of an agent: {}", said());
+        world.configure("isolation: {agents: none}\n");
+        inside(&world, "none", &script).ok();
+        assert!(planted(&ssh), "at none it is written: {}", said());
+    }
+}
+
+#[test]
+fn a_node_of_a_tree_below_an_isolated_program_works_in_the_directory_of_that_one() {
+    for world in worlds() {
+        let ssh = secrets(&world);
+        let model = calls(&world, &[("write", json!({"path": "planted", "content": "x"}))]);
+        let node = format!("nodes: {{a: {{intent: x, model: {model}, allow: [write], cwd: {}}}}}", ssh.display());
+        fs::write(world.work().join("tree.yaml"), node).unwrap();
+        let script = format!("{RELIVE} compose up -d --name tree tree.yaml; {RELIVE} wait tree");
+        inside(&world, "confined", &script);
+        assert!(!planted(&ssh));
+        world.configure("isolation: {agents: none}\n");
+        inside(&world, "none", &format!("{RELIVE} compose up -d --name open tree.yaml; {RELIVE} wait open")).ok();
+        assert!(planted(&ssh), "at none it is written");
+    }
+}
+
+#[test]
+fn a_link_in_place_of_the_directory_of_a_confined_agent_is_not_followed() {
+    for world in worlds() {
+        let ssh = secrets(&world);
+        let wait = json!({"command": "echo > begun; while [ ! -e go ]; do sleep 0.02; done"});
+        let model = calls(&world, &[("shell", wait), ("write", json!({"path": "planted", "content": "x"}))]);
+        let script = format!(
+            "mkdir sub; cd sub; {RELIVE} run -d -y --name swapped --model {model} x; cd ..; \
+             while [ ! -e sub/begun ]; do sleep 0.02; done; mv sub old; ln -s {} sub; echo > old/go; \
+             {RELIVE} wait swapped; rm sub; rm -r old",
+            ssh.display()
+        );
+        inside(&world, "confined", &script);
+        assert!(!planted(&ssh));
+        inside(&world, "none", &script.replace("swapped", "open").replace("run -d", "run -d --isolation none"));
+        assert!(planted(&ssh), "at none it is written");
+    }
+}
+
+#[test]
+fn the_file_tools_of_a_confined_agent_do_not_read_what_is_hidden_from_its_commands() {
+    for world in worlds() {
+        secrets(&world);
+        let model = calls(&world, &[("read", json!({"path": ".ssh/id"})), ("search", json!({"pattern": "secret"}))]);
+        for (isolation, expect) in [("confined", false), ("none", true)] {
+            let mut command =
+                world.command(&["run", "-d", "--json", "-y", "--isolation", isolation, "--model", &model, "x"]);
+            let begun = command.current_dir(world.root().join("home")).output().unwrap();
+            let begun: Value = serde_json::from_slice(&begun.stdout).unwrap();
+            let uuid = begun["uuid"].as_str().unwrap();
+            world.relive(&["wait", uuid]).ok();
+            let results = json!(world.records(uuid, "call_ended")).to_string();
+            assert_eq!(results.contains("id:1"), expect, "{isolation}: {results}");
+            assert_eq!(results.contains("is hidden"), !expect, "{isolation}: {results}");
+        }
+    }
+}
+
+#[test]
+fn the_commands_of_an_agent_on_a_copy_work_below_a_confined_program() {
+    for world in worlds() {
+        let model = calls(&world, &[("shell", json!({"command": "echo x > made; echo x > ../outside"}))]);
+        let script = format!("{RELIVE} run -d -y --name kid --workspace own --model {model} x; {RELIVE} wait kid");
+        inside(&world, "confined", &script).ok();
+        let kid = world.info("kid");
+        let copy = PathBuf::from(kid["workspace"]["path"].as_str().unwrap());
+        assert_eq!(fs::read_to_string(copy.join("made")).unwrap(), "x\n", "{kid}");
+        assert!(!copy.parent().unwrap().join("outside").exists());
+    }
+}
