@@ -57,6 +57,26 @@ impl Area {
         }
         Ok(real)
     }
+
+    /// Refuses changes of files that a process in this area could not change itself. `into` is the real path of a directory in
+    /// it. Blocks.
+    pub(crate) fn check_changes<'a>(&self, into: &Path, mut paths: impl Iterator<Item = &'a Path>) -> Result<()> {
+        let hidden = relive_sandbox::hidden(&self.policy, &self.env);
+        let is_refused =
+            |path: &Path| relive_sandbox::executes(into, path) || hidden.iter().any(|hidden| path.starts_with(hidden));
+        match paths.find(|path| is_refused(&into.join(path))) {
+            None => Ok(()),
+            Some(path) => {
+                let message = format!(
+                    "{} is hidden or names commands that other programs run: it is not changed for a process at \
+                     isolation {}",
+                    into.join(path).display(),
+                    self.policy.isolation
+                );
+                Err(Error::new(ErrorCode::Permission, message).with_hint("run it in a terminal outside of the process"))
+            }
+        }
+    }
 }
 
 pub(crate) fn variables(environment: &Environment) -> Vec<(String, String)> {

@@ -83,6 +83,12 @@ impl Runtime {
         Some(history.identity?.spawned.origin?.uuid)
     }
 
+    /// Returns the process below which one was made.
+    pub(crate) async fn parent_uuid_of(&self, uuid: Uuid) -> Option<Uuid> {
+        let (history, _) = self.on_journal(move |data| data.history(uuid)).await.ok()?.ok()?;
+        history.identity?.spawned.parent_uuid
+    }
+
     /// Returns the answer of the request that this one repeats.
     async fn forked_before(&self, source: Uuid, uuid: Uuid, hash: &str) -> Result<Option<Resumed>> {
         let Some(created) = self.created_before(uuid, hash).await? else { return Ok(None) };

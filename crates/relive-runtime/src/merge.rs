@@ -11,6 +11,7 @@ use relive_journal::record::{Body, FilesId, FilesVerb, Rewound as Record, Spawne
 use relive_journal::recovery::Recovery;
 use relive_workspace::{Conflict, ConflictKind, FilePath, Force, Snapshot};
 
+use crate::area::Area;
 use crate::diff::describe;
 use crate::error::{Error, Result};
 use crate::owner::{Lane, Turn};
@@ -30,9 +31,11 @@ struct Sides {
 type Plan = Result<(Planned, Vec<relive_api::FileChange>), Vec<Conflict>>;
 
 impl Runtime {
-    /// Brings the changes of an own workspace to the directory that it is a copy of, or to another one.
-    pub async fn merge(
+    /// Brings the changes of an own workspace to the directory that it is a copy of, or to another one; for an isolated caller
+    /// to one in its own area.
+    pub(crate) async fn merge_for(
         self: &Arc<Self>,
+        caller: Option<Area>,
         id: &str,
         request: MergeRequest,
         request_id: Option<String>,
@@ -41,7 +44,7 @@ impl Runtime {
         self.to_the_end(async move {
             let (uuid, note) = runtime.identity_of(&runtime.look_up_to_change(&id).await?)?;
             let mut turn = runtime.turn(uuid, Lane::Verb).await?;
-            let merged = turn.merge(&id, request, request_id).await?;
+            let merged = turn.merge_since(None, &id, request, (caller, request_id)).await?;
             let note = merged.note.clone().or(note);
             Ok(FilesChanged { note, ..merged })
         })
@@ -60,7 +63,8 @@ impl Runtime {
                 None => None,
             };
             let request = MergeRequest { into: Some(into), force: false, dry_run: false };
-            runtime.turn(uuid, Lane::Verb).await?.merge_since(base, &uuid.to_string(), request, None).await
+            let area = runtime.area_of(runtime.parent_uuid_of(uuid).await).await?;
+            runtime.turn(uuid, Lane::Verb).await?.merge_since(base, &uuid.to_string(), request, (area, None)).await
         })
         .await
     }
@@ -107,17 +111,13 @@ impl Runtime {
 }
 
 impl Turn {
-    async fn merge(&mut self, id: &str, request: MergeRequest, request_id: Option<String>) -> Result<FilesChanged> {
-        self.merge_since(None, id, request, request_id).await
-    }
-
     /// Merges what changed since these files, if nothing of the process was merged into that directory yet.
     async fn merge_since(
         &mut self,
         base: Option<FilesId>,
         id: &str,
         request: MergeRequest,
-        request_id: Option<String>,
+        (area, request_id): (Option<Area>, Option<String>),
     ) -> Result<FilesChanged> {
         let runtime = Arc::clone(&self.runtime);
         let is_in_command = self.is_in_command().await?;
@@ -126,7 +126,7 @@ impl Turn {
             let hint = format!("merge when the command is over, or relive merge {id} --force");
             return Err(Error::new(ErrorCode::Conflict, message).with_hint(hint));
         }
-        let sides = self.sides(base, id, request.into).await?;
+        let sides = self.sides(base, id, request.into, area.as_ref()).await?;
         let force = if request.force { Force::Yes } else { Force::No };
         let on_interrupted = if request.dry_run { OnInterrupted::Refuse } else { OnInterrupted::RollBack };
         let path = sides.into.display().to_string();
@@ -146,6 +146,9 @@ impl Turn {
                 return Ok(FilesChanged { written: 0, conflicts, verified: false, path, files, dry_run, note: None });
             }
         };
+        if let Some(area) = &area {
+            area.check_changes(&sides.into, planned.plan.changes.iter().map(|change| change.path.as_path()))?;
+        }
         let conflicts = planned.conflicts.iter().map(conflict).collect();
         let written = files.len() as u64;
         let one_sided = planned.conflicts.iter().filter(|conflict| !conflict.kind.has_markers());
@@ -194,7 +197,13 @@ impl Turn {
     }
 
     /// Looks at the own workspace as it is now.
-    async fn sides(&mut self, base: Option<FilesId>, id: &str, into: Option<String>) -> Result<Sides> {
+    async fn sides(
+        &mut self,
+        base: Option<FilesId>,
+        id: &str,
+        into: Option<String>,
+        area: Option<&Area>,
+    ) -> Result<Sides> {
         let (spawned, files): (_, Files) = self
             .look(|history| (history.identity.clone().map(|identity| identity.spawned), history.files.clone()))
             .await?;
@@ -205,6 +214,9 @@ impl Turn {
             return Err(Error::new(ErrorCode::Invalid, message).with_hint(format!("relive diff {id}")));
         };
         let into = target(id, into, own.from)?;
+        if let Some(area) = area {
+            area.find("the directory", &into)?;
+        }
         let merged = match files.merged {
             Some(_) => self.runtime.merged_into(self.uuid(), into.clone()).await?,
             None => None,

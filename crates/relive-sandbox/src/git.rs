@@ -114,6 +114,11 @@ fn is_repository(path: &Path) -> bool {
     path.join("HEAD").symlink_metadata().is_ok_and(|head| head.is_file() || head.is_symlink())
 }
 
+/// Returns whether a directory is that of a repository, whatever it is called.
+pub(crate) fn is_git_directory(path: &Path) -> bool {
+    is_repository(path) && ["objects", "refs"].iter().all(|name| path.join(name).is_dir())
+}
+
 fn has_worktree_config(path: &Path) -> bool {
     let config = read_file(&path.join("config"), CONFIG_MAX);
     config.is_some_and(|text| text.to_ascii_lowercase().contains("worktreeconfig"))

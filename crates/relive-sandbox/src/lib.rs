@@ -5,7 +5,7 @@
 //! 2. [`Surroundings::look`] reads what the request meets here: which of its paths exist, where the repository is.
 //! 3. [`Plan::new`] is pure: it decides every mount, namespace and filter, and what this machine cannot hold.
 //! 4. [`Prepared::new`] turns the plan into system calls. [`Prepared::enter`] and [`Prepared::lock`] make them, in the
-//!    program's process before it without allocating.
+//!    program's process before it executes, without allocating.
 //!
 //! **Invariants:**
 //! - what is deeper in the file system is mounted later, so a hidden directory inside of a writable one stays hidden,
@@ -33,4 +33,4 @@ pub use plan::{Capabilities, Filter, Landlock, Mount, Plan, PlanError, RootMount
 pub use policy::{GitConfig, Isolation, NamespaceKind, Namespaces, Network, Policy, Unheld};
 pub use prepared::{PrepareError, Prepared, Refused};
 pub use probe::{Machine, map_ids, probe};
-pub use surroundings::{GitDirectory, Shape, Surroundings, hidden, protected};
+pub use surroundings::{GitDirectory, Shape, Surroundings, executes, hidden, protected};

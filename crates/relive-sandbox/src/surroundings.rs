@@ -168,6 +168,15 @@ pub fn protected(cwd: &Path) -> Vec<PathBuf> {
     distinct(files)
 }
 
+/// Returns whether a path, without links, is a file through which other programs execute commands: configuration of an agent in
+/// `cwd` or above it, or a part of a Git repository. It may be missing.
+#[must_use]
+pub fn executes(cwd: &Path, path: &Path) -> bool {
+    let is_agent_file = cwd.ancestors().any(|above| AGENT_FILES.iter().any(|name| path == above.join(name)));
+    let is_git = |part: std::path::Component<'_>| part.as_os_str().eq_ignore_ascii_case(".git");
+    is_agent_file || path.components().any(is_git) || path.ancestors().skip(1).any(git::is_git_directory)
+}
+
 /// Returns what programs with this policy and environment cannot see, by its real name. What is missing is listed too, by the
 /// name that it would have: who else works for the same process must not see it either when it is made.
 #[must_use]

@@ -8,6 +8,7 @@ use relive_api::{
 use relive_core::{ErrorCode, Rights};
 
 use super::Access;
+use crate::area::Area;
 use crate::error::{Error, Result};
 
 impl Access {
@@ -22,6 +23,7 @@ impl Access {
         if !request.dry_run {
             self.is_not_itself("rewind", &found).await?;
         }
+        self.reaches_files_of(&found).await?;
         self.runtime.rewind_for(self.cause(&found).await?, &found, request, request_id).await
     }
 
@@ -31,7 +33,27 @@ impl Access {
         if !request.dry_run {
             self.is_not_itself("restore", &found).await?;
         }
+        self.reaches_files_of(&found).await?;
         self.runtime.restore_for(self.cause(&found).await?, &found, request, request_id).await
+    }
+
+    /// Returns what the caller reaches through the daemon; everything if absent.
+    pub(super) async fn area(&self) -> Result<Option<Area>> {
+        let process = self.process()?;
+        self.runtime.area_of(process.map(|process| process.uuid)).await
+    }
+
+    /// Refuses to change the files of a process that works outside of the directory of an isolated caller. On a copy of its own
+    /// it does so for the caller.
+    async fn reaches_files_of(&self, found: &str) -> Result<()> {
+        let Some(area) = self.area().await? else { return Ok(()) };
+        let (uuid, _) = self.runtime.identity_of(&self.runtime.look_up(found).await?)?;
+        let (history, _) = self.runtime.on_journal(move |data| data.history(uuid)).await??;
+        let here = history.identity.map(|identity| identity.spawned).filter(|spawned| spawned.workspace.is_none());
+        match here {
+            Some(spawned) => self.runtime.directory_in(Some(area), &spawned.cwd).await.map(drop),
+            None => Ok(()),
+        }
     }
 
     /// Refuses a verb that pauses its target, and whoever asks for it with it: it would never be answered.
@@ -47,7 +69,8 @@ impl Access {
 
     /// Merges the files of a process with a workspace of its own into the directory that they come from.
     pub async fn merge(&self, id: &str, request: MergeRequest, request_id: Option<String>) -> Result<FilesChanged> {
-        self.runtime.merge(&self.find(id, Rights::Owner).await?, request, request_id).await
+        let found = self.find(id, Rights::Owner).await?;
+        self.runtime.merge_for(self.area().await?, &found, request, request_id).await
     }
 
     /// Says which process wrote each line of a file.

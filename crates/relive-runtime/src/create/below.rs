@@ -104,6 +104,15 @@ impl Runtime {
         Ok(self.directory_in(area, &cwd).await?.unwrap_or(cwd))
     }
 
+    /// Returns what a process reaches through the daemon; everything if absent.
+    pub(crate) async fn area_of(&self, process: Option<Uuid>) -> Result<Option<Area>> {
+        let Some(uuid) = process else { return Ok(None) };
+        let (history, _) = self.on_journal(move |data| data.history(uuid)).await??;
+        let Some(spawned) = history.identity.map(|identity| identity.spawned) else { return Ok(None) };
+        let isolated = spawned.isolated.unwrap_or_default();
+        Ok(Area::of(&self.bodies.agent.isolations, &isolated, &spawned.cwd, &self.environment_of(uuid)))
+    }
+
     pub(super) async fn above(&self, parent: Option<ProcessRef>) -> Result<Above> {
         let Some(parent) = parent else { return Ok(Above::default()) };
         let uuid = parent.uuid;

@@ -130,3 +130,42 @@ fn the_commands_of_an_agent_on_a_copy_work_below_a_confined_program() {
         assert!(!copy.parent().unwrap().join("outside").exists());
     }
 }
+
+#[test]
+fn a_confined_program_merges_into_its_own_directory_only() {
+    for world in worlds() {
+        let ssh = secrets(&world);
+        world.relive(&["exec", "--", "git", "init", "-q", "."]).ok();
+        let model = calls(&world, &[("write", json!({"path": "planted", "content": "x"}))]);
+        let merge = |name: &str| {
+            format!(
+                "{RELIVE} run -d -y --name {name} --workspace own --model {model} x; {RELIVE} wait {name}; \
+                 mkdir -p {ssh}; {RELIVE} merge {name} --into {ssh}; {RELIVE} merge {name} --into .git/hooks",
+                ssh = ssh.display()
+            )
+        };
+        let hooks = world.work().join(".git/hooks");
+        let shown = inside(&world, "confined", &merge("held"));
+        assert!(!planted(&ssh) && !planted(&hooks), "{shown:?}");
+        assert!(shown.stderr.contains("is outside of") && shown.stderr.contains("names commands"), "{shown:?}");
+        let shown = inside(&world, "confined", &format!("{RELIVE} merge held"));
+        assert!(shown.code != 0, "it is not below this one: {shown:?}");
+        world.configure("isolation: {agents: none}\n");
+        let shown = inside(&world, "none", &merge("open"));
+        assert!(planted(&ssh) && planted(&hooks), "at none it is written: {shown:?}");
+    }
+}
+
+#[test]
+fn a_confined_program_on_a_copy_does_not_merge_into_the_directory_that_was_copied() {
+    for world in worlds() {
+        let merge = format!("echo x > planted; {RELIVE} merge held --force > said 2>&1");
+        let model = calls(&world, &[("shell", json!({ "command": merge }))]);
+        let begun = world.run_model(&model, &["--yes", "--isolation", "sealed", "--name", "held"]);
+        world.relive(&["wait", &begun.uuid]).ok();
+        assert!(!planted(&world.work()));
+        let copy = PathBuf::from(world.info(&begun.uuid)["workspace"]["path"].as_str().unwrap());
+        let said = fs::read_to_string(copy.join("said")).unwrap();
+        assert!(said.contains("is outside of"), "{said}");
+    }
+}
