@@ -27,6 +27,9 @@ impl Links {
     }
 }
 
+/// The file systems without files of anybody: proc, sysfs, cgroup2, debugfs, tracefs, securityfs.
+const KERNEL_FILE_SYSTEMS: [u32; 6] = [0x9fa0, 0x6265_6572, 0x6367_7270, 0x6462_6720, 0x7472_6163, 0x7363_6673];
+
 /// The largest buffer that is allocated before a file is read.
 pub(crate) const ROOM_MAX: u64 = 1 << 20;
 
@@ -42,6 +45,9 @@ pub(crate) fn open(directory: impl AsFd, path: &Path, links: Links) -> io::Resul
 /// Reads a whole file as text; a file of more than `bytes_max` bytes is an error.
 pub(crate) fn read(directory: impl AsFd, path: &Path, links: Links, bytes_max: u64) -> io::Result<String> {
     let file = open(directory, path, links)?;
+    if is_of_kernel(&file)? {
+        return Err(io::Error::other("it is a file of the kernel"));
+    }
     // Otherwise it would be read in pieces that begin with a few bytes. The length that a sparse file claims is
     // limited.
     let room = file.metadata()?.len().min(bytes_max).min(ROOM_MAX);
@@ -51,6 +57,12 @@ pub(crate) fn read(directory: impl AsFd, path: &Path, links: Links, bytes_max: u
         return Err(io::Error::other(format!("larger than {bytes_max} bytes")));
     }
     Ok(text)
+}
+
+/// Returns whether a file is made by the kernel while it is read: what it tells is about the reader and other processes.
+fn is_of_kernel(file: &File) -> io::Result<bool> {
+    let kind = rustix::fs::fstatfs(file)?.f_type;
+    Ok(KERNEL_FILE_SYSTEMS.iter().any(|known| i128::from(*known) == i128::from(kind)))
 }
 
 fn regular(fd: OwnedFd) -> io::Result<File> {

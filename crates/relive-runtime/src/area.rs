@@ -5,6 +5,7 @@
 
 use std::path::{Path, PathBuf};
 
+use relive_agent::script::Script;
 use relive_api::{Environment, Isolated, Isolation};
 use relive_core::ErrorCode;
 use relive_sandbox::Policy;
@@ -84,6 +85,17 @@ pub(crate) fn variables(environment: &Environment) -> Vec<(String, String)> {
 }
 
 impl Runtime {
+    /// Returns a model that a process names. The file of a script has to be in its area, and is read from its real path.
+    pub(crate) async fn model_in(&self, area: Option<Area>, model: String, cwd: &str) -> Result<String> {
+        let Some((area, file)) = area.zip(model.strip_prefix("script/").filter(|file| Script::builtin(file).is_none()))
+        else {
+            return Ok(model);
+        };
+        let path = Path::new(cwd).join(file);
+        let real = self.pools.files.run_within(FILE_WITHIN, move || area.find("the script", &path)).await??;
+        Ok(format!("script/{}", real.display()))
+    }
+
     /// Returns the real path of a directory that a process names, if it may work there.
     pub(crate) async fn directory_in(&self, area: Option<Area>, cwd: &str) -> Result<Option<String>> {
         let Some(area) = area else { return Ok(None) };

@@ -317,8 +317,15 @@ impl Access {
         if changes_it && self.is(process, &found).await? {
             self.person("raising one's own limits or changing one's own model")?;
         }
+        let model = match request.model {
+            Some(model) => {
+                let process = self.info(&found).await?;
+                Some(self.runtime.model_in(self.area().await?, model, &process.cwd).await?)
+            }
+            None => None,
+        };
         // Its own environment is not what the process was given.
-        let request = ResumeRequest { env: Environment::default(), ..request };
+        let request = ResumeRequest { env: Environment::default(), model, ..request };
         self.runtime.resume_for(self.cause(&found).await?, &found, request, request_id).await
     }
 

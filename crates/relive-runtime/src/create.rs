@@ -122,6 +122,7 @@ impl Runtime {
         warning.into_iter().for_each(|warning| self.warn_once(warning));
         let mut isolated = self.agent_isolation(&above, &request, (isolation, network)).await?;
         let model = self.model_or_default(request.model.or(model))?;
+        let model = self.model_in(above.area(&self.bodies.agent.isolations), model, &request.cwd).await?;
         self.check_cost_of_script(request.limits, &model, request.cwd.as_ref(), (request.uuid, &request.env)).await?;
         let mut meta = ProcessMeta::new(model, system_prompt, tools);
         meta.instructions = files;

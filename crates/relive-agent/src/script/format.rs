@@ -150,6 +150,10 @@ impl<'de> Deserialize<'de> for Pause {
 /// Parses a script. Errors call the file `name`.
 pub(super) fn parse(text: &str, name: &str) -> Result<Parsed, ModelError> {
     let file: File = serde_saphyr::from_str(text).map_err(|error| {
+        if !is_script(text) {
+            // Another file of the user's: no line of it is shown to whoever named it.
+            return ModelError::BadScript(format!("script {name} has no `turns:`"));
+        }
         let mut problem = relive_yaml::Source::new(text).mistake(&error);
         problem.message = in_plain_words(&problem.message);
         ModelError::BadScript(format!("script {}", relive_yaml::report(name, &[problem])))
@@ -157,6 +161,15 @@ pub(super) fn parse(text: &str, name: &str) -> Result<Parsed, ModelError> {
     let File { turns, context, summary } = file;
     let turns = turns.into_iter().map(|Checked(turn)| turn).collect();
     Ok(Parsed { turns, context, summary: summary.map(|Checked(turn)| turn) })
+}
+
+/// Returns whether a text is meant to be a script.
+fn is_script(text: &str) -> bool {
+    let is_key = |line: &str| {
+        let key = line.trim_start_matches(['{', '"', ' ']);
+        key.strip_prefix("turns").is_some_and(|rest| rest.trim_start_matches(['"', ' ']).starts_with(':'))
+    };
+    text.lines().any(is_key)
 }
 
 /// Rewrites what serde says about Rust's types.

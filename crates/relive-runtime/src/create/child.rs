@@ -32,13 +32,16 @@ impl Runtime {
         let directory = self.data.directory(parent.uuid);
         let mut meta = self.pools.journal.run(move || ProcessMeta::read(&directory)).await??;
         let (history, _) = self.on_journal(move |data| data.history(parent.uuid)).await??;
-        if let Some(model) = request.model.or_else(|| history.model.clone()) {
-            meta.model = model;
-        }
         let Some(identity) = history.identity else {
             return Err(Error::new(ErrorCode::Internal, "the parent's journal does not describe a process"));
         };
         let inherited = identity.spawned;
+        if let Some(model) = request.model {
+            let area = self.area_of(Some(parent.uuid)).await?;
+            meta.model = self.model_in(area, model, &inherited.cwd).await?;
+        } else if let Some(model) = history.model.clone() {
+            meta.model = model;
+        }
         let spawned = Spawned {
             uuid: request.uuid,
             name: request.name,

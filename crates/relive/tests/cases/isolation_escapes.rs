@@ -169,3 +169,25 @@ fn a_confined_program_on_a_copy_does_not_merge_into_the_directory_that_was_copie
         assert!(said.contains("is outside of"), "{said}");
     }
 }
+
+#[test]
+fn no_file_outside_of_its_directory_is_read_as_the_script_of_a_confined_program() {
+    for world in worlds() {
+        world.relive(&["exec", "--", "sh", "-c", "echo machine a password hunter2 > ../home/.netrc"]).ok();
+        let netrc = format!("script/{}", world.root().join("home/.netrc").display());
+        let shown = inside(&world, "confined", &format!("{RELIVE} run -d --model {netrc} x"));
+        assert!(shown.stderr.contains("is outside of"), "{shown:?}");
+        let spawn = calls(&world, &[("spawn_agent", json!({"intent": "x", "model": netrc}))]);
+        let agent = world.run_model(&spawn, &["--yes"]);
+        world.relive(&["wait", &agent.uuid]).ok();
+        let told = json!(world.records(&agent.uuid, "call_ended")).to_string();
+        assert!(told.contains("is outside of"), "{told}");
+
+        // Nobody is shown a line of a file that is no script.
+        let shown = world.relive(&["run", "-d", "--model", &netrc, "x"]);
+        assert!(shown.code != 0 && shown.stderr.contains("has no `turns:`"), "{shown:?}");
+        assert!(!shown.stderr.contains("hunter2"), "{shown:?}");
+        let shown = world.relive(&["run", "-d", "--model", "script//proc/self/status", "x"]);
+        assert!(shown.code != 0 && shown.stderr.contains("it is a file of the kernel"), "{shown:?}");
+    }
+}
