@@ -269,6 +269,14 @@ fn mounts(policy: &Policy, found: &Surroundings) -> Vec<Mount> {
     let caches = found.caches.iter().filter(|path| !is_hidden(path));
     let changed: Vec<&PathBuf> = caches.chain(&found.writable).chain(git).chain(own).collect();
     changed.iter().for_each(|at| choose(writable(at)));
+    // A directory above a hidden one cannot be renamed: elsewhere, nothing would be hidden in it.
+    let hidden = found.hidden.iter().map(|(path, _)| path).chain(&found.private);
+    for path in hidden.flat_map(|path| path.ancestors().skip(1)) {
+        let is_below = changed.iter().any(|other| path != other.as_path() && path.starts_with(other));
+        if is_below && !is_hidden(path) && !found.private.iter().any(|private| path.starts_with(private)) {
+            choose(writable(&path.to_owned()));
+        }
+    }
     // Where nothing is writable, nothing has to be protected.
     let is_writable = |path: &&PathBuf| changed.iter().any(|other| path.starts_with(other));
     for at in found.protected.iter().filter(is_writable) {

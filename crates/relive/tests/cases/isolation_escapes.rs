@@ -191,3 +191,21 @@ fn no_file_outside_of_its_directory_is_read_as_the_script_of_a_confined_program(
         assert!(shown.code != 0 && shown.stderr.contains("it is a file of the kernel"), "{shown:?}");
     }
 }
+
+#[test]
+fn the_directories_above_a_hidden_place_cannot_be_renamed() {
+    for world in worlds() {
+        secrets(&world);
+        let script = "mv home/.config home/c2; mv home h2; cat home/c2/gcloud/cred h2/c2/gcloud/cred; true";
+        let run = |isolation: &str, script: &str| {
+            let mut command = world.command(&["exec", "--isolation", isolation, "--", "sh", "-c", script]);
+            command.current_dir(world.root()).output().unwrap()
+        };
+        let shown = run("confined", &format!("mv run r2; {script}"));
+        assert!(!String::from_utf8_lossy(&shown.stdout).contains("secret"), "{shown:?}");
+        let names = ["home/.config/gcloud/cred", "run"];
+        assert!(names.iter().all(|name| world.root().join(name).exists()), "{shown:?}");
+        let shown = run("none", script);
+        assert!(String::from_utf8_lossy(&shown.stdout).contains("secret"), "at none it is read: {shown:?}");
+    }
+}
