@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use relive_api::{ANSWER_MAX, Affected, PendingCall, PendingQuestion, Process, Resolution, ResolveRequest};
-use relive_core::{ErrorCode, Event, Pid, SuspendReason, Uuid};
+use relive_core::{ErrorCode, Event, Pid, SuspendReason, Timestamp, Uuid};
 use relive_journal::payload::Blobs;
 use relive_journal::record::{Approval, Body, Call, Decision, Outcome, Question, Resolved};
 use relive_journal::recovery::{Lookup, Recovery};
@@ -17,6 +17,7 @@ use serde_json::json;
 use crate::error::{Error, Result};
 use crate::lookup::LookedUp;
 use crate::owner::{Change, Lane, Turn};
+use crate::pending::{Pending, Since};
 use crate::records::RecordDetails;
 use crate::runtime::Runtime;
 
@@ -94,9 +95,8 @@ impl Runtime {
     pub(crate) async fn with_pending_calls(&self, process: Process) -> Process {
         let Some(reason) = process.suspend_reason.filter(|reason| waits_for_answer(*reason)) else { return process };
         let (uuid, asked_at) = (process.uuid, process.paused_at.unwrap_or(process.created_at));
-        let found = self.on_disk(move |data| pending_calls(data, uuid)).await;
         // An unreadable journal shows no calls; an answer to it is refused with the reason.
-        let Ok(Ok((asked, open))) = found else { return process };
+        let Some((asked, open)) = self.pending(uuid, reason, asked_at).await else { return process };
         if reason == SuspendReason::Question {
             let question = asked.map(|asked| question_of(PendingCall { at: asked_at, ..asked }));
             return Process { question, ..process };
@@ -111,6 +111,23 @@ impl Runtime {
             return Process { approval: asked.map(|asked| PendingCall { at: asked_at, ..asked }), ..process };
         }
         Process { in_doubt: open, ..process }
+    }
+}
+
+impl Runtime {
+    /// Returns the calls that a process waits for an answer to, from its journal if anything has changed since it was read.
+    async fn pending(&self, uuid: Uuid, reason: SuspendReason, paused_at: Timestamp) -> Option<Pending> {
+        // Noted before it is read: a change in between makes it old.
+        let position = self.changes.feed().noted(uuid);
+        let since = position.map(|position| Since { position, reason, paused_at });
+        if let Some(known) = since.and_then(|since| self.pending_calls.get(uuid, since)) {
+            return Some(known);
+        }
+        let pending = self.on_disk(move |data| pending_calls(data, uuid)).await.ok()?.ok()?;
+        if let Some(since) = since {
+            self.pending_calls.insert(uuid, since, &pending, |uuid| self.changes.feed().noted(uuid));
+        }
+        Some(pending)
     }
 }
 
@@ -173,6 +190,7 @@ fn check(request: &ResolveRequest, pid: Pid, open: &Open, in_doubt: bool) -> Res
         let message = format!("PID {pid} asks a question, which has to be answered with a text");
         return Err(conflict(message).with_hint(hint()));
     }
+    check_is_meant(request, pid, open, in_doubt)?;
     let (asked, in_doubt) = (open.asked && open.is_meant, in_doubt && open.is_meant);
     match (approves, asked, in_doubt) {
         (true, true, _) => check_rule(request, open),
@@ -223,11 +241,22 @@ fn check_answer(request: &ResolveRequest, pid: Pid, open: &Open) -> Result<()> {
     if open.question && open.is_meant {
         return Ok(());
     }
+    check_is_meant(request, pid, open, open.in_doubt)?;
     let message = match &open.answered {
         Some(answer) => format!("PID {pid} has its answer already: {answer}"),
         None => format!("PID {pid} asks no question"),
     };
     Err(Error::new(ErrorCode::Conflict, message).with_hint(format!("relive info {pid}")))
+}
+
+/// Refuses an answer to another question than the one that is asked now.
+fn check_is_meant(request: &ResolveRequest, pid: Pid, open: &Open, in_doubt: bool) -> Result<()> {
+    let (Some(id), true) = (request.id, open.question || open.asked || in_doubt) else { return Ok(()) };
+    if open.is_meant {
+        return Ok(());
+    }
+    let message = format!("PID {pid} does not ask question {id}: it asks something else now");
+    Err(Error::new(ErrorCode::Conflict, message).with_hint(format!("relive resolve {pid}")))
 }
 
 /// Refuses a rule that does not go with the answer or the call.
@@ -292,7 +321,7 @@ fn open(history: &History, request: &ResolveRequest, request_id: Option<&str>) -
 }
 
 /// Returns the call that a person was asked about, and those in doubt.
-fn pending_calls(data: &DataDirectory, uuid: Uuid) -> Result<(Option<PendingCall>, Vec<PendingCall>)> {
+fn pending_calls(data: &DataDirectory, uuid: Uuid) -> Result<Pending> {
     let directory = data.directory(uuid);
     let (history, _) = data.history(uuid)?;
     let calls = history.answer_place.map(|place| data.calls(uuid, place)).transpose()?.unwrap_or_default();

@@ -85,6 +85,12 @@ impl Feed {
         self.lock().of.contains_key(&uuid)
     }
 
+    /// Returns the position of the last change of a process, 0 if there was none; `None` if that may be forgotten.
+    pub(crate) fn noted(&self, uuid: Uuid) -> Option<u64> {
+        let log = self.lock();
+        log.of.get(&uuid).copied().or((log.forgotten == 0).then_some(0))
+    }
+
     /// Notes that a process has changed.
     pub(crate) fn note(&self, uuid: Uuid) {
         let last = self.lock().note(uuid);

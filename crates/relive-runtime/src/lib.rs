@@ -48,6 +48,7 @@ mod notify;
 mod os_signal;
 mod own_workspace;
 mod owner;
+mod pending;
 mod policy;
 mod pools;
 mod reached;

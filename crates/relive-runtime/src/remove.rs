@@ -86,6 +86,7 @@ impl Runtime {
         if let Ok(Collected::Gone) = collected {
             self.catalog.tell_collected(uuid, now);
             self.keep_handles_to_removed(uuid).await;
+            self.changes.ring(uuid);
         }
         Ok(collected)
     }

@@ -27,6 +27,7 @@ use crate::flows::Flows;
 use crate::gateways::Gateways;
 use crate::isolation::Isolations;
 use crate::owner::{Owner, Owners};
+use crate::pending::PendingCalls;
 use crate::pools::Pools;
 use crate::recall::ToRecall;
 use crate::reload::LiveSettings;
@@ -71,6 +72,8 @@ pub struct Runtime {
     pub(crate) budgets: Budgets,
     /// Finds processes that are not in the table.
     pub(crate) catalog: Catalog,
+    /// What processes wait for, as it was read from their journals.
+    pub(crate) pending_calls: PendingCalls,
     pub(crate) unrecovered: Unrecovered,
     pub(crate) to_recall: ToRecall,
     pub(crate) warnings: Warnings,
@@ -206,6 +209,7 @@ impl Runtime {
             self_sockets,
             budgets: Budgets::default(),
             catalog,
+            pending_calls: PendingCalls::default(),
             unrecovered: Unrecovered::default(),
             to_recall: ToRecall::default(),
             warnings,
