@@ -128,7 +128,7 @@ pub fn quote(word: &str) -> String {
 }
 
 /// Splits a line into its commands, which `&&` joins, and each into its words, as a shell would. `None` if it has
-/// anything but words, single quotes and backslashes.
+/// anything but words, quotes and backslashes; a variable between double quotes is no word either.
 #[must_use]
 pub fn commands(line: &str) -> Option<Vec<Vec<String>>> {
     let (mut commands, mut words, mut word) = (Vec::new(), Vec::new(), None::<String>);
@@ -155,8 +155,23 @@ pub fn commands(line: &str) -> Option<Vec<Vec<String>>> {
                     }
                 }
             }
+            '"' => {
+                let word = word.get_or_insert_default();
+                loop {
+                    match characters.next()? {
+                        '"' => break,
+                        '$' | '`' => return None,
+                        // Between double quotes a shell takes a backslash away only in front of these.
+                        '\\' => match characters.next()? {
+                            quoted @ ('"' | '\\' | '$' | '`') => word.push(quoted),
+                            other => word.extend(['\\', other]),
+                        },
+                        quoted => word.push(quoted),
+                    }
+                }
+            }
             '\\' => word.get_or_insert_default().push(characters.next()?),
-            '"' | '$' | '`' | '|' | ';' | '<' | '>' | '(' | ')' | '*' | '?' | '~' | '#' => return None,
+            '$' | '`' | '|' | ';' | '<' | '>' | '(' | ')' | '*' | '?' | '~' | '#' => return None,
             plain => word.get_or_insert_default().push(plain),
         }
     }
@@ -191,6 +206,11 @@ mod tests {
         check("send 5 'a b' ''", Some(&[&["send", "5", "a b", ""]]));
         check("a 1 && b '&& c'", Some(&[&["a", "1"], &["b", "&& c"]]));
         check(r"a it\'s", Some(&[&["a", "it's"]]));
+        check(r#"send 5 "it's; a \"b\" \n" """#, Some(&[&["send", "5", r#"it's; a "b" \n"#, ""]]));
+        check(r#"send 5 "a \$b""#, Some(&[&["send", "5", "a $b"]]));
+        check(r#"send 5 "$HOME""#, None);
+        check(r#"send 5 "`id`""#, None);
+        check(r#"send 5 "open"#, None);
         check("", Some(&[]));
         check("send 5 'open", None);
         check("ps; rm -rf /", None);
