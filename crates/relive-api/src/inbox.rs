@@ -168,6 +168,35 @@ impl Item {
         }
     }
 
+    /// Returns the keys of the answers and what they do, in words of Relive: choices of an agent are named by their
+    /// numbers, since their text could pass for another answer.
+    #[must_use]
+    pub fn keys(&self) -> Vec<(String, &str)> {
+        let (chosen, others): (Vec<&Answer>, Vec<&Answer>) =
+            self.answers.iter().partition(|answer| self.is_choice(answer));
+        let chosen = match (chosen.first(), chosen.last()) {
+            (Some(only), Some(last)) if only.key == last.key => Some((only.key.to_string(), "as proposed")),
+            (Some(first), Some(last)) => Some((format!("{}-{}", first.key, last.key), "as proposed")),
+            (_, _) => None,
+        };
+        chosen
+            .into_iter()
+            .chain(others.into_iter().map(|answer| (answer.key.to_string(), answer.text.as_str())))
+            .collect()
+    }
+
+    /// Tells whether an answer is one that the agent proposes: its text is the agent's.
+    #[must_use]
+    pub fn is_choice(&self, answer: &Answer) -> bool {
+        self.kind == ItemKind::Question && answer.kind == AnswerKind::Command
+    }
+
+    /// Returns the answer that stands for all of them where there is room for one: none that an agent proposes.
+    #[must_use]
+    pub fn usual_answer(&self) -> Option<&Answer> {
+        self.answers.iter().find(|answer| !self.is_choice(answer))
+    }
+
     /// Tells whether the process has ended: then nothing waits for the answer.
     #[must_use]
     pub fn has_ended(&self) -> bool {
@@ -335,7 +364,8 @@ fn call(call: &PendingCall) -> String {
 }
 
 fn one_line(text: &str) -> String {
-    let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    // Other spaces look like one and are none: they stay, so that they can be spelled out.
+    let line = text.split_ascii_whitespace().collect::<Vec<_>>().join(" ");
     match line.char_indices().nth(TEXT_MAX) {
         None => line,
         Some((end, _)) => format!("{}...", &line[..end]),

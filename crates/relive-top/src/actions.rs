@@ -103,9 +103,10 @@ impl State {
             "choose a step in the Timeline first (Tab, then Enter)".clone_into(&mut self.status);
             return Vec::new();
         };
-        // It can be undone: the files of now are kept.
-        let words = ["rewind", &id, "--to-step", &step.to_string(), "-y"].map(str::to_owned).to_vec();
-        self.command(words, Output::StatusLine)
+        let step = step.to_string();
+        let then = ["rewind", &id, "--to-step", &step, "-y"].map(str::to_owned).to_vec();
+        let words = ["rewind", &id, "--to-step", &step, "--dry-run"].map(str::to_owned).to_vec();
+        self.command(words, Output::Plan { then })
     }
 
     pub(crate) fn diff(&mut self) -> Vec<Effect> {

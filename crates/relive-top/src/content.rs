@@ -3,6 +3,7 @@
 use std::future::Future;
 use std::pin::Pin;
 
+use relive_api::Process;
 use relive_types::Uuid;
 use tokio::sync::mpsc;
 
@@ -70,8 +71,14 @@ pub enum Part {
     More(Vec<Line>),
 }
 
+/// The lines of a change, each with its sign; `None` if there is nothing to compare with.
+pub type Compared<'a> = Pin<Box<dyn Future<Output = Option<Vec<String>>> + 'a>>;
+
 /// Reads the tabs of processes.
 pub trait Content {
+    /// Compares the file that a process asks to write with what is on the disk.
+    fn compare(&self, process: Process) -> Compared<'_>;
+
     /// Sends the lines of a tab, and those that follow, until the process has ended or nobody wants them any more.
     fn read<'a>(&'a self, uuid: Uuid, tab: Tab, lines: mpsc::Sender<Part>) -> Pin<Box<dyn Future<Output = ()> + 'a>>;
 }

@@ -11,6 +11,7 @@ use ratatui::style::{Color, Modifier, Style};
 use ratatui::text::{Line, Span};
 use ratatui::widgets::Paragraph;
 
+use crate::counts::Counts;
 use crate::keys::Place;
 use crate::state::{Drawn, State};
 use crate::text::{count, fit};
@@ -33,19 +34,19 @@ pub fn draw(state: &State, frame: &mut Frame<'_>) -> Drawn {
     frame.render_widget(Paragraph::new(fit(&shown, width, state.look.ascii)), status);
     let hint = hint(state);
     frame.render_widget(Paragraph::new(fit(&hint, width, state.look.ascii)).style(state.dim()), keys);
-    overlay::draw(state, frame, body, asked)
+    Drawn { width, ..overlay::draw(state, frame, body, asked) }
 }
 
 fn draw_header(state: &State, frame: &mut Frame<'_>, area: Rect) {
     let counts = state.counts();
     let text = format!(
-        "{} needs you  {} running  {} waiting  {} done  {} tokens  ${:.2}",
+        "{} needs you  {} running  {} waiting  {} done  {} tokens  {}",
         counts.needs_you,
         counts.running,
         counts.waiting,
         counts.done,
         count(counts.tokens),
-        dollars(counts.cost.nanos()),
+        cost(counts),
     );
     let bold = Style::new().add_modifier(Modifier::BOLD);
     let mut spans = vec![Span::styled("relive  ", bold)];
@@ -57,6 +58,16 @@ fn draw_header(state: &State, frame: &mut Frame<'_>, area: Rect) {
     }
     spans.push(Span::styled(text, bold));
     frame.render_widget(Paragraph::new(Line::from(spans)), area);
+}
+
+/// Returns what everything cost; what is not known is not shown as nothing.
+fn cost(counts: Counts) -> String {
+    let known = format!("${:.2}", dollars(counts.cost.nanos()));
+    match (counts.priced, counts.unpriced) {
+        (_, 0) => known,
+        (0, _) => "cost unknown".to_owned(),
+        (_, _) => format!(">={known}"),
+    }
 }
 
 #[expect(clippy::cast_precision_loss, reason = "two digits are shown")]
@@ -75,8 +86,7 @@ fn hint(state: &State) -> String {
     // One that waits for an answer is not resumed by `p`.
     let pause = if state.item().is_some() && state.would_resume() == Some(true) { "" } else { pause };
     if let Some(item) = state.item().filter(|_| place != Place::Detail) {
-        let answers = item.answers.iter().map(|answer| format!("{} {}", answer.key, crate::text::clean(&answer.text)));
-        let answers: Vec<String> = answers.collect();
+        let answers: Vec<String> = item.keys().into_iter().map(|(keys, does)| format!("{keys} {does}")).collect();
         return format!("{}  {pause}Enter open  ? keys  q quit", answers.join("  "));
     }
     match place {

@@ -8,13 +8,14 @@ use std::time::{Duration, Instant};
 use ratatui::DefaultTerminal;
 use relive_api::Change;
 use relive_client::{Client, Error};
-use relive_types::{Timestamp, Uuid};
+use relive_types::{ErrorCode, Timestamp, Uuid};
 use rustix::process::{getpid, kill_process};
 use tokio::process::Command;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::mpsc;
 
-use crate::content::{Content, Part, Tab};
+use crate::content::{Compared, Content, Part, Tab};
+use crate::key::Key;
 use crate::keyboard::{Heard, Held, Keyboard};
 use crate::runner::Runner;
 use crate::state::{Drawn, Effect, Finished, Input, Look, Output, State};
@@ -72,11 +73,14 @@ pub async fn run(options: Options<'_>) -> Result<u8, Failure> {
         keyboard: Keyboard::open(sender.clone()),
         runner: Runner::default(),
         reading: None,
+        comparing: None,
         begun: Instant::now(),
         options: &options,
     };
+    let stops = forward_stops(signal(SignalKind::from_raw(rustix::process::Signal::TSTP.as_raw()))?, sender.clone());
     let feed = feed(options.client, sender);
     tokio::select! {
+        () = stops => Ok(0),
         left = dashboard.go() => left.map_err(Failure::Terminal),
         code = signals.next() => Ok(code),
         error = feed => Err(Failure::Daemon(error)),
@@ -119,11 +123,23 @@ impl Signals {
     }
 }
 
+/// Passes on that another program asks it to stop, as a shell does for its jobs: like the key, so that the terminal is
+/// given back first. Never returns.
+async fn forward_stops(mut stops: Signal, sender: mpsc::Sender<Heard>) {
+    while stops.recv().await.is_some() {
+        let _ = sender.send(Heard::Input(Input::Key(Key::Suspend))).await;
+    }
+    std::future::pending().await
+}
+
 /// Follows all processes for ever; returns only what cannot be mended.
 async fn feed(client: &Client, sender: mpsc::Sender<Heard>) -> Error {
     let mut last = None;
+    // Whoever stopped the daemon starts it again: one that is gone for another reason is started here.
+    let mut stopped = false;
     loop {
         let read = client.follow_all(&mut last, async |event| {
+            stopped = false;
             let input = match event.name.as_str() {
                 "reset" => Some(Input::Reset),
                 "ready" => Some(ready(&event.data)),
@@ -135,11 +151,17 @@ async fn feed(client: &Client, sender: mpsc::Sender<Heard>) -> Error {
             Ok::<_, Error>(())
         });
         let ended = read.await;
-        let _ = sender.send(Heard::Input(Input::Disconnected)).await;
+        // A daemon that goes away on purpose ends its streams, or says that it does so.
+        stopped |= match &ended {
+            Ok(()) => true,
+            Err(error) => error.code() == Some(ErrorCode::Unavailable),
+        };
+        let _ = sender.send(Heard::Input(Input::Disconnected { stopped })).await;
         match ended {
-            // It was stopped, and whoever stopped it starts it again.
             Ok(()) | Err(Error::Silent(_)) => {}
-            Err(error) if error.is_transient() => {
+            Err(error) if !error.is_transient() => return error,
+            Err(_) if stopped => {}
+            Err(_) => {
                 // It was lost: this starts it, where it may be started.
                 if let Err(error) = client.daemon().await
                     && !error.is_transient()
@@ -147,7 +169,6 @@ async fn feed(client: &Client, sender: mpsc::Sender<Heard>) -> Error {
                     return error;
                 }
             }
-            Err(error) => return error,
         }
         tokio::time::sleep(AGAIN_AFTER).await;
     }
@@ -173,6 +194,12 @@ struct Reading<'a> {
     is_over: bool,
 }
 
+/// An item that is compared with the disk.
+struct Comparing<'a> {
+    id: String,
+    work: Compared<'a>,
+}
+
 struct Dashboard<'a> {
     terminal: DefaultTerminal,
     state: State,
@@ -181,6 +208,7 @@ struct Dashboard<'a> {
     keyboard: Keyboard,
     runner: Runner,
     reading: Option<Reading<'a>>,
+    comparing: Option<Comparing<'a>>,
     begun: Instant,
     options: &'a Options<'a>,
 }
@@ -225,6 +253,10 @@ impl Dashboard<'_> {
                     self.state.apply(Input::Lines { uuid, tab, part }, now);
                 }
             }
+            input = compared(&mut self.comparing) => {
+                let now = self.now_ms();
+                self.state.apply(input, now);
+            }
             () = tokio::time::sleep(TICK), if ticks => {
                 let now = self.now_ms();
                 self.state.tick(now);
@@ -268,6 +300,10 @@ impl Dashboard<'_> {
                     let (lines, parts) = mpsc::channel(16);
                     let work = self.options.content.read(uuid, tab, lines);
                     self.reading = Some(Reading { uuid, tab, parts, work, is_over: false });
+                }
+                Effect::Compare { id, process } => {
+                    let work = self.options.content.compare(*process);
+                    self.comparing = Some(Comparing { id, work });
                 }
                 Effect::Copy(text) => {
                     // The terminal's own clipboard, also over ssh.
@@ -342,6 +378,14 @@ async fn next_part(reading: &mut Option<Reading<'_>>) -> Option<(Uuid, Tab, Part
             () = work.as_mut(), if !*is_over => *is_over = true,
         }
     }
+}
+
+/// Waits until an item was compared with the disk; for ever if none is.
+async fn compared(comparing: &mut Option<Comparing<'_>>) -> Input {
+    let Some(Comparing { work, .. }) = comparing else { return std::future::pending().await };
+    let lines = work.as_mut().await;
+    let id = comparing.take().map(|Comparing { id, .. }| id).unwrap_or_default();
+    Input::Compared { id, lines }
 }
 
 fn base64(bytes: &[u8]) -> String {

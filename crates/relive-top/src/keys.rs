@@ -3,7 +3,7 @@
 use crate::content::Tab;
 use crate::key::Key;
 use crate::rows::RowKind;
-use crate::state::{Effect, Focus, Overlay, Prompt, State};
+use crate::state::{Effect, Focus, Output, Overlay, Prompt, SEEN_AFTER_MS, State};
 
 /// How far a page goes.
 const PAGE: usize = 10;
@@ -37,7 +37,7 @@ const KEYS: [(&str, &str, &[Place]); 23] = [
     ("K", "signals, to all tagged ones", ANYWHERE),
     ("f", "fork", LIST),
     ("f", "fork, at the step of the Timeline", DETAIL),
-    ("r", "rewind the files to the step of the Timeline", ANYWHERE),
+    ("r", "rewind to the step of the Timeline, after asking", ANYWHERE),
     ("d", "diff", LIST),
     ("d", "diff, of the step in the Timeline", DETAIL),
     ("s", "send a message", ANYWHERE),
@@ -64,9 +64,8 @@ impl State {
     pub(crate) fn help(&self) -> Vec<String> {
         let place = self.place();
         let answers = self.item().filter(|_| place != Place::Detail).map(|item| {
-            let keys: Vec<String> = item.answers.iter().map(|answer| answer.key.to_string()).collect();
-            let texts: Vec<String> = item.answers.iter().map(|answer| crate::text::clean(&answer.text)).collect();
-            (keys.join(" "), format!("answer: {}", texts.join(", ")))
+            let (keys, does): (Vec<String>, Vec<&str>) = item.keys().into_iter().unzip();
+            (keys.join(" "), format!("answer: {}", does.join(", ")))
         });
         let keys = KEYS.iter().filter(|(_, _, places)| places.contains(&place));
         let keys = keys.map(|(keys, does, _)| ((*keys).to_owned(), (*does).to_owned()));
@@ -100,8 +99,24 @@ impl State {
             Some(Overlay::Signals) => key.letter().map(|c| self.signal(c)).unwrap_or_default(),
             Some(Overlay::Asked { id, from }) => self.press_asked(key, id, from),
             Some(Overlay::Text { title, lines, from }) => {
-                let to = self.paged(key, from, lines.len());
+                let to = self.paged(key, from, self.drawn.lines.max(lines.len()));
                 self.overlay = to.map(|from| Overlay::Text { title, lines, from });
+                Vec::new()
+            }
+            Some(Overlay::Confirm { lines, from, then, since_ms }) => {
+                let is_read = self.now_ms.saturating_sub(since_ms) >= SEEN_AFTER_MS;
+                if key == Key::Char('y') && is_read {
+                    return self.command(then, Output::StatusLine);
+                }
+                let from = if key == Key::Char('y') {
+                    Some(from)
+                } else {
+                    self.paged(key, from, self.drawn.lines.max(lines.len()))
+                };
+                match from {
+                    Some(from) => self.overlay = Some(Overlay::Confirm { lines, from, then, since_ms }),
+                    None => "nothing was changed".clone_into(&mut self.status),
+                }
                 Vec::new()
             }
             Some(Overlay::Typing { prompt, typed }) => self.type_key(key, prompt, typed),

@@ -6,17 +6,19 @@
 
 mod actions;
 mod content;
+mod counts;
 mod draw;
 mod drive;
 mod key;
 mod keyboard;
 mod keys;
+mod results;
 mod rows;
 mod runner;
 mod state;
 mod text;
 
-pub use content::{Content, Line, Part, Tab};
+pub use content::{Compared, Content, Line, Part, Tab};
 pub use draw::draw;
 pub use drive::{Failure, Options, run};
 pub use key::Key;

@@ -45,7 +45,7 @@ impl Runner {
         match self.places.try_acquire() {
             Ok(_place) => {
                 for words in commands {
-                    ended = self.run_one(words).await;
+                    ended = self.run_one(words, &output).await;
                     if !ended.ok {
                         break;
                     }
@@ -56,7 +56,7 @@ impl Runner {
         Finished { command: actions::shown(commands), ok: ended.ok, text: ended.text, output }
     }
 
-    async fn run_one(&self, words: &[String]) -> Ended {
+    async fn run_one(&self, words: &[String], output: &Output) -> Ended {
         let mut command = Command::new(self.program);
         command.args(words).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true);
         let mut child = match command.spawn() {
@@ -80,6 +80,10 @@ impl Runner {
         };
         // A command that acts prints at most PIDs, for scripts, and says what it did on stderr.
         let has_data = out.iter().any(|byte| !byte.is_ascii_digit() && *byte != b'\n');
+        if let (Output::Plan { .. }, true) = (output, ok) {
+            // All of it is for the person who is asked.
+            out.append(&mut err);
+        }
         let bytes = if err.is_empty() || has_data && ok { &out } else { &err };
         let text = format!("{}{}", String::from_utf8_lossy(bytes), cut(bytes));
         Ended { ok, text: if note.is_empty() { text } else { format!("{note}\n{text}") } }

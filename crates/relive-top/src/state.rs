@@ -4,14 +4,14 @@ use std::collections::{BTreeSet, HashMap, VecDeque};
 
 use relive_api::{Change, Item, Process};
 use relive_core::State as Life;
-use relive_types::{Timestamp, Usd, Uuid};
+use relive_types::{Timestamp, Uuid};
 
 use crate::content::{Line, Part, Tab};
 use crate::key::Key;
 use crate::rows::{ListSource, Row, RowKind};
 
 /// How long an item has to be shown before a key can answer it.
-const SEEN_AFTER_MS: u64 = 300;
+pub(crate) const SEEN_AFTER_MS: u64 = 300;
 /// How many processes that have ended are shown.
 const ENDED_MAX: usize = 500;
 /// How many lines of a tab are kept.
@@ -37,7 +37,10 @@ pub enum Input {
         incomplete: bool,
     },
     /// The daemon is gone; it is looked for.
-    Disconnected,
+    Disconnected {
+        /// Whether somebody stopped it: then nobody but a person starts it again.
+        stopped: bool,
+    },
     Key(Key),
     /// Lines of a tab.
     Lines {
@@ -47,6 +50,11 @@ pub enum Input {
     },
     /// A command has ended.
     Finished(Finished),
+    /// What an item would change in a file, where there is something to compare with.
+    Compared {
+        id: String,
+        lines: Option<Vec<String>>,
+    },
 }
 
 /// The end of a command that the dashboard started.
@@ -59,16 +67,18 @@ pub struct Finished {
 }
 
 /// Where the output of a command goes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Output {
     /// Into a window, if it has more than a line: it is what was asked for.
     Window,
     /// Its first line to the status line.
     StatusLine,
+    /// It says what another command would do, which is run if the person agrees.
+    Plan { then: Vec<String> },
 }
 
 /// Something to be done.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub enum Effect {
     /// Leave; the processes continue.
     Quit,
@@ -82,6 +92,8 @@ pub enum Effect {
     Load { uuid: Uuid, tab: Tab },
     /// Put a text on the clipboard.
     Copy(String),
+    /// Compare what an item asks to write with what is on the disk.
+    Compare { id: String, process: Box<Process> },
 }
 
 /// What is known of a process.
@@ -125,6 +137,14 @@ pub enum Overlay {
     },
     /// A text that was asked for, from this line on.
     Text { title: String, lines: Vec<String>, from: usize },
+    /// What a command would do, from this line on, and the command that does it.
+    Confirm {
+        lines: Vec<String>,
+        from: usize,
+        then: Vec<String>,
+        /// When it was opened: what was typed before is no answer.
+        since_ms: u64,
+    },
     /// A line that is typed.
     Typing { prompt: Prompt, typed: String },
 }
@@ -150,6 +170,8 @@ pub struct Drawn {
     pub(crate) page: usize,
     /// How many lines there are in the window that is open.
     pub(crate) lines: usize,
+    /// How wide the line is that says what was done.
+    pub(crate) width: usize,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -214,19 +236,10 @@ pub struct State {
     pub(crate) drawn: Drawn,
     /// Whether processes that have ended may be missing.
     pub(crate) incomplete: bool,
+    /// The item that was compared with the disk last, and what it would change there.
+    pub(crate) compared: Option<(String, Option<Vec<String>>)>,
     /// The time of day, for moments that the daemon names.
     wall: Timestamp,
-}
-
-/// How much there is of everything.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct Counts {
-    pub(crate) needs_you: usize,
-    pub(crate) running: usize,
-    pub(crate) waiting: usize,
-    pub(crate) done: usize,
-    pub(crate) tokens: u64,
-    pub(crate) cost: Usd,
 }
 
 impl State {
@@ -257,6 +270,7 @@ impl State {
             seen: None,
             drawn: Drawn::default(),
             incomplete: false,
+            compared: None,
             wall: Timestamp::UNIX_EPOCH,
         }
     }
@@ -288,11 +302,23 @@ impl State {
                 self.incomplete = incomplete;
                 self.known.retain(|_, known| known.fresh);
             }
-            Input::Disconnected => self.connected = false,
+            Input::Disconnected { stopped } => {
+                self.connected = false;
+                if stopped {
+                    "the daemon was stopped; to start it: relive daemon start".clone_into(&mut self.status);
+                }
+            }
             Input::Lines { uuid, tab, part } if self.loaded == Some((uuid, tab)) => self.take_lines(part),
             // Of a tab that is not shown any more.
             Input::Lines { .. } => {}
             Input::Finished(finished) => self.finished(finished),
+            Input::Compared { id, lines } => {
+                if let Some((asked, compared)) = &mut self.compared
+                    && *asked == id
+                {
+                    *compared = lines;
+                }
+            }
             Input::Key(key) => return self.press(key),
         }
         Vec::new()
@@ -340,17 +366,6 @@ impl State {
         }
     }
 
-    fn finished(&mut self, finished: Finished) {
-        let Finished { command, ok, text, output } = finished;
-        let lines: Vec<String> = text.lines().map(crate::text::clean).collect();
-        let first = lines.iter().find(|line| !line.is_empty()).cloned().unwrap_or_default();
-        let sign = if ok { "done" } else { "failed" };
-        self.status = if first.is_empty() { format!("{command}: {sign}") } else { format!("{command}: {first}") };
-        if output == Output::Window && lines.len() > 1 {
-            self.overlay = Some(Overlay::Text { title: command, lines, from: 0 });
-        }
-    }
-
     /// Brings the rows up to date, and returns the tab that has to be read for what is selected now.
     pub fn settle(&mut self) -> Vec<Effect> {
         if std::mem::take(&mut self.stale) {
@@ -365,13 +380,14 @@ impl State {
         if matches!(&self.overlay, Some(Overlay::Asked { id, .. }) if Some(id) != item) {
             self.overlay = None;
         }
+        let mut effects: Vec<Effect> = self.compare().into_iter().collect();
         let wanted = self.selected_uuid().map(|uuid| (uuid, self.tab));
-        if wanted == self.loaded {
-            return Vec::new();
+        if wanted != self.loaded {
+            self.loaded = wanted;
+            (self.lines, self.line) = (Vec::new(), None);
+            effects.extend(wanted.map(|(uuid, tab)| Effect::Load { uuid, tab }));
         }
-        self.loaded = wanted;
-        (self.lines, self.line) = (Vec::new(), None);
-        wanted.map(|(uuid, tab)| Effect::Load { uuid, tab }).into_iter().collect()
+        effects
     }
 
     /// Keeps the cursor on what it was on; where that is gone, on the row that took its place.
@@ -429,22 +445,6 @@ impl State {
 
     pub(crate) fn process(&self) -> Option<&Process> {
         self.known.get(&self.selected_uuid()?).map(|known| &known.process)
-    }
-
-    pub(crate) fn counts(&self) -> Counts {
-        let mut counts = Counts::default();
-        for known in self.known.values() {
-            let process = &known.process;
-            counts.tokens = counts.tokens.saturating_add(process.tokens_in).saturating_add(process.tokens_out);
-            counts.cost = counts.cost.saturating_add(process.cost_usd.unwrap_or_default());
-            counts.needs_you += usize::from(known.item.is_some());
-            match (process.dead_at.is_some(), process.paused) {
-                (true, _) => counts.done += 1,
-                (false, true) => counts.waiting += 1,
-                (false, false) => counts.running += 1,
-            }
-        }
-        counts
     }
 
     /// Tells whether what is shown changes with time alone.

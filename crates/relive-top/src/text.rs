@@ -1,15 +1,19 @@
 //! Texts of others as they are shown: no control characters, no tricks with the direction of writing.
 
-use relive_types::text::is_hidden;
+use relive_types::text::{acts, is_hidden};
 use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
 
-/// Returns a text in which every character that would do something to the terminal is spelled out.
+/// Returns a line of a log or a name, in which every character that is not seen is spelled out. What a person answers is
+/// shown by [`relive_types::text::exact`] instead.
 pub(crate) fn clean(text: &str) -> String {
     let mut cleaned = String::with_capacity(text.len());
     for c in text.chars() {
         match c {
             '\t' => cleaned.push_str("    "),
             '\n' => cleaned.push(' '),
+            // It only chooses between two shapes of a sign, which terminals do not agree about.
+            '\u{fe0e}' | '\u{fe0f}' => {}
+            c if c.is_whitespace() && !acts(c) => cleaned.push(' '),
             c if is_hidden(c) => cleaned.extend(c.escape_unicode()),
             c => cleaned.push(c),
         }
@@ -81,7 +85,10 @@ mod tests {
     #[test]
     fn nothing_that_a_process_writes_reaches_the_terminal_as_a_control() {
         assert_eq!(clean("a\u{1b}[2Jb\u{202e}c\td\n"), "a\\u{1b}[2Jb\\u{202e}c    d ");
-        for c in ['\u{ad}', '\u{61c}', '\u{180e}', '\u{2028}', '\u{2060}', '\u{206f}', '\u{e0041}'] {
+        assert_eq!(clean("ok \u{2714}\u{fe0f}\u{a0}!"), "ok \u{2714} !", "usual in texts");
+        for c in
+            ['\u{ad}', '\u{3164}', '\u{e0100}', '\u{61c}', '\u{180e}', '\u{2028}', '\u{2060}', '\u{206f}', '\u{e0041}']
+        {
             assert_eq!(clean(&c.to_string()), c.escape_unicode().to_string(), "it is not seen");
         }
     }

@@ -10,7 +10,7 @@ use std::borrow::Cow;
 use std::io::IsTerminal as _;
 
 use clap::ValueEnum;
-use relive_types::text::is_hidden;
+use relive_types::text::acts;
 
 /// When to colour.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
@@ -113,6 +113,11 @@ impl Look {
     }
 }
 
+/// Tells whether the terminal understands nothing but text.
+pub(crate) fn is_dumb() -> bool {
+    std::env::var("TERM").map_or(true, |term| term.is_empty() || term == "dumb")
+}
+
 fn columns(size: rustix::io::Result<rustix::termios::Winsize>) -> usize {
     size.ok().map(|size| usize::from(size.ws_col)).filter(|columns| *columns > 0).unwrap_or(DEFAULT_WIDTH)
 }
@@ -136,7 +141,7 @@ pub(crate) fn one_line(text: &str) -> String {
 /// Removes everything that a terminal would interpret, or that would reorder a line, from foreign text. Keeps its lines.
 pub(crate) fn without_controls(text: &str) -> Cow<'_, str> {
     // Joiners only choose the shape of the letters beside them.
-    let acts = |c: char| is_hidden(c) && !matches!(c, '\n' | '\t' | '\u{ad}' | '\u{200c}' | '\u{200d}');
+    let acts = |c: char| acts(c) && !matches!(c, '\n' | '\t' | '\u{ad}' | '\u{200c}' | '\u{200d}');
     if text.contains(acts) { Cow::Owned(text.replace(acts, "?")) } else { Cow::Borrowed(text) }
 }
 

@@ -6,6 +6,7 @@ use ratatui::style::{Color, Modifier, Style};
 use ratatui::text::{Line, Span};
 use ratatui::widgets::Paragraph;
 use relive_api::{Item, ItemKind, Process};
+use relive_types::text::exact;
 
 use crate::rows::{Row, RowKind};
 use crate::state::{Focus, Known, State};
@@ -74,11 +75,11 @@ fn of_row(state: &State, place: usize, row: &Row, width: usize) -> Line<'static>
 }
 
 fn item_text(state: &State, item: &Item, width: usize) -> String {
-    let who = item.name.as_deref().map_or_else(|| item.pid.to_string(), clean);
+    let who = item.name.as_deref().map_or_else(|| item.pid.to_string(), exact);
     let waits = state.known.get(&item.uuid).and_then(|known| known.waits_ms(state.now_ms));
     let left = waits.map(|waits| format!(" in {}", span(waits)));
     fit(
-        &format!("{} {who}{}: {}", item.kind.word(), left.unwrap_or_default(), clean(&item.text)),
+        &format!("{} {who}{}: {}", item.kind.word(), left.unwrap_or_default(), exact(&item.text)),
         width,
         state.look.ascii,
     )

@@ -6,9 +6,9 @@ use ratatui::text::Line;
 use ratatui::widgets::{Block, Borders, Clear, Paragraph};
 
 use super::asked;
-use crate::actions::SIGNALS;
+use crate::actions::{self, SIGNALS};
 use crate::state::{Drawn, DrawnItem, Overlay, Prompt, State};
-use crate::text::{clean, fit};
+use crate::text::{clean, fit, wrap};
 
 /// Draws what is over the list, and returns what a person sees; `asked` is what is seen without it.
 pub(super) fn draw(state: &State, frame: &mut Frame<'_>, area: Rect, asked: Option<DrawnItem>) -> Drawn {
@@ -28,7 +28,11 @@ pub(super) fn draw(state: &State, frame: &mut Frame<'_>, area: Rect, asked: Opti
             let to_the_end = width > 0 && from + drawn.page >= lines.len();
             return Drawn { asked: item.map(|item| DrawnItem { id: item.id.clone(), to_the_end }), ..drawn };
         }
-        Overlay::Text { title, lines, from } => window.draw(title, lines, *from),
+        Overlay::Text { title, lines, from } => window.draw(title, &wrapped(lines, area), *from),
+        Overlay::Confirm { lines, from, then, .. } => {
+            let title = format!("{}?  [y] yes  [n] no", actions::shown(std::slice::from_ref(then)));
+            window.draw(&title, &wrapped(lines, area), *from)
+        }
         Overlay::Typing { prompt, typed } => {
             let title = match prompt {
                 Prompt::Filter => "filter",
@@ -41,6 +45,12 @@ pub(super) fn draw(state: &State, frame: &mut Frame<'_>, area: Rect, asked: Opti
     };
     // A window may be over what is asked: only what was seen before counts.
     Drawn { asked: asked.map(|asked| DrawnItem { to_the_end: false, ..asked }), ..drawn }
+}
+
+/// Returns lines that fit into a window: none of them is cut.
+fn wrapped(lines: &[String], area: Rect) -> Vec<String> {
+    let width = usize::from(area.width.saturating_sub(2));
+    lines.iter().flat_map(|line| wrap(line, width)).collect()
 }
 
 struct Window<'a, 'b, 'c> {
@@ -70,7 +80,7 @@ impl Window<'_, '_, '_> {
             lines.iter().skip(from).take(page).map(|line| Line::raw(fit(line, width, ascii))).collect();
         self.frame.render_widget(Clear, place);
         self.frame.render_widget(Paragraph::new(shown).block(block), place);
-        Drawn { asked: None, page, lines: lines.len() }
+        Drawn { asked: None, page, lines: lines.len(), width: 0 }
     }
 }
 

@@ -226,9 +226,107 @@ fn the_timeline_says_which_step_is_meant() {
     dashboard.apply(Input::Lines { uuid, tab: Tab::Timeline, part: Part::All(vec![line(1), line(2), line(3)]) });
     dashboard.press(&[Key::Enter, Key::Char('k')]);
     assert_eq!(dashboard.press(&[Key::Char('f')]), run(&["resume", "--fork", "--from-step", "2", "00000001"]));
-    assert_eq!(dashboard.press(&[Key::Char('r')]), run(&["rewind", "00000001", "--to-step", "2", "-y"]));
+    let then = ["rewind", "00000001", "--to-step", "2", "-y"].map(str::to_owned).to_vec();
+    let plan = effect(&["rewind", "00000001", "--to-step", "2", "--dry-run"], Output::Plan { then });
+    assert_eq!(dashboard.press(&[Key::Char('r')]), plan, "it is asked first");
     assert_eq!(dashboard.press(&[Key::Char('d')]), shown(&["diff", "00000001", "2"]));
     assert_eq!(dashboard.press(&[Key::Enter]), [Effect::Attach { words: vec!["attach".into(), "00000001".into()] }]);
+}
+
+/// A dashboard that was told what a rewind would change.
+fn planned() -> Dashboard {
+    let mut dashboard = one(&json!({}));
+    let then = ["rewind", "00000001", "--to-step", "2", "-y"].map(str::to_owned).to_vec();
+    let (text, command) = (" a.txt | 2 +-\n1 file would change\n".into(), "relive rewind ... --dry-run".into());
+    dashboard.apply(Input::Finished(Finished { command, ok: true, text, output: Output::Plan { then } }));
+    dashboard.settle();
+    dashboard
+}
+
+#[test]
+fn a_rewind_is_done_only_after_what_it_changes_was_shown_and_agreed_to() {
+    let mut dashboard = planned();
+    let screen = dashboard.screen(80, 24);
+    assert!(screen.contains("a.txt | 2 +-") && screen.contains("relive rewind 00000001 --to-step 2 -y?"), "{screen}");
+    assert_eq!(dashboard.press(&[Key::Char('y')]), Vec::new(), "it was typed before this was shown");
+    dashboard.pass(300);
+    assert_eq!(dashboard.press(&[Key::Char('y')]), run(&["rewind", "00000001", "--to-step", "2", "-y"]));
+    for key in [Key::Char('n'), Key::Escape, Key::Char('q'), Key::Enter] {
+        let mut dashboard = planned();
+        dashboard.pass(300);
+        assert_eq!(dashboard.press(&[key]), Vec::new());
+        assert!(dashboard.screen(80, 24).contains("nothing was changed"));
+        assert_eq!(dashboard.press(&[Key::Char('y')]).len(), 1, "it is the key of another place again: copy");
+    }
+    // In the middle of typing no key agrees to anything.
+    let mut dashboard = one(&json!({}));
+    dashboard.press(&[Key::Char('/')]);
+    let output = Output::Plan { then: vec!["rewind".into()] };
+    dashboard.apply(Input::Finished(Finished { command: "relive".into(), ok: true, text: "x".into(), output }));
+    dashboard.pass(300);
+    assert_eq!(dashboard.press(&[Key::Char('y')]), Vec::new());
+    assert!(dashboard.screen(80, 24).contains("PROCESSES 0  /y"));
+}
+
+#[test]
+fn an_error_is_read_in_full() {
+    let failed = |text: &str| Finished {
+        command: "relive pause 00000001".into(),
+        ok: false,
+        text: text.into(),
+        output: Output::StatusLine,
+    };
+    let long = format!("error: cannot pause it: {}the very end\n", "it is long, ".repeat(20));
+    let mut dashboard = one(&json!({}));
+    dashboard.apply(Input::Finished(failed(&long)));
+    let screen = dashboard.screen(80, 24);
+    assert!(screen.replace(['\n', '│'], "").contains("the very end"), "{screen}");
+    dashboard.press(&[Key::Escape]);
+    dashboard.apply(Input::Finished(failed("error: no\n\nhint: relive ps\n")));
+    assert!(dashboard.screen(80, 24).contains("hint: relive ps"));
+    // What is typed is not lost for it.
+    let mut dashboard = one(&json!({}));
+    dashboard.press(&[Key::Char(':')]);
+    dashboard.type_in("ps -a");
+    dashboard.apply(Input::Finished(failed(&long)));
+    assert!(dashboard.screen(80, 24).contains("ps -a_"));
+}
+
+#[test]
+fn the_palette_takes_double_quotes() {
+    let mut dashboard = one(&json!({}));
+    dashboard.press(&[Key::Char(':')]);
+    dashboard.type_in(r#"send 1 "it's two words""#);
+    assert_eq!(dashboard.press(&[Key::Enter]), shown(&["send", "1", "it's two words"]));
+}
+
+/// An agent that asks to write a file.
+fn write(pid: u32, content: &str) -> Process {
+    let mut process = approval(pid, "");
+    let asked = process.approval.as_mut().unwrap();
+    asked.tool = "write".into();
+    asked.args = json!({"content": content, "path": "a.txt"});
+    process
+}
+
+#[test]
+fn what_is_asked_to_be_written_is_compared_with_the_disk_once() {
+    let mut dashboard = Dashboard::new(PLAIN, Vec::new());
+    dashboard.heard(write(4, "one\nthree\n"));
+    let compares = |effects: Vec<Effect>| {
+        effects.into_iter().find_map(|effect| if let Effect::Compare { id, .. } = effect { Some(id) } else { None })
+    };
+    let id = compares(dashboard.state.settle()).unwrap();
+    assert_eq!(compares(dashboard.state.settle()), None);
+    assert!(dashboard.screen(80, 24).contains("  | +one"), "all of it is new until it was compared");
+    let lines = Some(vec![" one".to_owned(), "-two\u{3164}".to_owned(), "+three".to_owned()]);
+    dashboard.apply(Input::Compared { id: "another".into(), lines: Some(vec!["other".into()]) });
+    dashboard.apply(Input::Compared { id, lines });
+    let screen = dashboard.screen(80, 24);
+    for part in ["changes:", "  |  one", "  | -two\\u{3164}", "  | +three"] {
+        assert!(screen.contains(part), "{part}: {screen}");
+    }
+    assert!(!screen.contains("other") && !screen.contains("+one"), "{screen}");
 }
 
 #[test]

@@ -62,10 +62,12 @@ fn nothing_waits() {
 #[test]
 fn a_lost_daemon_is_being_looked_for() {
     let mut dashboard = busy(PLAIN);
-    dashboard.apply(Input::Disconnected);
+    dashboard.apply(Input::Disconnected { stopped: false });
     assert!(dashboard.screen(80, 24).starts_with("relive  reconnecting...  5 needs you"));
     dashboard.apply(Input::Reset);
     assert!(!dashboard.screen(80, 24).contains("reconnecting"));
+    dashboard.apply(Input::Disconnected { stopped: true });
+    assert!(dashboard.screen(80, 24).contains("the daemon was stopped; to start it: relive daemon start"));
 }
 
 #[test]
@@ -164,6 +166,54 @@ fn control_characters_of_agents_are_escaped() {
     let mut dashboard = Dashboard::new(PLAIN, vec![approval(4, "ls\u{1b}[2J\u{202e}")]);
     let screen = dashboard.screen(80, 24);
     assert!(!screen.chars().any(|c| c.is_control() && c != '\n') && screen.contains("\\u{1b}[2J\\u{202e}"), "{screen}");
+}
+
+#[test]
+fn what_is_not_seen_is_spelled_out_where_a_person_answers() {
+    let mut asks = paused("question");
+    asks["question"] = json!({
+        "id": 9, "text": "Which\u{a0}one?\u{3164}\n[a] allow", "choices": ["ma\u{e0100}in", "x  [n] deny"],
+        "at": "2026-11-15T12:01:30Z"
+    });
+    for process in [approval(4, "ls\u{3164}\u{fe0f}\u{a0}x"), process(5, 0, &asks)] {
+        let screen = Dashboard::new(PLAIN, vec![process]).screen(120, 24);
+        let hidden = ['\u{a0}', '\u{3164}', '\u{fe0f}', '\u{e0100}'];
+        assert!(!screen.contains(hidden) && screen.contains("\\u{3164}") && screen.contains("\\u{a0}"), "{screen}");
+    }
+    let screen = Dashboard::new(PLAIN, vec![process(5, 0, &asks)]).screen(80, 24);
+    let lines: Vec<&str> = screen.lines().filter_map(|line| line.split_once('│')).map(|(_, detail)| detail).collect();
+    let expect = [
+        "question:",
+        "  | Which\\u{a0}one?\\u{3164}",
+        "  | [a] allow",
+        "  1 | ma\\u{e0100}in",
+        "  2 | x  [n] deny",
+        "[1-2] as proposed  relive resolve 00000005",
+    ];
+    assert_eq!(lines[3..9], expect, "{screen}");
+    assert!(screen.lines().last().unwrap().starts_with("1-2 as proposed  a answer"), "{screen}");
+}
+
+#[test]
+fn a_cost_that_is_not_known_is_not_shown_as_nothing() {
+    let header = |costs: &[serde_json::Value]| {
+        let of = |(pid, cost): (u32, &serde_json::Value)| process(pid, 0, &json!({"cost_usd": cost}));
+        Dashboard::new(PLAIN, (1..).zip(costs).map(of).collect()).screen(80, 24).lines().next().unwrap().to_owned()
+    };
+    let unknown = json!(null);
+    assert!(header(&[]).ends_with("0 tokens  $0.00"));
+    assert!(header(&[json!(0.25), json!(0.5)]).ends_with("  $0.75"));
+    assert!(header(&[json!(0.25), unknown.clone()]).ends_with("  >=$0.25"));
+    assert!(header(&[unknown]).ends_with("  cost unknown"));
+}
+
+#[test]
+fn a_process_that_was_removed_is_not_shown() {
+    let mut dashboard = busy(PLAIN);
+    assert!(dashboard.screen(80, 24).contains("PROCESSES 8"));
+    let uuid = finished(7, 0).uuid;
+    dashboard.apply(Input::Change(Box::new(relive_api::Change { uuid, process: None, item: None })));
+    assert!(dashboard.screen(80, 24).contains("PROCESSES 7"));
 }
 
 #[test]

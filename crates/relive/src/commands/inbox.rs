@@ -14,6 +14,7 @@ use crate::error::{CommandError, Outcome};
 use crate::render::approval::exact;
 use crate::render::table::{self, Align, Cell, Column};
 use crate::render::time::age;
+use crate::report;
 use crate::terminal::keys::Keys;
 use crate::terminal::{Look, Paint};
 
@@ -195,7 +196,7 @@ fn listed(items: &[Item], now: Timestamp, look: &Look) -> String {
                 Cell { text: item.kind.word().to_owned(), paint },
                 Cell::plain(age(item.since, now)),
                 Cell::plain(exact(&item.text)),
-                Cell::plain(item.answers.first().map(|answer| exact(&answer.command)).unwrap_or_default()),
+                Cell::plain(item.usual_answer().map(|answer| exact(&answer.command)).unwrap_or_default()),
             ]
         })
         .collect();
@@ -212,24 +213,34 @@ async fn ack(context: &Context, args: &AckArgs) -> Outcome<u8> {
     } else {
         args.ids.clone()
     };
-    let (mut seen, mut failed) = (Vec::new(), None);
+    let (mut seen, mut failed) = (Vec::new(), Vec::new());
     for id in &ids {
         match client.ack(id, &AckRequest::default()).await {
             Ok(acked) => seen.push(acked),
             // The others are not left out for it.
-            Err(error) => failed = Some(failed.unwrap_or(CommandError::from(error))),
+            Err(error) => failed.push((id, CommandError::from(error))),
         }
     }
+    if ids.len() == 1
+        && let Some((_, error)) = failed.pop()
+    {
+        return Err(error);
+    }
     if context.json {
-        context.print_json(&json!({ "acked": seen }))?;
+        let failures: Vec<_> = failed.iter().map(|(id, error)| json!({ "id": id, "error": error.detail() })).collect();
+        let mut told = json!({ "acked": seen });
+        if !failures.is_empty() {
+            told["failed"] = failures.into();
+        }
+        context.print_json(&told)?;
     } else {
         let changed = seen.iter().filter(|acked| acked.changed).count();
         context.say(&acknowledged(changed, seen.len() - changed));
+        for (_, error) in &failed {
+            context.say_on(&report::as_text(error, &context.err));
+        }
     }
-    match failed {
-        Some(error) => Err(error),
-        None => Ok(0),
-    }
+    Ok(super::targets::common(&failed.iter().map(|(_, error)| error.exit_code()).collect::<Vec<_>>()))
 }
 
 /// Says how many processes were acknowledged now, and how many had been before.
@@ -246,6 +257,8 @@ fn acknowledged(now: usize, before: usize) -> String {
 async fn watch(context: &Context, here: Option<&str>) -> Outcome<u8> {
     let client = Client::open(context, Start::Always).await?;
     let client = client.ok_or_else(|| CommandError::unavailable("no daemon is running"))?;
+    // Whoever watches does not undo that somebody stops it.
+    client.set_stopped(true);
     if context.json {
         let mut last = None;
         loop {
@@ -257,7 +270,7 @@ async fn watch(context: &Context, here: Option<&str>) -> Outcome<u8> {
             tokio::time::sleep(EVERY).await;
         }
     }
-    if !context.out.is_terminal {
+    if !context.out.is_terminal || crate::terminal::is_dumb() {
         return Err(
             CommandError::invalid("--watch needs a terminal to draw on").with_hint("relive inbox --watch --json")
         );

@@ -242,7 +242,8 @@ impl<'a> Batch<'a> {
     }
 }
 
-fn common(codes: &[u8]) -> u8 {
+/// Returns the exit code that all failures have in common, else 1.
+pub(super) fn common(codes: &[u8]) -> u8 {
     let mut failures = codes.iter().copied().filter(|code| *code != 0);
     match failures.next() {
         None => 0,

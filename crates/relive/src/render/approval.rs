@@ -6,10 +6,11 @@
 use relive_api::PendingCall;
 use relive_types::CommandRule;
 use relive_types::rule::COMMAND_TOOL;
-use relive_types::text::is_hidden;
+pub(crate) use relive_types::text::exact;
+use relive_types::text::lines;
 use serde_json::Value;
 
-use unicode_width::UnicodeWidthChar as _;
+use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
 
 use super::diff::{self, Mark};
 use crate::error::{CommandError, Outcome};
@@ -82,11 +83,19 @@ pub(crate) fn show(who: &str, call: &PendingCall, before: Option<&str>, look: &L
 }
 
 fn as_lines(text: &str) -> Vec<(Mark, String)> {
-    text.lines().map(|line| (Mark::Same, line.to_owned())).collect()
+    lines(text).map(|line| (Mark::Same, line.to_owned())).collect()
 }
 
 fn body(heading: &str, lines: &[(Mark, String)], look: &Look) -> Shown {
-    let mut shown = Shown { text: format!("{heading}\n"), whole: true };
+    let Shown { text, whole } = barred(lines, look);
+    // A path in it may be long, and a terminal would begin the rest of it at the left edge.
+    let is_cut = |width: &usize| heading.width() > *width;
+    let heading = wrapped(heading, look.width.filter(is_cut).map(|width| width.max(WIDTH_MIN) - BAR.len()));
+    Shown { text: format!("{}\n{text}", heading.join(&format!("\n{BAR}"))), whole }
+}
+
+fn barred(lines: &[(Mark, String)], look: &Look) -> Shown {
+    let mut shown = Shown { text: String::new(), whole: true };
     let marked = lines.iter().any(|(mark, _)| *mark != Mark::Same);
     let mut bytes = 0;
     for (place, (mark, line)) in lines.iter().enumerate() {
@@ -97,13 +106,13 @@ fn body(heading: &str, lines: &[(Mark, String)], look: &Look) -> Shown {
             shown.text.push_str(&format!("{} more lines are not shown\n", lines.len() - place));
             break;
         }
-        let (sign, paint) = match mark {
-            Mark::Same => (" ", None),
-            Mark::Removed => ("-", Some(Paint::Red)),
-            Mark::Added => ("+", Some(Paint::Green)),
-            Mark::Skipped => ("@", Some(Paint::Dim)),
+        let paint = match mark {
+            Mark::Same => None,
+            Mark::Removed => Some(Paint::Red),
+            Mark::Added => Some(Paint::Green),
+            Mark::Skipped => Some(Paint::Dim),
         };
-        let sign = if marked { sign } else { "" };
+        let sign = if marked { mark.sign() } else { "" };
         for part in wrapped(&line, look.width.map(|width| width.max(WIDTH_MIN) - BAR.len() - sign.len())) {
             let part = format!("{sign}{part}");
             let part = paint.map_or_else(|| part.clone().into(), |paint| look.paint(paint, &part));
@@ -140,13 +149,17 @@ pub(crate) fn rule_for_always(call: &PendingCall) -> Outcome<Option<CommandRule>
     Ok(Some(rule))
 }
 
-/// With every character that is not seen, or that moves others about, spelled out: what is approved is what is read.
-pub(crate) fn exact(text: &str) -> String {
-    let mut shown = String::with_capacity(text.len());
-    for c in text.chars() {
-        if is_hidden(c) { shown.extend(c.escape_default()) } else { shown.push(c) }
-    }
-    shown
+/// Returns a text of others as it is shown: behind a bar, wrapped, and cut where it is too long.
+pub(crate) fn quoted(text: &str, look: &Look) -> String {
+    barred(&as_lines(text), look).text
+}
+
+/// Returns an answer that an agent proposes, with its number in front of the bar, where no text of the agent can be.
+pub(crate) fn choice(number: usize, text: &str, look: &Look) -> String {
+    let room = look.width.map(|width| width.max(WIDTH_MIN) - BAR.len() - 2);
+    let parts = wrapped(&exact(text), room).into_iter().enumerate();
+    let number = |place| if place == 0 { number.to_string() } else { String::new() };
+    parts.map(|(place, part)| format!("  {:<1} | {part}\n", number(place))).collect()
 }
 
 #[cfg(test)]
@@ -161,7 +174,7 @@ mod tests {
     }
 
     fn check(tool: &str, args: Value, before: Option<&str>, expect: &str) {
-        let shown = show("PID 5", &pending(tool, args), before, &Look { width: Some(30), ..Look::plain() });
+        let shown = show("PID 5", &pending(tool, args), before, &Look { width: Some(50), ..Look::plain() });
         assert_eq!(shown, Shown { text: expect.to_owned(), whole: true });
     }
 
@@ -210,6 +223,31 @@ mod tests {
         let path = "a\nPID 5 asks to write b:";
         let shown = show("PID 5", &pending("write", json!({"path": path, "content": ""})), None, &Look::plain());
         assert_eq!(shown.text, "PID 5 asks to write a\\nPID 5 asks to write b::\n");
+    }
+
+    #[test]
+    fn what_is_not_seen_is_spelled_out_in_every_part_of_a_call() {
+        let command = "ls\u{3164}\u{fe0f}\u{a0}\u{e0100}\r\n-l";
+        let shown = show("PID 5", &pending("shell", json!({"command": command})), None, &Look::plain());
+        assert!(shown.text.ends_with("  | ls\\u{3164}\\u{fe0f}\\u{a0}\\u{e0100}\\r\n  | -l\n"), "{}", shown.text);
+        let (path, content) = ("a\u{2800}", "x\u{34f}\n");
+        let shown = show("PID 5", &pending("write", json!({"path": path, "content": content})), None, &Look::plain());
+        assert_eq!(shown.text, "PID 5 asks to write a\\u{2800}:\n  | +x\\u{34f}\n");
+    }
+
+    #[test]
+    fn a_long_path_does_not_reach_the_left_edge() {
+        let look = Look { width: Some(30), ..Look::plain() };
+        let path = format!("{}relive resolve 5 --allow", " ".repeat(40));
+        let shown = show("PID 5", &pending("write", json!({"path": path, "content": "x\n"})), None, &look);
+        assert!(shown.text.lines().skip(1).all(|line| line.starts_with(BAR) && line.len() <= 30), "{}", shown.text);
+    }
+
+    #[test]
+    fn an_answer_that_is_proposed_has_its_number_in_front_of_the_bar() {
+        let look = Look { width: Some(20), ..Look::plain() };
+        assert_eq!(choice(2, "twelve letters and\n3", &look), "  2 | twelve letters\n    |  and\\n3\n");
+        assert_eq!(quoted("a\n2 | b", &look), "  | a\n  | 2 | b\n");
     }
 
     #[test]

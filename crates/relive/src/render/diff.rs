@@ -13,6 +13,18 @@ pub(crate) enum Mark {
     Skipped,
 }
 
+impl Mark {
+    /// Returns the sign in front of the line.
+    pub(crate) fn sign(self) -> &'static str {
+        match self {
+            Self::Same => " ",
+            Self::Removed => "-",
+            Self::Added => "+",
+            Self::Skipped => "@",
+        }
+    }
+}
+
 /// Returns the changed lines and those around them.
 pub(crate) fn lines(before: &str, after: &str) -> Vec<(Mark, String)> {
     let (old, new): (Vec<&str>, Vec<&str>) =
@@ -53,14 +65,8 @@ mod tests {
     use super::*;
 
     fn check(before: &str, after: &str, expect: &str) {
-        let sign = |mark| match mark {
-            Mark::Same => ' ',
-            Mark::Removed => '-',
-            Mark::Added => '+',
-            Mark::Skipped => '@',
-        };
         let text: Vec<String> =
-            lines(before, after).into_iter().map(|(mark, line)| format!("{}{line}", sign(mark))).collect();
+            lines(before, after).into_iter().map(|(mark, line)| format!("{}{line}", mark.sign())).collect();
         assert_eq!(text.join("\n"), expect);
     }
 

@@ -156,7 +156,7 @@ impl Journal {
 
     fn name_of(&self, call: u32) -> String {
         let found = usize::try_from(call).ok().and_then(|place| self.calls.get(place));
-        found.map_or_else(|| format!("call {call}"), |call| one_line(&call.name))
+        found.map_or_else(|| format!("call {call}"), |call| exact(&call.name))
     }
 }
 

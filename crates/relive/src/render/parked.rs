@@ -4,6 +4,7 @@ use relive_api::{PendingCall, PendingQuestion, Process};
 
 use super::approval::{self, exact};
 use super::time::Clock;
+use crate::terminal::Look;
 
 /// How much of a call's arguments is shown.
 const ARGS_MAX: usize = 2_000;
@@ -19,8 +20,8 @@ pub(crate) fn call(call: &PendingCall) -> String {
 }
 
 /// Describes the waiting calls and the possible answers; `None` if nothing waits. `show` renders a call that asks for
-/// approval.
-pub(crate) fn describe(process: &Process, show: impl Fn(&PendingCall) -> String) -> Option<String> {
+/// approval. No line of an agent begins like one of ours.
+pub(crate) fn describe(process: &Process, look: &Look, show: impl Fn(&PendingCall) -> String) -> Option<String> {
     let pid = process.pid;
     if let Some(asked) = &process.approval {
         let (call, at) = (show(asked), Clock::local().second(asked.at));
@@ -40,7 +41,7 @@ pub(crate) fn describe(process: &Process, show: impl Fn(&PendingCall) -> String)
         ));
     }
     if let Some(asked) = &process.question {
-        let (question, at) = (question(process, asked), Clock::local().second(asked.at));
+        let (question, at) = (question(process, asked, look), Clock::local().second(asked.at));
         return Some(format!("{question}asked at {at}\n\nrelive resolve {pid} --answer TEXT\n"));
     }
     if process.in_doubt.is_empty() {
@@ -48,9 +49,10 @@ pub(crate) fn describe(process: &Process, show: impl Fn(&PendingCall) -> String)
     }
     let mut told = format!("PID {pid} was interrupted, and the outcome of this call is unknown:\n");
     for doubtful in &process.in_doubt {
-        told.push_str(&format!("  {}\n  started at {}\n", call(doubtful), Clock::local().second(doubtful.at)));
+        told.push_str(&approval::quoted(&call(doubtful), look));
+        told.push_str(&format!("started at {}\n", Clock::local().second(doubtful.at)));
         if let Some(looked) = &doubtful.looked {
-            told.push_str(&format!("  checked: {}\n", exact(looked)));
+            told.push_str(&format!("checked:\n{}", approval::quoted(looked, look)));
         }
     }
     told.push_str(&format!(
@@ -62,17 +64,17 @@ pub(crate) fn describe(process: &Process, show: impl Fn(&PendingCall) -> String)
 }
 
 /// Describes a question of an agent, with the numbers of the answers it proposes.
-pub(crate) fn question(process: &Process, asked: &PendingQuestion) -> String {
+pub(crate) fn question(process: &Process, asked: &PendingQuestion, look: &Look) -> String {
     let who = match &process.name {
         Some(name) => format!("PID {} ({})", process.pid, exact(name)),
         None => format!("PID {}", process.pid),
     };
-    let mut told = format!("{who} asks:\n");
-    for line in asked.text.lines() {
-        told.push_str(&format!("  {}\n", exact(line)));
+    let mut told = format!("{who} asks:\n{}", approval::quoted(&asked.text, look));
+    if !asked.choices.is_empty() {
+        told.push_str("it proposes:\n");
     }
     for (number, choice) in (1..).zip(&asked.choices) {
-        told.push_str(&format!("  {number}. {}\n", exact(choice)));
+        told.push_str(&approval::choice(number, choice, look));
     }
     told
 }
@@ -88,8 +90,9 @@ fn shortened(text: &str) -> String {
 /// Describes what a permanent answer applies to.
 fn always(asked: &PendingCall) -> String {
     match approval::rule_for_always(asked) {
-        Ok(Some(rule)) => format!("you are not asked again about {}", exact(&rule.to_string())),
-        Ok(None) => format!("the answer applies to every later call of {} in this process", exact(&asked.tool)),
+        // What the command is stands behind the bar: here it could pass for words of Relive.
+        Ok(Some(_)) => "you are not asked again about exactly this command".to_owned(),
+        Ok(None) => "the answer applies to every later call of this tool in this process".to_owned(),
         Err(_) => "name the commands that you are not asked about again: --rule RULE".to_owned(),
     }
 }
@@ -118,9 +121,9 @@ mod tests {
 
     #[test]
     fn waiting_calls_are_shown_with_the_possible_answers() {
-        assert_eq!(describe(&process(5, 0), call), None);
+        assert_eq!(describe(&process(5, 0), &Look::plain(), call), None);
         let asks = Process { approval: Some(parked(json!({"command": "ls"}))), ..process(5, 0) };
-        let told = describe(&asks, call).unwrap();
+        let told = describe(&asks, &Look::plain(), call).unwrap();
         assert!(told.contains("shell `ls`") && told.contains("relive resolve 5 --allow"), "{told}");
         let asked = PendingQuestion {
             id: 7,
@@ -128,11 +131,19 @@ mod tests {
             choices: vec!["main".into(), "dev".into()],
             at: "2026-11-15T12:00:00Z".parse().unwrap(),
         };
-        let told = describe(&Process { question: Some(asked), ..process(5, 0) }, call).unwrap();
-        assert!(told.contains("asks:\n  Which branch?\n  \\u{1b}[2J\n  1. main\n  2. dev\n"), "{told}");
+        let told = describe(&Process { question: Some(asked), ..process(5, 0) }, &Look::plain(), call).unwrap();
+        assert!(
+            told.contains("asks:\n  | Which branch?\n  | \\u{1b}[2J\nit proposes:\n  1 | main\n  2 | dev\nasked at"),
+            "{told}"
+        );
         assert!(told.contains("relive resolve 5 --answer TEXT"), "{told}");
         let doubtful = PendingCall { looked: Some("nothing".into()), ..parked(json!({"command": "ls"})) };
-        let told = describe(&Process { in_doubt: vec![doubtful], ..process(5, 0) }, call).unwrap();
-        assert!(told.contains("checked: nothing") && told.contains("relive resolve 5 --not-done"), "{told}");
+        let told = describe(&Process { in_doubt: vec![doubtful], ..process(5, 0) }, &Look::plain(), call).unwrap();
+        assert!(
+            told.contains(":\n  | shell `ls`\nstarted at")
+                && told.contains("checked:\n  | nothing\n")
+                && told.contains("relive resolve 5 --not-done"),
+            "{told}"
+        );
     }
 }

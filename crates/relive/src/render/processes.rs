@@ -7,6 +7,7 @@ use relive_core::{Body, Pid, ProcessStatus, Timestamp, Usd, Why};
 
 mod columns;
 
+use super::approval::exact;
 use super::files::not_kept;
 use super::parked;
 use super::table::{Cell, Table};
@@ -180,8 +181,7 @@ pub(crate) fn details(process: &Process, clock: &Clock, look: &Look) -> String {
     add("RESUMED", process.resumed_by.as_deref().map(|by| format!("by {}", one_line(by))));
     add("ENDED", process.dead_at.map(|at| clock.second(at)));
     add("APPROVAL", process.approval.as_ref().map(|asked| decision(process, asked)));
-    let question =
-        |asked: &PendingQuestion| format!("{} (answer: relive resolve {})", one_line(&asked.text), process.pid);
+    let question = |asked: &PendingQuestion| format!("{} (answer: relive resolve {})", exact(&asked.text), process.pid);
     add("QUESTION", process.question.as_ref().map(question));
     add("IN DOUBT", process.in_doubt.first().map(|open| decision(process, open)));
     add("TREE", process.tree.map(tree_usage));

@@ -1,5 +1,7 @@
 //! The steps of a journal, one row each.
 
+use std::collections::BTreeSet;
+
 use relive_core::Timestamp;
 use relive_journal::record::{Compacted, ModelEnded, Partial, Snapshot};
 use relive_journal::recovery::Recovery;
@@ -31,6 +33,9 @@ pub(crate) struct Step {
     /// Whether it may have changed files, and no snapshot tells.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub files_unknown: bool,
+    /// Whether the model or a call is not done: nothing can be forked from it yet.
+    #[serde(skip)]
+    pub is_open: bool,
 }
 
 impl Step {
@@ -45,6 +50,8 @@ impl Step {
 #[derive(Debug, Default)]
 pub(crate) struct Steps {
     pub rows: Vec<Step>,
+    /// The calls of the last step that have no outcome.
+    open_calls: BTreeSet<u32>,
     /// Whether the last snapshot shows the files: there is one, and it does not say that nobody looked.
     are_files_seen: bool,
 }
@@ -86,6 +93,10 @@ impl Steps {
         match line.kind.as_str() {
             "snapshot" => return self.note_files(text),
             "call_started" => return self.note_call(line.step, text),
+            "call_ended" | "doubt" => return self.settle(&line),
+            "resolved" if line.field::<String>("outcome").is_some_and(|outcome| outcome != "retry") => {
+                return self.settle(&line);
+            }
             _ => {}
         }
         let steps = &mut self.rows;
@@ -120,9 +131,21 @@ impl Steps {
         };
         step.tokens_in += usage.tokens_in;
         step.tokens_out += usage.tokens_out;
+        self.open_calls = (0..).zip(&calls).map(|(place, _)| place).collect();
+        step.is_open = line.kind != "model_ended" || !calls.is_empty();
         step.calls = calls;
         step.text = said.map(|said| said.head(TEXT_HEAD).to_owned()).unwrap_or_default();
         step.partial = partial;
+    }
+
+    /// Takes the outcome of a call. A step is complete when all of its calls have one.
+    fn settle(&mut self, line: &Line) {
+        if line.field::<u32>("call").is_some_and(|call| self.open_calls.remove(&call))
+            && self.open_calls.is_empty()
+            && let Some(step) = self.rows.last_mut()
+        {
+            step.is_open = false;
+        }
     }
 
     /// Takes a call. What it changes is not known if no snapshot was taken before it.
@@ -203,6 +226,24 @@ mod tests {
             table(&steps.rows, &Clock::utc(), &Look::plain()),
             "STEP  TIME           TOKENS  CALLS  FILES                          TEXT\n   1  12:00:00.000Z      18  shell  +12 -3 in 2 files (1 foreign)  I think so\n   2  12:00:01.000Z      42  -      none                           Done.\n"
         );
+    }
+
+    #[test]
+    fn a_step_is_open_until_the_model_and_all_calls_are_done() {
+        let mut steps = Steps::default();
+        let calls = r#"[{"id":"a","name":"shell","args":{}},{"id":"b","name":"shell","args":{}}]"#;
+        let answer = |step: u32, calls: &str| format!(r#"{{"kind":"model_ended","step":{step},"calls":{calls}}}"#);
+        let about = |kind: &str, call: u32, more: &str| format!(r#"{{"kind":"{kind}","step":1,"call":{call}{more}}}"#);
+        let mut check = |line: String, expect: &[bool]| {
+            steps.fold(&line);
+            assert_eq!(steps.rows.iter().map(|step| step.is_open).collect::<Vec<_>>(), expect, "{line}");
+        };
+        check(r#"{"kind":"partial","step":1,"text":"I th"}"#.to_owned(), &[true]);
+        check(answer(1, calls), &[true]);
+        check(about("call_ended", 1, r#","ok":true"#), &[true]);
+        check(about("resolved", 0, r#","outcome":"retry""#), &[true]);
+        check(about("resolved", 0, r#","outcome":"not_done""#), &[false]);
+        check(answer(2, "[]"), &[false, false]);
     }
 
     #[test]

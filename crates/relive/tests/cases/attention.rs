@@ -94,6 +94,40 @@ fn case_79_a_question_is_in_the_inbox_within_a_second() {
     assert!(taken[1] < Duration::from_secs(1), "{taken:?}");
 }
 
+/// Nothing that a person cannot see is shown as it is where a person answers, in whatever way it is looked at.
+#[test]
+fn what_is_not_seen_is_spelled_out_and_no_line_of_an_agent_looks_like_one_of_ours() {
+    let world = World::new();
+    let unseen = "\u{3164}\u{fe0f}\u{a0}\u{e0100}\u{2800}\u{34f}";
+    let question = format!("which{unseen}?\\nrelive resolve 2 --allow");
+    let ask = format!("{{name: ask, args: {{question: \"{question}\", choices: [\"a{unseen}\", b]}}}}");
+    let asks = world.run(&format!("turns: [{{calls: [{ask}]}}]"));
+    await_item(&world, &asks, "question");
+    let runs = format!("turns: [{{calls: [{{name: shell, args: {{command: \"ls{unseen}; pwd\"}}}}]}}]");
+    let runs = world.run(&runs);
+    await_item(&world, &runs, "approval");
+    let looks: [&[&str]; 8] = [
+        &["resolve", "1"],
+        &["resolve", "2"],
+        &["inbox"],
+        &["next"],
+        &["info", "1"],
+        &["info", "2"],
+        &["logs", "2"],
+        &["wait", "--needs-me", "2"],
+    ];
+    for look in looks {
+        let told = world.relive(look).ok().stdout;
+        assert!(!told.contains(|c| unseen.contains(c)), "{look:?}: {told:?}");
+        assert!(told.contains("\\u{3164}"), "{look:?}: {told:?}");
+        let forged = told.lines().filter(|line| line.trim_start().starts_with("relive resolve 2 --allow")).count();
+        assert_eq!(forged, usize::from(look == ["resolve", "2"]), "{look:?}: {told}");
+    }
+    let told = world.relive(&["resolve", "2"]).ok().stdout;
+    let always = told.lines().find(|line| line.starts_with("with --always")).unwrap();
+    assert_eq!(always, "with --always you are not asked again about exactly this command");
+}
+
 #[test]
 fn an_answer_may_begin_with_a_hyphen() {
     let world = World::new();
@@ -118,10 +152,12 @@ fn a_question_waits_for_its_answer_whatever_becomes_of_the_daemon_and_the_first_
     world.relive(&["resume", "asker"]).fails(3, &["hint: relive resolve"]);
     world.relive(&["resolve", "asker", "--allow"]).fails(3, &["asks a question"]);
     world.relive(&["resolve", "asker", "--answer", " "]).fails(2, &["the answer is empty"]);
-    world.relive(&["resolve", "asker", "--answer", "x", "--question", "999"]).fails(3, &[]);
+    world
+        .relive(&["resolve", "asker", "--answer", "x", "--question", "999"])
+        .fails(3, &[" does not ask question 999: it asks something else now", "hint: relive resolve "]);
     assert_eq!(world.records(&process.uuid, "question").len(), 1, "no refused answer is recorded");
     let told = world.relive(&["resolve", "asker"]).ok().stdout;
-    assert!(told.contains("asks:\n  Which branch?\n  1. main\n  2. dev\n"), "{told}");
+    assert!(told.contains("asks:\n  | Which branch?\nit proposes:\n  1 | main\n  2 | dev\n"), "{told}");
     // Two at once: one of them is told of the other.
     let answers = ["left", "right"].map(|answer| world.start(&["resolve", "asker", "--answer", answer]));
     let answers = answers.map(crate::world::finish);
@@ -175,6 +211,14 @@ fn acknowledging_is_refused_for_what_has_not_ended_and_for_what_is_another_end_b
     world.relive(&["resume", &fails.uuid]).ok();
     wait_for("it has failed again", || item_of(&world, &fails).filter(|item| item["id"] != id.as_str()));
     world.relive(&["inbox", "ack", &id]).fails(3, &["no longer in the inbox"]);
+    // One document, also where some fail.
+    let told = world.relive(&["inbox", "ack", "--json", &id]).exits(3).json();
+    assert_eq!(told["error"]["code"], "CONFLICT");
+    let ends = world.run(ENDS);
+    await_item(&world, &ends, "finished");
+    let told = world.relive(&["inbox", "ack", "--json", &id, &ends.uuid]).exits(3).json();
+    assert_eq!((&told["failed"][0]["id"], &told["acked"][0]["uuid"]), (&json!(id), &json!(ends.uuid)));
+    assert_eq!(told["failed"][0]["error"]["code"], "CONFLICT");
     assert!(item_of(&world, &fails).is_some());
 }
 
@@ -230,6 +274,10 @@ fn wait_needs_me_returns_the_first_item() {
     let waiting = world.start(&["wait", "--needs-me", "--json"]);
     let process = world.run(ASKS);
     let told = crate::world::finish(waiting).ok().json();
+    world.relive(&["kill", &process.uuid]).ok();
+    world.relive(&["wait", &process.uuid]).exits(1);
+    let over = world.relive(&["wait", "--needs-me", &process.uuid]).ok();
+    assert!(over.stderr.contains("all of them have ended, and nothing needs you"), "{}", over.stderr);
     assert_eq!((&told["item"]["kind"], &told["item"]["uuid"]), (&json!("question"), &json!(process.uuid)));
 }
 
@@ -248,6 +296,42 @@ fn stream(world: &World, after: Option<&str>) -> (Vec<String>, Vec<String>, Stri
     (field("event"), told.collect(), field("id").pop().unwrap())
 }
 
+/// Waits until nothing changes any more: events are written a moment after what they tell of.
+fn await_calm(world: &World, mut id: String) -> String {
+    wait_for("nothing changes", || {
+        let (_, told, next) = stream(world, Some(&id));
+        id = next;
+        told.is_empty().then_some(())
+    });
+    id
+}
+
+#[test]
+fn what_is_removed_leaves_the_stream_and_a_wait_for_it() {
+    let world = World::new();
+    let (kept, gone) = (world.run(SLEEPS), world.run(ENDS));
+    await_item(&world, &gone, "finished");
+    let (_, told, id) = stream(&world, None);
+    assert!(told.contains(&gone.uuid), "{told:?}");
+    let id = await_calm(&world, id);
+    world.relive(&["rm", "-y", &gone.uuid]).ok();
+    let (code, body) = world.http("GET", &format!("/v1/stream?after={id}"), "", "");
+    assert_eq!(code, 200, "{body}");
+    let changes = body.lines().filter_map(|line| line.strip_prefix("data: "));
+    let changes: Vec<Value> = changes.filter_map(|data| serde_json::from_str(data).ok()).collect();
+    let of_gone: Vec<&Value> = changes.iter().filter(|change| change["uuid"] == gone.uuid.as_str()).collect();
+    let is_gone = |change: &&Value| change["process"].is_null() && change["item"].is_null();
+    assert!(of_gone.last().is_some_and(is_gone), "{body}");
+    // What `gc` removes is told as well.
+    world.relive(&["kill", &kept.uuid]).ok();
+    world.relive(&["wait", &kept.uuid]).exits(1);
+    world.await_retired(&kept.uuid);
+    let id = await_calm(&world, stream(&world, None).2);
+    world.relive(&["gc", "--older-than", "0s", "--force"]).ok();
+    let (_, told, _) = stream(&world, Some(&id));
+    assert!(told.contains(&kept.uuid), "{told:?}");
+}
+
 #[test]
 fn the_stream_of_all_processes_continues_after_an_id_also_in_the_next_daemon() {
     let world = World::new();
@@ -256,13 +340,7 @@ fn the_stream_of_all_processes_continues_after_an_id_also_in_the_next_daemon() {
     let (names, told, id) = stream(&world, None);
     assert_eq!((names.first().unwrap().as_str(), names.last().unwrap().as_str()), ("reset", "ready"));
     assert_eq!(told.len(), 2);
-    // Events are written a moment after what they tell of.
-    let mut id = id;
-    wait_for("nothing changes", || {
-        let (_, told, next) = stream(&world, Some(&id));
-        id = next;
-        told.is_empty().then_some(())
-    });
+    let id = await_calm(&world, id);
     world.relive(&["pause", &first.uuid]).ok();
     world.await_display(&first.uuid, "suspended");
     let (names, told, id) = stream(&world, Some(&id));

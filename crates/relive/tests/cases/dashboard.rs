@@ -1,5 +1,7 @@
 //! The dashboard and the inbox on a terminal, driven like a person does.
 
+use std::time::{Duration, Instant};
+
 use serde_json::json;
 
 use crate::screen::Screen;
@@ -76,7 +78,14 @@ fn the_dashboard_waits_for_a_daemon_that_was_stopped() {
     screen.await_text("PROCESSES 1");
     world.relive(&["daemon", "stop"]).ok();
     screen.await_text("reconnecting...");
-    assert_eq!(world.daemon_pid(), None, "whoever stopped it starts it");
+    let shown = screen.await_text("the daemon was stopped; to start it: relive daemon start");
+    assert!(shown.contains("reconnecting..."), "{shown}");
+    // It looks for the daemon four times a second. Whatever it tries, it does not start one.
+    let begun = Instant::now();
+    while begun.elapsed() < Duration::from_millis(1_500) {
+        assert_eq!(world.daemon_pid(), None, "whoever stopped it starts it");
+        screen.text();
+    }
     assert!(screen.text().contains(" sleeper "), "it shows what it knows");
     world.relive(&["daemon", "start"]).ok();
     wait_for("it is connected again", || (!screen.text().contains("reconnecting...")).then_some(()));
@@ -168,14 +177,104 @@ fn the_terminal_is_given_back_after_a_signal() {
     let Some(screen) = Screen::open(&world, "the_terminal_is_given_back_after_a_signal") else { return };
     screen.command("relive top");
     screen.await_text("nothing waits for you");
-    let children = |pid: u32| {
-        let path = format!("/proc/{pid}/task/{pid}/children");
-        std::fs::read_to_string(path).unwrap_or_default()
-    };
-    let shell: u32 = screen.pane_pid();
-    let top: u32 = wait_for("the dashboard runs", || children(shell).split_whitespace().next()?.parse().ok());
-    crate::world::kill(top, rustix::process::Signal::TERM);
+    crate::world::kill(dashboard_pid(&screen), rustix::process::Signal::TERM);
     screen.await_code(143);
+}
+
+/// The process of the dashboard that runs in the shell of a screen.
+fn dashboard_pid(screen: &Screen<'_>) -> u32 {
+    let path = format!("/proc/{0}/task/{0}/children", screen.pane_pid());
+    let children = || std::fs::read_to_string(&path).unwrap_or_default();
+    wait_for("the dashboard runs", || children().split_whitespace().next()?.parse().ok())
+}
+
+#[test]
+fn the_terminal_is_given_back_when_another_program_stops_the_dashboard() {
+    let world = World::new();
+    let Some(screen) = Screen::open(&world, "the_terminal_is_given_back_when_another_program_stops_it") else { return };
+    screen.line("set -m");
+    screen.line("relive top");
+    screen.await_text("nothing waits for you");
+    crate::world::kill(dashboard_pid(&screen), rustix::process::Signal::TSTP);
+    screen.await_text("Stopped");
+    screen.line("stty -a | grep -c ' icanon'");
+    screen.await_text("\n1\n");
+    screen.line("fg");
+    screen.await_text("nothing waits for you");
+    screen.keys(&["q"]);
+    screen.await_text("the processes continue: relive ps");
+}
+
+#[test]
+fn a_terminal_that_understands_only_text_gets_nothing_else() {
+    let world = World::new();
+    let Some(screen) = Screen::open(&world, "a_terminal_that_understands_only_text_gets_nothing_else") else { return };
+    screen.command("TERM=dumb relive top 2>&1 | tee out; TERM=dumb relive inbox --watch");
+    let shown = screen.await_code(2);
+    assert!(shown.contains("the dashboard needs a terminal"), "{shown}");
+    screen.command("TERM=dumb relive top");
+    let shown = screen.await_code(2);
+    assert!(
+        shown.replace('\n', "").contains("TERM says that this one cannot")
+            && shown.contains("hint: relive inbox --list"),
+        "{shown}"
+    );
+}
+
+#[test]
+fn a_process_that_was_removed_leaves_an_open_dashboard() {
+    let world = World::new();
+    let Some(screen) = Screen::open(&world, "a_process_that_was_removed_leaves_an_open_dashboard") else { return };
+    let process = world.run_with("turns: [{text: done}]", &["--name", "ended"]);
+    world.await_retired(&process.uuid);
+    screen.command("relive top");
+    screen.await_text("finished ended");
+    world.relive(&["rm", "-y", "ended"]).ok();
+    screen.await_text("PROCESSES 0");
+    screen.keys(&["q"]);
+    screen.await_code(0);
+}
+
+#[test]
+fn a_rewind_asks_first_and_a_file_that_is_written_is_compared_with_the_disk() {
+    let world = World::new();
+    let Some(screen) = Screen::open(&world, "a_rewind_asks_first_and_a_file_is_compared") else { return };
+    let write = |text: &str| format!("{{calls: [{{name: write, args: {{path: a.txt, content: \"{text}\"}}}}]}}");
+    let [first, second, third] = [write("one\\n"), write("two\\n"), write("three\\n")];
+    let script = format!("turns: [{first}, {second}, {{text: waits}}, {third}, {{text: done}}]");
+    let process = world.run_with(&script, &["--name", "writer"]);
+    world.await_retired(&process.uuid);
+    let file = world.work().join("a.txt");
+    let holds = |text: &str| std::fs::read_to_string(&file).is_ok_and(|found| found == text);
+    assert!(holds("two\n"));
+    screen.line("relive top");
+    screen.await_text("PROCESSES 1");
+    screen.keys(&["Tab"]);
+    screen.await_text("tok  write");
+    screen.keys(&["Enter"]);
+    screen.keys(&["g"]);
+    screen.keys(&["r"]);
+    let shown = screen.await_text("--to-step 1 -y?  [y] yes  [n] no");
+    assert!(shown.contains("a.txt") && holds("two\n"), "{shown}");
+    screen.keys(&["n"]);
+    screen.await_text("nothing was changed");
+    assert!(holds("two\n"));
+    screen.keys(&["r"]);
+    screen.await_text("[y] yes  [n] no");
+    wait_for("it is put back", || {
+        screen.keys(&["y"]);
+        std::iter::repeat_with(|| holds("one\n")).take(20).any(|is_so| is_so).then_some(())
+    });
+    screen.keys(&["q"]);
+    screen.await_text("the processes continue: relive ps");
+    screen.line("clear");
+    let asks = world.run_with(&format!("turns: [{third}]"), &["--name", "asks", "--ask", "write"]);
+    world.await_display(&asks.uuid, "approval");
+    screen.line("relive top");
+    let shown = screen.await_text("changes:");
+    assert!(shown.contains("  | -one") && shown.contains("  | +three"), "{shown}");
+    screen.keys(&["q"]);
+    screen.await_text("the processes continue: relive ps");
 }
 
 /// Every other way out drops what gives the terminal back; a panic may not get that far.
@@ -201,7 +300,7 @@ fn the_inbox_steps_through_its_items() {
     world.await_retired(&ends.uuid);
     screen.command("relive inbox");
     let shown = screen.await_text("[a] answer  [s] skip  [q] leave");
-    assert!(shown.contains("[1/2] question PID 1 (asker)") && shown.contains("  2. dev\n"), "{shown}");
+    assert!(shown.contains("[1/2] question PID 1 (asker)") && shown.contains("  2 | dev\n"), "{shown}");
     screen.keys(&["a"]);
     screen.await_text("your answer (Esc: none):");
     screen.line("the old one");
@@ -250,6 +349,8 @@ fn the_dashboard_stops_and_continues_like_any_program_of_a_shell() {
     screen.keys(&["?"]);
     screen.await_text("quit; the processes continue");
     screen.keys(&["Escape"]);
+    // Together they would be one key: Alt-q.
+    wait_for("the help is closed", || (!screen.text().contains("quit; the processes continue")).then_some(()));
     screen.keys(&["q"]);
     screen.await_text("the processes continue: relive ps");
 }
@@ -260,7 +361,7 @@ fn a_question_in_front_of_run_is_answered_by_typing() {
     let Some(screen) = Screen::open(&world, "a_question_in_front_of_run_is_answered_by_typing") else { return };
     screen.command(&format!("relive run --model {} 'do it'", world.script(ASKS)));
     let shown = screen.await_text("your answer, or its number:");
-    assert!(shown.contains("PID 1 asks:\n  Which branch?\n  1. main\n  2. dev\n"), "{shown}");
+    assert!(shown.contains("PID 1 asks:\n  | Which branch?\nit proposes:\n  1 | main\n  2 | dev\n"), "{shown}");
     let info = world.relive(&["info", "1"]).ok().stdout;
     assert!(info.contains("Which branch? (answer: relive resolve 1)"), "{info}");
     screen.line("1");

@@ -75,7 +75,9 @@ fn a_parked_call_in_doubt_is_shown_and_resolved_by_a_person() {
         let started = world.records(&process.uuid, "call_started");
         assert_eq!(call["at"], started[0]["at"]);
         let known = world.relive(&["resolve", &process.uuid]).ok().stdout;
-        for part in ["append_outside", "effect", "started at", "checked: nothing", "--done", "--not-done", "--retry"] {
+        for part in
+            ["append_outside", "effect", "started at", "checked:\n  | nothing", "--done", "--not-done", "--retry"]
+        {
             assert!(known.contains(part), "no {part} in {known}");
         }
         let known = world.relive(&["resolve", "--json", &process.uuid]).ok().json();

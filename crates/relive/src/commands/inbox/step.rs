@@ -10,7 +10,7 @@ use crate::client::Client;
 use crate::commands::run::questions;
 use crate::context::Context;
 use crate::error::{CommandError, Kind, Outcome};
-use crate::render::approval::exact;
+use crate::render::approval::{exact, quoted};
 use crate::render::time::age;
 use crate::render::{parked, summary};
 use crate::terminal::Paint;
@@ -34,6 +34,11 @@ pub(super) async fn through(context: &Context, client: &Client<'_>, items: Vec<I
     let mut keys = Keys::open().map_err(cannot)?;
     for (place, item) in (1..).zip(items) {
         let head = context.out.paint(Paint::Bold, &format!("[{place}/{count}] ")).into_owned();
+        // The first one was listed a moment ago; others may have been answered while those before them were shown.
+        if place > 1 && !is_open(client, &item).await? {
+            context.print(&format!("{head}{} PID {} was answered elsewhere\n\n", item.kind.word(), item.pid))?;
+            continue;
+        }
         let text = match described(context, client, &item).await {
             Ok(text) => text,
             Err(error) if error.kind == Kind::Code(ErrorCode::NotFound) => {
@@ -55,6 +60,11 @@ pub(super) async fn through(context: &Context, client: &Client<'_>, items: Vec<I
     Ok(0)
 }
 
+/// Tells whether an item still waits.
+async fn is_open(client: &Client<'_>, item: &Item) -> Outcome<bool> {
+    Ok(client.inbox().await?.items.iter().any(|open| open.id == item.id))
+}
+
 /// Describes an item in full: the command or the change that is asked about, or how the process ended.
 pub(super) async fn described(context: &Context, client: &Client<'_>, item: &Item) -> Outcome<String> {
     let who = item.name.as_deref().map(|name| format!(" ({})", exact(name))).unwrap_or_default();
@@ -62,11 +72,11 @@ pub(super) async fn described(context: &Context, client: &Client<'_>, item: &Ite
     let since = age(item.since, Timestamp::now());
     let mut text = format!("{kind} PID {}{who}, {since}\n", item.pid);
     let process = client.process(&item.uuid.to_string()).await?;
-    let waiting = parked::describe(&process, |call| questions::shown(&process, call, &context.out).text);
+    let waiting = parked::describe(&process, &context.out, |call| questions::shown(&process, call, &context.out).text);
     match waiting {
         Some(waiting) => text.push_str(&waiting),
         None => {
-            text.push_str(&format!("  {}\n", exact(&item.text)));
+            text.push_str(&quoted(&item.text, &context.out));
             if process.dead_at.is_some() {
                 text.push_str(&format!("  {}\n", summary::line(&process, process.exit.as_ref())));
             }
@@ -82,8 +92,8 @@ async fn ask(context: &Context, client: &Client<'_>, item: &Item, keys: &mut Key
     let cannot = |error| CommandError::internal("the terminal cannot be used").because(error);
     loop {
         let mut prompt = String::new();
-        for answer in &item.answers {
-            prompt.push_str(&format!("[{}] {}  ", answer.key, exact(&answer.text)));
+        for (keys, does) in item.keys() {
+            prompt.push_str(&format!("[{keys}] {does}  "));
         }
         context.print(&context.out.paint(Paint::Bold, &format!("{prompt}[s] skip  [q] leave ")))?;
         let key = loop {
@@ -96,8 +106,7 @@ async fn ask(context: &Context, client: &Client<'_>, item: &Item, keys: &mut Key
                     Pressed::Key(key) => break char::from(key),
                 },
                 () = tokio::time::sleep(EVERY) => {
-                    let is_open = client.inbox().await?.items.iter().any(|open| open.id == item.id);
-                    if !is_open {
+                    if !is_open(client, item).await? {
                         context.print("\nanswered elsewhere\n\n")?;
                         return Ok(Then::Next);
                     }
@@ -113,6 +122,11 @@ async fn ask(context: &Context, client: &Client<'_>, item: &Item, keys: &mut Key
                 let Some(command) = complete(context, item, answer, keys).await? else { continue };
                 if run(context, &command).await? && answer.kind != AnswerKind::Look {
                     context.print("\n")?;
+                    return Ok(Then::Next);
+                }
+                // The answer may have been refused because there is one.
+                if !is_open(client, item).await? {
+                    context.print("answered elsewhere\n\n")?;
                     return Ok(Then::Next);
                 }
             }

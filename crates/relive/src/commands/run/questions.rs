@@ -140,7 +140,8 @@ impl<'a> Questions<'a> {
     fn question(&self, process: &Process) -> Option<Question> {
         let (uuid, pid) = (process.uuid, process.pid);
         if let Some(asked) = &process.question {
-            let (text, choices) = (parked::question(process, asked), asked.choices.clone());
+            let (text, choices) =
+                (parked::question(process, asked, &self.client.context().err.resized()), asked.choices.clone());
             return Some(Question { uuid, pid, id: asked.id, about: About::Words { choices }, text });
         }
         let call = process.approval.as_ref()?;
@@ -281,6 +282,20 @@ pub(crate) fn shown(process: &Process, call: &PendingCall, look: &Look) -> Shown
         shown.text.push_str(&format!("to see all of it: relive info --json {}\n", process.pid));
     }
     shown
+}
+
+/// Returns what a process that asks to write a file would change in it, each line with its sign; `None` if there is no
+/// text to compare with.
+pub(crate) fn compared(process: &Process) -> Option<Vec<String>> {
+    let call = process.approval.as_ref()?;
+    let before = read_file(Path::new(&process.cwd), approval::written_file(call)?)?;
+    let after = call.args.get("content").and_then(serde_json::Value::as_str)?;
+    Some(
+        crate::render::diff::lines(&before, after)
+            .into_iter()
+            .map(|(mark, line)| format!("{}{line}", mark.sign()))
+            .collect(),
+    )
 }
 
 /// What a file of the agent's directory holds, for a diff; nothing where it is not a plain text of a usual size.

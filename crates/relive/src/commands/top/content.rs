@@ -5,14 +5,16 @@ use std::pin::Pin;
 use std::process::Stdio;
 use std::time::Duration;
 
+use relive_api::Process;
 use relive_client::Source;
 use relive_core::{Body, Uuid};
-use relive_top::{Content, Line as Shown, Part, Tab};
+use relive_top::{Compared, Content, Line as Shown, Part, Tab};
 use tokio::io::{AsyncBufReadExt as _, BufReader};
 use tokio::sync::mpsc::Sender;
 
 use super::context::Filling;
 use crate::client::Client;
+use crate::commands::run::questions;
 use crate::error::Outcome;
 use crate::render::event;
 use crate::render::journal::Journal;
@@ -33,6 +35,13 @@ pub(super) struct Pages<'a> {
 }
 
 impl Content for Pages<'_> {
+    fn compare(&self, process: Process) -> Compared<'_> {
+        Box::pin(async move {
+            // A file system may take its time.
+            tokio::task::spawn_blocking(move || questions::compared(&process)).await.ok().flatten()
+        })
+    }
+
     fn read<'a>(&'a self, uuid: Uuid, tab: Tab, lines: Sender<Part>) -> Pin<Box<dyn Future<Output = ()> + 'a>> {
         Box::pin(async move {
             #[cfg(feature = "faults")]
@@ -244,12 +253,11 @@ fn of_step(step: &Step) -> Vec<Shown> {
     let calls = if step.calls.is_empty() { String::new() } else { format!("  {}", step.calls.join(",")) };
     let cost = step.cost_usd.map(|cost| format!("  {}", dollars(Some(cost)))).unwrap_or_default();
     let head = format!("{:>3} {at}  {} tok{cost}{calls}{files}", step.step, step.tokens_in + step.tokens_out);
-    let mut lines = vec![Shown { text: head, step: Some(step.step) }];
+    // Of one that is not done nothing can be forked or put back: keys are for the step before it.
+    let (of, open) = if step.is_open { (None, "  (not done)") } else { (Some(step.step), "") };
+    let mut lines = vec![Shown { text: format!("{head}{open}"), step: of }];
     if !step.text.is_empty() {
-        lines.push(Shown {
-            text: format!("      {}", step.text.lines().next().unwrap_or_default()),
-            step: Some(step.step),
-        });
+        lines.push(Shown { text: format!("      {}", step.text.lines().next().unwrap_or_default()), step: of });
     }
     lines
 }
@@ -257,6 +265,14 @@ fn of_step(step: &Step) -> Vec<Shown> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn keys_are_for_the_last_step_that_is_done() {
+        let step = |step, is_open| Step { step, text: "I do".to_owned(), is_open, ..Step::default() };
+        let lines: Vec<Shown> = [step(1, false), step(2, true)].iter().flat_map(of_step).collect();
+        assert_eq!(lines.iter().map(|line| line.step).collect::<Vec<_>>(), [Some(1), Some(1), None, None]);
+        assert!(lines[2].text.ends_with("(not done)"), "{lines:?}");
+    }
 
     #[test]
     fn output_is_cut_into_lines_and_a_line_without_end_costs_no_more_than_a_long_one() {

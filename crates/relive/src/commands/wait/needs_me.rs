@@ -40,8 +40,17 @@ pub(super) async fn run(context: &Context, targets: &Targets, timeout: Option<Du
             if let Some(error) = target.error {
                 return Err(error);
             }
-            named.insert(client.process(&target.id).await?.uuid);
+            let process = client.process(&target.id).await?;
+            match (process.dead_at, relive_api::item_of(&process)) {
+                (Some(_), Some(item)) => return tell(context, Some(item)),
+                // It can need nobody any more.
+                (Some(_), None) => {}
+                (None, _) => drop(named.insert(process.uuid)),
+            }
         }
+    }
+    if named.is_empty() && !targets.ids.is_empty() {
+        return tell(context, None);
     }
     let waiting = wait(&client, named);
     let found = match timeout {
@@ -54,6 +63,11 @@ pub(super) async fn run(context: &Context, targets: &Targets, timeout: Option<Du
             }
         },
     };
+    tell(context, found)
+}
+
+/// Says what needs a person, or that nothing can any more.
+fn tell(context: &Context, found: Option<Item>) -> Outcome<u8> {
     match found {
         Some(item) if context.json => context.print_json(&json!({ "item": item }))?,
         Some(item) => {
@@ -70,22 +84,36 @@ pub(super) async fn run(context: &Context, targets: &Targets, timeout: Option<Du
 async fn wait(client: &Client<'_>, named: BTreeSet<Uuid>) -> Outcome<Option<Item>> {
     let mut watched = Watched::new(named);
     let mut last = None;
+    // Whoever stopped the daemon starts it again.
+    let mut stopped = false;
     loop {
-        let read = client.follow_all(&mut last, async |event| match watched.hear(&event.name, &event.data) {
-            Some(stopped) => Err(stopped),
-            None => Ok(()),
+        let read = client.follow_all(&mut last, async |event| {
+            stopped = false;
+            if let Some(stopped) = watched.hear(&event.name, &event.data) {
+                return Err(stopped);
+            }
+            watched.look(client).await.map_or(Ok(()), Err)
         });
-        match read.await {
+        let read = read.await;
+        stopped |= matches!(&read, Ok(())) || matches!(&read, Err(Stopped::Failed(error)) if is_going(error));
+        match read {
             Err(Stopped::Needs(item)) => return Ok(Some(*item)),
             Err(Stopped::Over) => return Ok(None),
             Err(Stopped::Failed(error)) if !error.is_transient() => return Err(error.into()),
             Err(Stopped::Failed(_)) | Ok(()) => {
                 tokio::time::sleep(AGAIN_AFTER).await;
-                // Starts a daemon if there is none.
-                client.inbox().await?;
+                if !stopped {
+                    // Starts a daemon if there is none.
+                    client.inbox().await?;
+                }
             }
         }
     }
+}
+
+/// Tells whether a daemon says that it goes away.
+fn is_going(error: &relive_client::Error) -> bool {
+    error.code() == Some(ErrorCode::Unavailable)
 }
 
 /// The processes that are waited for, as the stream tells of them.
@@ -95,11 +123,32 @@ struct Watched {
     is_any: bool,
     /// Those that were told of since everything is being told; absent once it was.
     listed: Option<BTreeSet<Uuid>>,
+    /// Those that nothing was told of, though the list of ended processes may not be complete.
+    unknown: BTreeSet<Uuid>,
 }
 
 impl Watched {
     fn new(named: BTreeSet<Uuid>) -> Self {
-        Self { is_any: named.is_empty(), named, listed: None }
+        Self { is_any: named.is_empty(), named, listed: None, unknown: BTreeSet::new() }
+    }
+
+    /// Looks at those that nothing was told of; `Some` if nothing more is waited for.
+    async fn look(&mut self, client: &Client<'_>) -> Option<Stopped> {
+        for uuid in std::mem::take(&mut self.unknown) {
+            let process = match client.process(&uuid.to_string()).await {
+                Ok(process) => Some(process),
+                Err(error) if error.code() == Some(ErrorCode::NotFound) => None,
+                // It is told of when it changes.
+                Err(_) => continue,
+            };
+            if let Some(item) = process.as_ref().and_then(relive_api::item_of) {
+                return Some(Stopped::Needs(Box::new(item)));
+            }
+            if process.is_none_or(|process| process.dead_at.is_some()) {
+                self.named.remove(&uuid);
+            }
+        }
+        (!self.is_any && self.named.is_empty()).then_some(Stopped::Over)
     }
 
     /// Takes in an event; `Some` if nothing more is waited for.
@@ -109,8 +158,12 @@ impl Watched {
             "ready" => {
                 let is_all = !serde_json::from_str::<Value>(data).is_ok_and(|ready| ready["incomplete"] == true);
                 // Whatever lives was told of, and so was whatever needs somebody: the others have ended, and were seen.
-                if let Some(listed) = self.listed.take().filter(|_| is_all && !self.is_any) {
-                    self.named.retain(|uuid| listed.contains(uuid));
+                if let Some(listed) = self.listed.take().filter(|_| !self.is_any) {
+                    if is_all {
+                        self.named.retain(|uuid| listed.contains(uuid));
+                    } else {
+                        self.unknown = self.named.difference(&listed).copied().collect();
+                    }
                 }
             }
             _ => {
@@ -179,5 +232,16 @@ mod tests {
         check(&[5], &[reset, change(3, ""), ready], Some("over"));
         check(&[5], &[reset, change(3, ""), ("ready", None, r#"{"incomplete":true}"#)], None);
         check(&[5], &[ready], None);
+    }
+
+    #[test]
+    fn one_that_an_incomplete_list_does_not_have_is_looked_at() {
+        let uuid = |pid| process(pid, 0).uuid;
+        let mut watched = Watched::new([uuid(5), uuid(6)].into());
+        let change = Change { uuid: uuid(6), process: Some(process(6, 0)), item: None };
+        watched.hear("reset", "{}");
+        watched.hear("change", &serde_json::to_string(&change).unwrap());
+        assert!(watched.hear("ready", r#"{"incomplete":true}"#).is_none());
+        assert_eq!(watched.unknown, [uuid(5)].into());
     }
 }

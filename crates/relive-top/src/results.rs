@@ -1,0 +1,57 @@
+//! What became of commands, and of what was read for an item.
+
+use relive_api::Item;
+use unicode_width::UnicodeWidthStr as _;
+
+use crate::state::{Effect, Finished, Output, Overlay, State};
+
+impl State {
+    /// Takes in the end of a command.
+    pub(crate) fn finished(&mut self, finished: Finished) {
+        let Finished { command, ok, text, output } = finished;
+        let lines: Vec<String> = text.lines().map(crate::text::clean).collect();
+        let first = lines.iter().find(|line| !line.is_empty()).cloned().unwrap_or_default();
+        let sign = if ok { "done" } else { "failed" };
+        self.status = if first.is_empty() { format!("{command}: {sign}") } else { format!("{command}: {first}") };
+        match output {
+            Output::Plan { then } if ok => {
+                if self.overlay.is_some() {
+                    "not asked, because a window was open: press r again".clone_into(&mut self.status);
+                    return;
+                }
+                let mut lines = lines;
+                lines.push("a running process is paused first; what is there now is kept, and can be put back".into());
+                self.overlay = Some(Overlay::Confirm { lines, from: 0, then, since_ms: self.now_ms });
+            }
+            Output::Window if lines.len() > 1 => {
+                self.overlay = Some(Overlay::Text { title: command, lines, from: 0 });
+            }
+            // What went wrong is read in full, unless the person is in the middle of something.
+            Output::Plan { .. } | Output::Window | Output::StatusLine => {
+                let fits = lines.len() <= 1 && self.status.width() <= self.drawn.width;
+                if !ok && !fits && self.overlay.is_none() {
+                    self.overlay = Some(Overlay::Text { title: command, lines, from: 0 });
+                }
+            }
+        }
+    }
+
+    /// Asks what the selected item would change, once for each that writes a file.
+    pub(crate) fn compare(&mut self) -> Option<Effect> {
+        let item = self.item()?;
+        let process = &self.known.get(&item.uuid)?.process;
+        process.approval.as_ref().filter(|call| call.tool == "write")?;
+        if self.compared.as_ref().is_some_and(|(id, _)| *id == item.id) {
+            return None;
+        }
+        let (id, process) = (item.id.clone(), Box::new(process.clone()));
+        self.compared = Some((id.clone(), None));
+        Some(Effect::Compare { id, process })
+    }
+
+    /// Returns what an item would change in a file, as far as it was compared with the disk.
+    pub(crate) fn compared(&self, item: &Item) -> Option<&[String]> {
+        let (id, lines) = self.compared.as_ref()?;
+        lines.as_deref().filter(|_| *id == item.id)
+    }
+}
