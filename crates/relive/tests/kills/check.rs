@@ -104,8 +104,11 @@ pub(crate) fn all(places: &Places, known: &mut Known) -> String {
         repairs += usize::from(record.kind() == "repair");
     }
     known.violations.append(&mut wrong);
+    let given = |asked: &Asked| asked.answers.values().filter(|acknowledged| **acknowledged).count();
+    let answers: usize = known.asked.values().map(given).sum();
+    let seen: usize = known.asked.values().map(|asked| asked.seen).sum();
     format!(
-        "{} histories and {} collected, {effects} effects, {lines} lines, {settled} settled by looking, {doubts} in doubt, {} \
+        "{} histories and {} collected, {effects} effects, {lines} lines, {answers} answers, {seen} ends seen, {settled} settled by looking, {doubts} in doubt, {} \
          shims lost, {repairs} repairs",
         remains.journals.len(),
         remains.collected.len(),
@@ -156,6 +159,36 @@ fn read(places: &Places, known: &Known, wrong: &mut Vec<String>) -> std::io::Res
     Ok(remains)
 }
 
+/// Checks A and B for answers to questions, and for ends that were seen.
+fn questions(uuid: Uuid, asked: &Asked, journal: &Journal, wrong: &mut Vec<String>) {
+    let own = &journal.records[journal.own..];
+    let answered = |words: &str| {
+        own.iter().filter(|record| record.kind() == "question" && record.fields["answer"] == *words).count()
+    };
+    for (words, was_acknowledged) in &asked.answers {
+        match (answered(words), was_acknowledged) {
+            (1, _) | (0, false) => {}
+            (0, true) => wrong.push(format!("A: {uuid}: the answer {words} was acknowledged and is gone")),
+            (times, _) => wrong.push(format!("B: {uuid}: the answer {words} was recorded {times} times")),
+        }
+    }
+    let seen = own.iter().filter(|record| record.kind() == "acked").count();
+    if seen < asked.seen {
+        wrong.push(format!("A: {uuid}: its end was seen {} times, and {seen} are recorded", asked.seen));
+    }
+    // An answer binds: the model is told the words that were recorded for this call, and no others.
+    for answer in own.iter().filter(|record| record.kind() == "question" && record.fields["answer"].is_string()) {
+        let told = own.iter().find(|record| record.kind() == "call_ended" && record.call() == answer.call());
+        let words = answer.fields["answer"].as_str().unwrap_or_default();
+        if told.is_some_and(|told| !told.fields["result"].to_string().contains(words)) {
+            wrong.push(format!(
+                "B: {uuid}: the answer was {words}, and the model was told {:?}",
+                told.map(|it| &it.line)
+            ));
+        }
+    }
+}
+
 /// Check A: what was acknowledged is there.
 fn acknowledged(uuid: Uuid, asked: &Asked, remains: &Remains, wrong: &mut Vec<String>) {
     let Some(journal) = remains.journals.get(&uuid) else {
@@ -186,6 +219,7 @@ fn acknowledged(uuid: Uuid, asked: &Asked, remains: &Remains, wrong: &mut Vec<St
             (times, _) => wrong.push(format!("B: {uuid}: message {id} was recorded {times} times")),
         }
     }
+    questions(uuid, asked, journal, wrong);
     let origin = journal.history.identity.as_ref().and_then(|identity| identity.spawned.origin);
     if let Some(asked) = asked.from_step
         && origin.is_none_or(|origin| origin.step != asked)

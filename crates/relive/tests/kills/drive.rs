@@ -4,8 +4,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use relive_api::{
-    ErrorDetail, GcRequest, InputRequest, PauseRequest, Resolution, ResolveRequest, ResumeRequest, RunRequest,
-    SignalRequest,
+    AckRequest, ErrorDetail, GcRequest, InputRequest, PauseRequest, Resolution, ResolveRequest, ResumeRequest,
+    RunRequest, SignalRequest,
 };
 use relive_client::{BlockingClient, Client, Error, Event, Source, Waited};
 use relive_core::{ErrorCode, Uuid};
@@ -51,9 +51,11 @@ impl Driver<'_> {
                 56..66 => self.send(),
                 66..71 => self.kill(),
                 71..81 => self.wait(),
-                81..90 => self.read(),
+                81..84 => self.answer(),
+                84..90 => self.read(),
                 90..92 if self.collects => self.collect(),
-                92..94 => self.resolve(),
+                92 => self.resolve(),
+                93 => self.acknowledge(),
                 94 if room => self.exec(),
                 95 | 96 if room => self.exec_odd(),
                 97 => match self.dice.between(0, 3) {
@@ -128,7 +130,10 @@ impl Driver<'_> {
             request.on_in_doubt = Some("park".into());
         }
         match self.ask("a spawn", |client| client.run(&request)) {
-            Some(Ok(created)) => self.oracle.exists(uuid, created.pid),
+            Some(Ok(created)) => {
+                self.oracle.exists(uuid, created.pid);
+                self.oracle.lock().asked.entry(uuid).or_default().asks = name == "asks";
+            }
             Some(Err(refused)) => self.oracle.violation(format!("a spawn was refused: {refused:?}")),
             None => {}
         }
@@ -218,8 +223,12 @@ impl Driver<'_> {
             Some(_) | None => uuid.to_string(),
         };
         let timeout = Duration::from_millis(self.dice.between(1, 400));
-        if self.wait_for(&id, uuid, timeout) && self.dice.chance(30) {
-            self.resume_one(uuid, &ResumeRequest::default());
+        if self.wait_for(&id, uuid, timeout) {
+            match self.dice.between(0, 10) {
+                0..3 => self.resume_one(uuid, &ResumeRequest::default()),
+                3..7 => self.acknowledge_one(uuid),
+                _ => {}
+            }
         }
     }
 
@@ -296,6 +305,49 @@ impl Driver<'_> {
     fn resolve(&mut self) {
         if let Some(uuid) = self.one() {
             self.decide(uuid);
+        }
+    }
+
+    /// Answers what an agent asks, if one does.
+    fn answer(&mut self) {
+        let asks = |asked: &Asked| asked.asks;
+        if let Some(uuid) = self.one_of(asks) {
+            self.answer_one(uuid);
+        }
+    }
+
+    /// Answers what this agent asks now, with words of its own: no other answer has them.
+    pub(crate) fn answer_one(&mut self, uuid: Uuid) {
+        let (id, words) = (uuid.to_string(), format!("w{:x}", self.dice.next()));
+        let Some(Ok(process)) = self.ask("a look", |client| client.process(&id)) else { return };
+        let Some(question) = process.question else { return };
+        // For this question alone: an answer whose acknowledgement was lost does not become one to the next.
+        let request = ResolveRequest::answer(words.clone(), Some(question.id));
+        self.oracle.answer(uuid, &words, false);
+        match self.ask("an answer", |client| client.resolve(&id, &request)) {
+            Some(Ok(_)) => self.oracle.answer(uuid, &words, true),
+            // Answered by somebody else or by the attempt before, ended, being ended, or collected.
+            Some(Err(refused)) if matches!(refused.code, ErrorCode::Conflict | ErrorCode::NotFound) => {}
+            Some(Err(refused)) => self.oracle.violation(format!("an answer to {uuid} was refused: {refused:?}")),
+            None => {}
+        }
+    }
+
+    fn acknowledge(&mut self) {
+        if let Some(uuid) = self.one() {
+            self.acknowledge_one(uuid);
+        }
+    }
+
+    /// Says that the end of a process was seen.
+    pub(crate) fn acknowledge_one(&self, uuid: Uuid) {
+        let (id, request) = (uuid.to_string(), AckRequest::default());
+        match self.ask("an ack", |client| client.ack(&id, &request)) {
+            Some(Ok(acked)) => self.oracle.seen(uuid, acked.changed),
+            // It lives, or was collected.
+            Some(Err(refused)) if matches!(refused.code, ErrorCode::Conflict | ErrorCode::NotFound) => {}
+            Some(Err(refused)) => self.oracle.violation(format!("an ack of {uuid} was refused: {refused:?}")),
+            None => {}
         }
     }
 

@@ -36,6 +36,12 @@ pub(crate) struct Asked {
     pub(crate) records: BTreeMap<(u64, u64), String>,
     /// The ids of messages to it, and whether they were acknowledged.
     pub(crate) messages: BTreeMap<String, bool>,
+    /// Whether it asks questions.
+    pub(crate) asks: bool,
+    /// The answers to its questions, and whether they were acknowledged.
+    pub(crate) answers: BTreeMap<String, bool>,
+    /// How often it was acknowledged that its end was seen, for the first time.
+    pub(crate) seen: usize,
     /// The ends that were answered: PID, status.
     pub(crate) ends: Vec<(Pid, ProcessStatus)>,
     /// The code it exits with, if it is a program.
@@ -109,6 +115,20 @@ impl Oracle {
         let mut known = self.lock();
         known.acknowledged += usize::from(acknowledged);
         *known.asked.entry(uuid).or_default().messages.entry(id.to_owned()).or_default() |= acknowledged;
+    }
+
+    /// An answer was given to a question.
+    pub(crate) fn answer(&self, uuid: Uuid, words: &str, acknowledged: bool) {
+        let mut known = self.lock();
+        known.acknowledged += usize::from(acknowledged);
+        *known.asked.entry(uuid).or_default().answers.entry(words.to_owned()).or_default() |= acknowledged;
+    }
+
+    /// Somebody has seen its end; `changed` if nobody had before.
+    pub(crate) fn seen(&self, uuid: Uuid, changed: bool) {
+        let mut known = self.lock();
+        known.acknowledged += 1;
+        known.asked.entry(uuid).or_default().seen += usize::from(changed);
     }
 
     /// An end was answered.

@@ -174,6 +174,8 @@ fn finish(driver: &mut Driver<'_>) {
             let was_killed = matches!(process.status, Some(ProcessStatus::Killed { .. }));
             if process.suspend_reason == Some(SuspendReason::InDoubt) {
                 driver.decide(process.uuid);
+            } else if process.suspend_reason == Some(SuspendReason::Question) {
+                driver.answer_one(process.uuid);
             } else if process.paused || was_killed {
                 driver.resume_one(process.uuid, &ResumeRequest::default());
             }
@@ -191,6 +193,7 @@ fn finish(driver: &mut Driver<'_>) {
     }
     for process in current(driver) {
         driver.wait_for(&process.uuid.to_string(), process.uuid, Duration::from_secs(1));
+        driver.acknowledge_one(process.uuid);
     }
 }
 

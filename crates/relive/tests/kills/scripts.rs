@@ -7,8 +7,8 @@ use serde_json::json;
 use crate::daemon::Places;
 
 /// The scripts an agent is started on. `child` is only spawned by `parent`.
-pub(crate) const NAMES: [&str; 8] =
-    ["steps", "parallel", "files", "parent", "sleeper", "stream", "commands", "background"];
+pub(crate) const NAMES: [&str; 9] =
+    ["steps", "parallel", "files", "parent", "sleeper", "stream", "commands", "background", "asks"];
 
 /// How many exit codes the commands have.
 pub(crate) const CODES: u64 = 3;
@@ -68,6 +68,8 @@ pub(crate) fn write(places: &Places) {
             effect("l{{turn}}")
         ),
     );
+    let ask = "{name: ask, args: {question: 'which one in turn {{turn}}?', choices: [left, right]}}";
+    put("asks", format!("turns:\n  - calls: [{ask}, {}]\n    repeat: 6\n  - text: over\n", effect("a{{turn}}")));
     sessions(places);
 }
 

@@ -112,8 +112,9 @@ impl Caller<'_> {
     fn run(&mut self) {
         let kind = match self.dice.between(0, 100) {
             0..30 => Kind::Idle,
-            30..70 => Kind::Worker,
-            _ => Kind::Asker,
+            30..60 => Kind::Worker,
+            60..80 => Kind::Asker,
+            _ => Kind::Questioner,
         };
         let uuid = self.announce(kind);
         let mut body = json!({"uuid": uuid, "intent": "x", "model": scripts::model(kind), "cwd": self.places.work});
@@ -201,6 +202,8 @@ impl Caller<'_> {
             Verb::Signal(signal) => ("signal", json!({ "signal": signal, "subtree": kind == Kind::Tree })),
             Verb::ResumeNode => ("node", json!({ "node": scripts::NODE })),
             Verb::Resolve(decision) => ("resolve", json!({ "outcome": decision.word() })),
+            Verb::Answer(text) => ("resolve", json!({ "outcome": "answer", "answer": text })),
+            Verb::Ack => ("ack", json!({})),
             Verb::PutBack(PutBack::Rewind(step)) => ("rewind", json!({ "to_step": step })),
             Verb::PutBack(PutBack::Undo) => ("rewind", json!({ "undo": true })),
             Verb::PutBack(PutBack::Restore(step)) => ("restore", json!({ "step": step, "paths": ["."], "cwd": "/" })),
@@ -228,6 +231,11 @@ impl Caller<'_> {
             (Kind::Tree, 50..65) => Verb::ResumeNode,
             (Kind::Tree, 65..80) => Verb::Signal("KILL"),
             (Kind::Tree, _) => Verb::Signal("TERM"),
+            (Kind::Questioner, 0..60) => Verb::Answer(self.text()),
+            (Kind::Questioner, 60..70) => Verb::Ack,
+            (Kind::Questioner, 70..80) => Verb::Resume,
+            (Kind::Questioner, 80..90) => Verb::Send(self.text()),
+            (Kind::Questioner, _) => Verb::Signal("KILL"),
             (Kind::Asker, 0..35) => Verb::Resolve(Decision::Allow),
             (Kind::Asker, 35..70) => Verb::Resolve(Decision::Deny),
             (Kind::Asker, 70..80) => Verb::Resume,

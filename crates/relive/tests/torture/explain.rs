@@ -135,6 +135,23 @@ mod tests {
     }
 
     #[test]
+    fn the_words_of_an_answer_bind_and_a_repeat_is_recorded_once() {
+        let answer = |text: &str, told| (2, 5, Verb::Answer(text.to_owned()), told);
+        let told = |text: &str| Item::Told(text.to_owned());
+        let items = [Item::Created, Item::Asked, told("left"), Item::Asked];
+        let lost = answer("right", Told::Refused(409));
+        assert!(check(&[created(), answer("left", DONE), lost], &items, &Seen::Asking));
+        assert!(!check(&[created(), answer("right", DONE)], &items, &Seen::Asking), "another one was recorded");
+        let twice = [Item::Created, Item::Asked, told("left"), Item::Asked, told("left")];
+        assert!(!check(&[created(), answer("left", DONE)], &twice, &Seen::Running), "it was given once");
+        let kill = (2, 3, Verb::Signal("KILL"), DONE);
+        let ended = [Item::Created, Item::Ended];
+        let ack = |told| (4, 5, Verb::Ack, told);
+        assert!(check(&[created(), kill.clone(), ack(UNCHANGED)], &ended, &Seen::Dead));
+        assert!(!check(&[created(), kill, ack(DONE)], &ended, &Seen::Dead), "whoever ended it has seen it");
+    }
+
+    #[test]
     fn observations_have_to_fit_one_order() {
         let pause = (2, 3, Verb::Pause, DONE);
         let look = |seen| (4, 5, Verb::Look, Told::Saw(seen));

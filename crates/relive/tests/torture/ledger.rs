@@ -29,6 +29,8 @@ pub(crate) enum Kind {
     Worker,
     /// Asks before each effect.
     Asker,
+    /// Asks one question after the other.
+    Questioner,
     Program,
     /// A run of a compose file, or a supervisor, with one program that never ends.
     Tree,

@@ -12,6 +12,8 @@ pub(crate) enum Item {
     Heard(String),
     Asked,
     Answered(Decision),
+    /// A question was answered with this text.
+    Told(String),
     /// A signal was accepted. Older daemons record the end alone.
     Signalled,
     Ended,
@@ -62,6 +64,7 @@ impl State {
                 | Item::Heard(_)
                 | Item::Asked
                 | Item::Answered(_)
+                | Item::Told(_)
                 | Item::Signalled
                 | Item::Ended
                 | Item::Revived,
@@ -132,6 +135,13 @@ impl State {
                 one(Self { question: false, ..self }.consume(items, &Item::Answered(*decision)))
             }
             (Verb::Resolve(_), _) => Vec::new(),
+            (Verb::Answer(text), Life::Running | Life::Ending) if self.question && told.fits(true) => {
+                one(Self { question: false, ..self }.consume(items, &Item::Told(text.clone())))
+            }
+            (Verb::Answer(_), _) => Vec::new(),
+
+            (Verb::Ack, Life::Ended) => if_told(false, Some(self)),
+            (Verb::Ack, _) => Vec::new(),
         }
     }
 
@@ -166,7 +176,8 @@ impl State {
             (Verb::Resume | Verb::ResumeWith(_), 409) => {
                 self.life == Life::Ending || self.life == Life::Running && self.question
             }
-            (Verb::Resolve(_), 409) => true,
+            (Verb::Resolve(_) | Verb::Answer(_), 409) => true,
+            (Verb::Ack, 409) => self.life != Life::Ended,
             (_, _) => false,
         }
     }

@@ -109,6 +109,10 @@ pub(crate) fn items(records: &[Value], texts: &HashSet<String>) -> Vec<Item> {
             ("approval", Some("asked")) => items.push(Item::Asked),
             ("approval", Some("allowed")) => items.push(Item::Answered(Decision::Allow)),
             ("approval", _) => items.push(Item::Answered(Decision::Deny)),
+            ("question", _) => items.push(match record["answer"].as_str() {
+                Some(answer) => Item::Told(answer.to_owned()),
+                None => Item::Asked,
+            }),
             ("signalled", _) => items.push(Item::Signalled),
             ("ended", _) => {
                 items.push(Item::Ended);

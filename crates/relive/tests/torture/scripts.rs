@@ -11,6 +11,7 @@ pub(crate) fn model(kind: Kind) -> &'static str {
         Kind::Idle | Kind::Program | Kind::Tree => "script/idle.yaml",
         Kind::Worker => "script/worker.yaml",
         Kind::Asker => "script/asker.yaml",
+        Kind::Questioner => "script/questioner.yaml",
     }
 }
 
@@ -42,4 +43,6 @@ pub(crate) fn write(places: &Places) {
     put("idle.yaml", "turns: [{hang: true}]".to_owned());
     put("worker.yaml", effects("40ms", file));
     put("asker.yaml", effects("1ms", ""));
+    let ask = "{name: ask, args: {question: 'which in step {{step}}?'}}";
+    put("questioner.yaml", format!("turns:\n  - delay: 1ms\n    calls: [{ask}]\n    repeat: 100000\n"));
 }

@@ -27,6 +27,10 @@ pub(crate) enum Verb {
     Send(String),
     Signal(&'static str),
     Resolve(Decision),
+    /// `resolve --answer`.
+    Answer(String),
+    /// `inbox ack`. What a person has ended was seen, so it changes nothing.
+    Ack,
     /// `info`.
     Look,
 }
@@ -77,7 +81,8 @@ impl Told {
             (Verb::Merge, 200) => Self::Done { changed: false },
             (Verb::ResumeNode, 200) => Self::Done { changed: true },
             (Verb::Resume | Verb::ResumeWith(_), 200) => Self::Done { changed: body["changed"] == true },
-            (Verb::Pause | Verb::Signal(_) | Verb::Resolve(_), 200) => {
+            (Verb::Ack, 200) => Self::Done { changed: body["changed"] == true },
+            (Verb::Pause | Verb::Signal(_) | Verb::Resolve(_) | Verb::Answer(_), 200) => {
                 Self::Done { changed: body["affected"].as_u64() > Some(0) }
             }
             (_, status) => Self::Refused(status),
@@ -110,8 +115,10 @@ impl Seen {
     pub(crate) fn of(process: &Process) -> Self {
         match (process.display.as_str(), process.suspend_reason) {
             // Whether the question is recorded yet is not said.
-            ("running" | "loading", _) | ("pausing", Some(SuspendReason::Approval)) => Self::Running,
-            ("approval", _) => Self::Asking,
+            ("running" | "loading", _) | ("pausing", Some(SuspendReason::Approval | SuspendReason::Question)) => {
+                Self::Running
+            }
+            ("approval" | "question", _) => Self::Asking,
             ("pausing" | "suspended", Some(SuspendReason::User)) => Self::Suspended,
             ("dead" | "zombie", _) => Self::Dead,
             (display, reason) => Self::Other(format!("{display} {reason:?}")),
