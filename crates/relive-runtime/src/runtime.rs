@@ -173,8 +173,7 @@ impl Runtime {
             self_sockets: Arc::clone(&self_sockets),
             warnings: warnings.clone(),
         };
-        let gateways = Gateways::new(Arc::clone(&data), settings.keeper.clone(), warnings.clone());
-        let gateways = Arc::new(gateways);
+        let gateways = Arc::new(Gateways::new(Arc::clone(&data), settings.keeper.clone(), warnings.clone()));
         let bodies = Bodies {
             cli: CliBody::new(exec.clone(), clock.clone(), Arc::clone(&live), Arc::clone(&gateways)),
             flow: FlowBody::default(),
