@@ -14,8 +14,7 @@ pub(crate) struct Counts {
     pub(crate) tokens: u64,
     /// As far as it is known.
     pub(crate) cost: Usd,
-    /// How many processes have a cost that is known, and how many have one that is not.
-    pub(crate) priced: usize,
+    /// How many processes have a cost that is not known.
     pub(crate) unpriced: usize,
 }
 
@@ -26,10 +25,7 @@ impl State {
             let process = &known.process;
             counts.tokens = counts.tokens.saturating_add(process.tokens_in).saturating_add(process.tokens_out);
             match process.cost_usd {
-                Some(cost) => {
-                    counts.cost = counts.cost.saturating_add(cost);
-                    counts.priced += 1;
-                }
+                Some(cost) => counts.cost = counts.cost.saturating_add(cost),
                 // What has no tokens costs nothing.
                 None => counts.unpriced += usize::from(process.tokens_in > 0 || process.tokens_out > 0),
             }

@@ -63,10 +63,10 @@ fn draw_header(state: &State, frame: &mut Frame<'_>, area: Rect) {
 /// Returns what everything cost; what is not known is not shown as nothing.
 fn cost(counts: Counts) -> String {
     let known = format!("${:.2}", dollars(counts.cost.nanos()));
-    match (counts.priced, counts.unpriced) {
+    match (counts.cost.nanos(), counts.unpriced) {
         (_, 0) => known,
-        (0, _) => "cost unknown".to_owned(),
-        (_, _) => format!(">={known}"),
+        (0, 1..) => "cost unknown".to_owned(),
+        (1.., 1..) => format!(">={known}"),
     }
 }
 

@@ -110,13 +110,16 @@ pub(crate) async fn next(context: &Context, args: &NextArgs) -> Outcome<u8> {
         None => Inbox::default(),
     };
     say_incomplete(context, &inbox);
+    let is_complete = !inbox.incomplete;
     let first = within(inbox, here.as_deref()).items.into_iter().next();
     if context.json {
         context.print_json(&json!({ "item": first }))?;
         return Ok(0);
     }
     let (Some(client), Some(item)) = (client, first) else {
-        context.say("nothing waits for you");
+        if is_complete {
+            context.say("nothing waits for you");
+        }
         return Ok(0);
     };
     if context.out.is_terminal && context.can_ask() {
@@ -141,7 +144,8 @@ fn incomplete(inbox: &Inbox) -> Option<String> {
     Some(if ended >= INBOX_ENDED_MAX {
         format!("note: only the newest {INBOX_ENDED_MAX} ended processes are listed")
     } else {
-        "note: there may be more: the list of ended processes is not complete yet".to_owned()
+        let more = if inbox.items.is_empty() { "nothing waits for you so far" } else { "there may be more" };
+        format!("note: {more}: the list of ended processes is not complete yet")
     })
 }
 
@@ -160,9 +164,9 @@ fn show(context: &Context, args: &Args, inbox: &Inbox) -> Outcome<u8> {
         let ids: String =
             inbox.items.iter().map(|item| format!("{}\n", relive_types::short_id::short(item.uuid))).collect();
         context.print(&ids)?;
-    } else if inbox.items.is_empty() {
+    } else if inbox.items.is_empty() && !inbox.incomplete {
         context.say("nothing waits for you");
-    } else {
+    } else if !inbox.items.is_empty() {
         context.print(&listed(&inbox.items, Timestamp::now(), &context.out))?;
     }
     Ok(0)
@@ -297,4 +301,17 @@ async fn watch(context: &Context, here: Option<&str>) -> Outcome<u8> {
     drop(keys);
     context.print("\n")?;
     code
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_list_that_is_not_complete_does_not_say_that_nothing_waits() {
+        let inbox = |incomplete| Inbox { items: Vec::new(), incomplete };
+        assert_eq!(incomplete(&inbox(false)), None);
+        let note = "note: nothing waits for you so far: the list of ended processes is not complete yet";
+        assert_eq!(incomplete(&inbox(true)).as_deref(), Some(note));
+    }
 }
