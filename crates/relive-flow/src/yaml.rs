@@ -114,6 +114,11 @@ impl<'a> Checker<'a> {
                 Ok(number) if (least..=most).contains(&number) => return Some(number),
                 Ok(_) | Err(_) => format!("`{key}` must be from {least} to {most}, not {number}"),
             },
+            // Too large for a number.
+            Value::Fraction(number) if number.fract() == 0.0 || number.is_infinite() => {
+                let written = self.written(found).unwrap_or("a larger one");
+                format!("`{key}` must be from {least} to {most}, not {written}")
+            }
             other @ (Value::Nothing
             | Value::Truth(_)
             | Value::Fraction(_)

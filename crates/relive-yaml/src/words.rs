@@ -1,6 +1,7 @@
 //! Mistakes in plain words: a person who writes a file does not know the parser that reads it.
 
 use serde_saphyr::Error;
+use serde_saphyr::budget::BudgetBreach;
 
 /// The words of the parser, and what they mean to whoever wrote the file. The first that is found counts.
 const SYNTAX: [(&str, &str); 22] = [
@@ -37,6 +38,9 @@ pub(crate) fn plain(error: &Error) -> String {
     let said = match error.without_snippet() {
         // What is wrong is inside of the alias.
         Error::AliasError { error, .. } => return plain(error),
+        Error::Budget { breach: BudgetBreach::Depth { .. }, .. } => {
+            return format!("the values are nested too deeply: {} levels are the most", crate::DEPTH_MAX);
+        }
         Error::Budget { .. }
         | Error::AliasReplayCounterOverflow { .. }
         | Error::AliasReplayLimitExceeded { .. }

@@ -5,8 +5,8 @@ use std::collections::HashMap;
 use relive_types::suggest::closest;
 use serde_saphyr::{Location, Spanned};
 
-use super::task::{TASK_KEYS, task};
-use super::{ComposeFile, Condition, Dependency, NODES_MAX, Node, RESULTS_MAX, Retries};
+use super::task::{TASK_KEYS, runs_result, task};
+use super::{ComposeFile, Condition, Dependency, NODES_MAX, Node, RESULTS_MAX, Retries, Work};
 use crate::graph::Graph;
 use crate::restart::{Backoff, Policy, Restart};
 use crate::template::{self, NAME_MAX};
@@ -219,8 +219,13 @@ fn check_templates(checker: &mut Checker<'_>, value: &Spanned<Value>, node: &Nod
             ("command", Value::List(list)) => list.iter().collect(),
             _ => continue,
         };
-        for text in texts {
+        for (place, text) in texts.into_iter().enumerate() {
             let Value::Text(written) = &text.value else { continue };
+            if let Work::Exec { command } = &node.task.work
+                && let Some(message) = runs_result(command, place)
+            {
+                checker.wrong(&text.referenced, message);
+            }
             if let Err(error) = template::parse(written) {
                 checker.wrong(&text.referenced, error.to_string());
             }

@@ -19,6 +19,49 @@ pub(super) fn is_fish_script(command: &[String], place: usize) -> bool {
     is_behind && before.into_iter().chain(command.get(place)).any(is_option)
 }
 
+/// Options that are followed by a script, of whatever program: `su -c`, `flock -c`, `script -qc`, a shell by another name.
+const SCRIPT_OPTIONS: [&str; 4] = ["--command", "--eval", "--execute", "--session-command"];
+/// Letters that a shell takes together with `c`, as in `-lc`. Not those of `tar -czf`.
+const BESIDE_C: &str = "aceilnpqsuvx";
+/// Interpreters that take a script after `-e` and the like.
+const INTERPRETERS: [&str; 12] =
+    ["perl", "ruby", "node", "nodejs", "deno", "bun", "lua", "luajit", "php", "Rscript", "julia", "elixir"];
+/// Programs that run text among their other arguments.
+const RUN_TEXT: [&str; 16] = [
+    "ssh", "rsh", "awk", "gawk", "mawk", "nawk", "sed", "watch", "parallel", "tmux", "screen", "expect", "m4", "bc",
+    "dc", "eval",
+];
+
+/// Returns the program that would run the text of an argument, which is no script of a shell that is known: a result in it
+/// would be run.
+pub(super) fn runner_of(command: &[String], place: usize) -> Option<&str> {
+    if is_script(command, place) {
+        return None;
+    }
+    let first = command.first().map(|word| program(word));
+    let before = &command[..place.min(command.len())];
+    if let Some(found) = before.iter().map(|word| program(word)).find(|name| RUN_TEXT.contains(name)) {
+        return Some(found);
+    }
+    let argument = command.get(place)?;
+    let joined = |option: &str| argument.strip_prefix(option).is_some_and(|rest| rest.starts_with('='));
+    if place > 0 && (argument.starts_with("-c") || SCRIPT_OPTIONS.into_iter().any(joined)) {
+        return first;
+    }
+    let option = before.last().filter(|_| place > 1)?;
+    let interpreter = before.iter().map(|word| program(word)).find(|name| INTERPRETERS.contains(name));
+    let is_evaluated = interpreter.is_some() && is_short(option) && option.contains(['e', 'E', 'r', 'p']);
+    if SCRIPT_OPTIONS.contains(&option.as_str()) || is_script_option(option) || is_evaluated {
+        return interpreter.or(first);
+    }
+    None
+}
+
+/// Tells whether a word is `-c`, alone or together with other options of a shell.
+fn is_script_option(word: &str) -> bool {
+    is_short(word) && word.contains('c') && word[1..].chars().all(|letter| BESIDE_C.contains(letter))
+}
+
 fn program(word: &str) -> &str {
     word.rsplit('/').next().unwrap_or_default()
 }

@@ -71,6 +71,7 @@ pub(super) fn task(checker: &mut Checker<'_>, name: &Spanned<String>, entries: &
                 let message = format!("`{}` cannot be used together with `cli`: {cli} has its own", key.value);
                 checker.wrong(&key.referenced, message);
             }
+            refuse_for_cli(checker, cli, entries, isolation);
             Work::Cli { cli: cli.to_owned(), intent, model }
         }
         (None, Some(command), _) => {
@@ -95,6 +96,22 @@ pub(super) fn task(checker: &mut Checker<'_>, name: &Spanned<String>, entries: &
     Some(Task { work, cwd, limits, workspace, isolation, network: reach, variables: Vec::new() })
 }
 
+/// Refuses keys that a CLI agent would not heed.
+fn refuse_for_cli(checker: &mut Checker<'_>, cli: &str, entries: &[Entry], isolation: Option<Isolation>) {
+    for (key, value) in entries {
+        let message = match (key.value.as_str(), isolation) {
+            ("max_steps", _) => {
+                format!("`max_steps` cannot be used together with `cli`: {cli} decides that itself; use `max_tokens`")
+            }
+            ("isolation", Some(Isolation::Confined | Isolation::Sealed)) => {
+                format!("{cli} cannot be isolated: it could not write its conversation to its own directory")
+            }
+            _ => continue,
+        };
+        checker.wrong(&value.referenced, message);
+    }
+}
+
 fn filled_text(checker: &mut Checker<'_>, key: &str, found: &Spanned<Value>) -> Option<String> {
     let text = checker.text_of(key, found)?;
     if text.trim().is_empty() {
@@ -111,6 +128,11 @@ fn arguments(checker: &mut Checker<'_>, found: &Spanned<Value>) -> Option<Vec<St
     };
     if list.is_empty() {
         checker.wrong(&found.referenced, "`command` is empty");
+    }
+    if let Some(Spanned { value: Value::Text(program), .. }) = list.first()
+        && program.trim().is_empty()
+    {
+        checker.wrong(&list[0].referenced, "the program of `command` is empty");
     }
     let mut command = Vec::new();
     for argument in list {
@@ -131,13 +153,24 @@ fn arguments(checker: &mut Checker<'_>, found: &Spanned<Value>) -> Option<Vec<St
                 continue;
             }
         });
-        let (words, place) = (command.as_slice(), command.len() - 1);
-        if !template::nodes(&words[place]).is_empty() && script::is_fish_script(words, place) {
-            let message = "`fish` cannot be given results in a script: use sh -c";
-            checker.wrong(&argument.referenced, message);
-        }
     }
     Some(command)
+}
+
+/// Says why an argument cannot have the result of a node: it would be run.
+pub(super) fn runs_result(command: &[String], place: usize) -> Option<String> {
+    let node = template::nodes(command.get(place)?).into_iter().next()?;
+    if place == 0 {
+        return Some(format!("the result of `{node}` cannot be the program that is run"));
+    }
+    if script::is_fish_script(command, place) {
+        return Some("`fish` cannot be given results in a script: use sh -c".to_owned());
+    }
+    let program = script::runner_of(command, place)?;
+    Some(format!(
+        "`{program}` may run the result of `{node}`: give it in a variable, \
+         [sh, -c, 'r=\"{{{{ nodes.{node}.result }}}}\" exec {program} ...']"
+    ))
 }
 
 fn rules(checker: &mut Checker<'_>, found: &Spanned<Value>) -> Vec<String> {

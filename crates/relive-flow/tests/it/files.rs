@@ -57,6 +57,11 @@ fn what_is_no_compose_file_is_refused() {
         ("nodes: [a]", "`nodes` must be a list of `key: value`, not a list"),
         ("nodes: {a: }", "`a` must be a list of `key: value`, not nothing"),
         ("nodes: {a: {command: []}}", "`command` is empty"),
+        ("nodes: {a: {command: ['']}}", "the program of `command` is empty"),
+        (
+            "nodes: {a: {command: [x], retries: 99999999999999999999}}",
+            "`retries` must be from 0 to 1000, not 99999999999999999999",
+        ),
         ("nodes: {a: {command: [x]}, a: {command: [y]}}", "`a` is given twice"),
         ("nodes: {a: {command: [x], restart: {within: 0s}}}", "`within` must be longer than 0s"),
         ("nodes: {a: {command: [x]", "1:"),
@@ -82,6 +87,64 @@ fn a_result_in_a_script_of_fish_is_refused() {
 }
 
 #[test]
+fn a_number_that_is_too_large_is_told_as_it_is_written() {
+    let many = "9".repeat(60);
+    let said = mistakes(&format!("nodes: {{a: {{intent: x, max_steps: 5000000000, max_tokens: {many}}}}}"));
+    assert!(said.contains("`max_steps` must be from 1 to 4294967295, not 5000000000"), "{said}");
+    assert!(said.contains(&format!("`max_tokens` must be from 1 to {}, not {many}", u64::MAX)), "{said}");
+    let said = mistakes("nodes: {a: {intent: x, max_steps: 1.5}}");
+    assert!(said.contains("`max_steps` must be a whole number, not a fraction"), "{said}");
+}
+
+#[test]
+fn supervisors_that_are_nested_too_deeply_are_refused() {
+    for (levels, expect) in [
+        (9, "supervisors are at most 8 levels deep"),
+        (30, "the values are nested too deeply: 40 levels are the most"),
+        (3000, "the values are nested too deeply: 40 levels are the most"),
+    ] {
+        let (open, close) = ("{supervisor: {children: {a: ".repeat(levels), "}}}".repeat(levels));
+        let text = format!("children: {{a: {open}{{command: [x]}}{close}}}");
+        let said = SupervisorFile::parse("f", &text).unwrap_err().to_string();
+        assert!(said.contains(expect), "{levels}: {said}");
+    }
+}
+
+#[test]
+fn a_result_that_a_program_would_run_is_refused() {
+    let text = |command: &str| format!("nodes: {{a: {{command: [x]}}, b: {{command: [{command}], depends_on: [a]}}}}");
+    for (command, program) in [
+        ("su, -c, '{{ nodes.a.result }}'", "su"),
+        ("su, '-', user, -lc, 'echo {{ nodes.a.result }}'", "su"),
+        ("su, '--command=echo {{ nodes.a.result }}'", "su"),
+        ("flock, /tmp/l, -c, 'echo {{ nodes.a.result }}'", "flock"),
+        ("flock, /tmp/l, '-cecho {{ nodes.a.result }}'", "flock"),
+        ("script, -qc, 'echo {{ nodes.a.result }}', /dev/null", "script"),
+        ("./my-shell, -ec, 'echo {{ nodes.a.result }}'", "my-shell"),
+        ("python3, -c, 'print({{ nodes.a.result }})'", "python3"),
+        ("env, perl, -ne, 'print {{ nodes.a.result }}'", "perl"),
+        ("node, --eval, '{{ nodes.a.result }}'", "node"),
+        ("ssh, host, echo, '{{ nodes.a.result }}'", "ssh"),
+        ("awk, '{print {{ nodes.a.result }} }'", "awk"),
+        ("sed, 's/x/{{ nodes.a.result }}/'", "sed"),
+    ] {
+        let expect = format!("`{program}` may run the result of `a`: give it in a variable, [sh, -c, 'r=");
+        assert!(mistakes(&text(command)).contains(&expect), "{command}: {}", mistakes(&text(command)));
+    }
+    let said = mistakes(&text("'{{ nodes.a.result }}', x"));
+    assert!(said.contains("the result of `a` cannot be the program that is run"), "{said}");
+    for command in [
+        "echo, '{{ nodes.a.result }}'",
+        "sh, -c, 'su -c ./use', '{{ nodes.a.result }}'",
+        "sh, -c, 'r=\"{{ nodes.a.result }}\" exec su -c ./use'",
+        "tar, -czf, '{{ nodes.a.result }}.tgz', .",
+        "git, commit, -m, '{{ nodes.a.result }}'",
+    ] {
+        ComposeFile::parse("f", &text(command)).unwrap_or_else(|error| panic!("{command}: {error}"));
+    }
+}
+
+#[test]
 fn a_cli_agent_is_named_by_a_word_that_is_known() {
     ComposeFile::parse("f", "nodes: {a: {cli: claude, intent: x, model: opus, max_tokens: 9}}").unwrap();
     SupervisorFile::parse("f", "children: {a: {cli: codex, intent: x}}").unwrap();
@@ -90,6 +153,8 @@ fn a_cli_agent_is_named_by_a_word_that_is_known() {
         ("cli: claude", "`a` needs an `intent` for an agent"),
         ("cli: claude, command: [x]", "`cli` is for an agent, and `a` runs a command"),
         ("cli: claude, intent: x, allow: [read]", "`allow` cannot be used together with `cli`: claude has its own"),
+        ("cli: claude, intent: x, max_steps: 3", "`max_steps` cannot be used together with `cli`: claude decides that"),
+        ("cli: codex, intent: x, isolation: sealed", "codex cannot be isolated"),
     ] {
         let said = mistakes(&format!("nodes: {{a: {{{node}}}}}"));
         assert!(said.contains(expect), "{node}: {said}");
