@@ -67,7 +67,7 @@ pub struct NodeStatus {
 }
 
 /// A node that is to continue.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct NodeRequest {
     pub node: String,
     /// In a fork of its process.
@@ -79,6 +79,9 @@ pub struct NodeRequest {
     /// What to say to it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub input: Option<String>,
+    /// New limits of its process; those absent stay as they are.
+    #[serde(default)]
+    pub limits: Limits,
 }
 
 /// A node that continues, and the tree it belongs to.

@@ -3,7 +3,7 @@
 use crate::event::{Decision, Origin, Outcome, Start, Verdict};
 use crate::file::{ComposeFile, Condition, Dependency};
 use crate::flow::{Definition, Flow, Rejected};
-use crate::slot::{Slot, SlotState};
+use crate::slot::{Slot, SlotState, Then};
 
 /// A condition of a dependency, against the state of the node it names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -51,6 +51,14 @@ pub(crate) fn ended(flow: &mut Flow, place: usize, outcome: Outcome, at_ms: u64)
         // A service that is ended with the run has done its work.
         Outcome::Succeeded | Outcome::Failed { .. } | Outcome::Halted if winding_down => {
             slot.state = SlotState::Succeeded;
+            return;
+        }
+        // The run was ending it when one of the other nodes was resumed: it is needed again.
+        Outcome::Succeeded | Outcome::Failed { .. } | Outcome::Halted
+            if matches!(slot.state, SlotState::ToStop { then: Then::Restart, .. }) =>
+        {
+            let start = Flow::restart(restart.is_some_and(|restart| restart.fresh));
+            slot.state = SlotState::Due { start, at_ms };
             return;
         }
         Outcome::Stopped | Outcome::Halted => {
@@ -103,10 +111,15 @@ pub(crate) fn redo(flow: &mut Flow, name: &str, origin: &Origin) -> Result<(), R
         return Err(Rejected::DependentRuns { slot: name.to_owned(), dependent });
     }
     let start = match origin {
-        Origin::End { input } => Start::Resume { input: input.clone() },
-        Origin::Fork { from_step, input } => Start::Fork { from: last, from_step: *from_step, input: input.clone() },
+        Origin::End { input, limits } => Start::Resume { input: input.clone(), limits: *limits },
+        Origin::Fork { from_step, input, limits } => {
+            Start::Fork { from: last, from_step: *from_step, input: input.clone(), limits: *limits }
+        }
     };
     let services = ended_services(flow);
+    if is_winding_down(flow, file) {
+        restart_ending_services(flow);
+    }
     flow.slots[place].begin_anew(SlotState::Due { start, at_ms: 0 });
     for (service, start) in services.into_iter().filter(|(service, _)| *service != place) {
         flow.slots[service].begin_anew(SlotState::Due { start, at_ms: 0 });
@@ -116,6 +129,18 @@ pub(crate) fn redo(flow: &mut Flow, name: &str, origin: &Origin) -> Result<(), R
         flow.slots[other].begin_anew(SlotState::Waiting);
     }
     Ok(())
+}
+
+/// Has the services that still run end and start again: they were told to end with the run, or are about to be. Whatever
+/// waits for their start waits for the next one.
+fn restart_ending_services(flow: &mut Flow) {
+    let Definition::Compose(file) = &flow.blueprint.definition else { return };
+    for (slot, _) in flow.slots.iter_mut().zip(&file.nodes).filter(|(_, node)| node.is_service()) {
+        if let Some(uuid) = slot.state.living() {
+            slot.state = SlotState::ToStop { uuid, then: Then::Restart };
+            slot.has_started = false;
+        }
+    }
 }
 
 /// Returns the services that ended with the run, and how they are started again when it continues.
@@ -148,6 +173,16 @@ pub(crate) fn reopened(flow: &mut Flow) {
     }
 }
 
+/// Has the nodes wait again that were skipped because this one was.
+pub(crate) fn unskip_dependents(flow: &mut Flow, place: usize) {
+    let Definition::Compose(file) = &flow.blueprint.definition else { return };
+    for dependent in file.dependents(place) {
+        if flow.slots[dependent].state == SlotState::Skipped {
+            flow.slots[dependent].state = SlotState::Waiting;
+        }
+    }
+}
+
 /// Skips the nodes whose dependencies can never be met any more, and those that depend on them.
 pub(crate) fn skip_unreachable(flow: &mut Flow) {
     let Definition::Compose(file) = &flow.blueprint.definition else { return };
@@ -166,10 +201,12 @@ pub(crate) fn decide(flow: &Flow, file: &ComposeFile, now_ms: u64, room: usize) 
     let (mut decisions, mut next, mut room) = (Vec::new(), None, room);
     for place in 0..flow.slots.len() {
         let slot = &flow.slots[place];
-        if winding_down && file.nodes[place].is_service() {
-            if let Some(uuid) = slot.state.living() {
-                decisions.push(Decision::Stop { slot: slot.name.to_string(), uuid });
-            }
+        let ends = winding_down && file.nodes[place].is_service();
+        let is_ending = ends || matches!(slot.state, SlotState::ToStop { .. });
+        if let Some(uuid) = slot.state.living().filter(|_| is_ending) {
+            decisions.push(Decision::Stop { slot: slot.name.to_string(), uuid });
+        }
+        if ends {
             continue;
         }
         let start = match flow.due(place, now_ms) {

@@ -1,6 +1,6 @@
 //! What happens to a tree, and what is decided about it.
 
-use relive_types::Uuid;
+use relive_types::{Limits, Uuid};
 use serde::{Deserialize, Serialize};
 
 /// Something that happened. The journal of a tree has them in their order, and nothing else decides.
@@ -41,6 +41,10 @@ pub enum Event {
     },
 }
 
+fn has_none(limits: &Limits) -> bool {
+    *limits == Limits::default()
+}
+
 /// How a process is started.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "how", rename_all = "snake_case")]
@@ -51,6 +55,9 @@ pub enum Start {
     Resume {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         input: Option<String>,
+        /// New limits of its process; those absent stay as they are.
+        #[serde(default, skip_serializing_if = "has_none")]
+        limits: Limits,
     },
     /// As a fork of the process that ran before.
     Fork {
@@ -59,7 +66,18 @@ pub enum Start {
         from_step: Option<u32>,
         #[serde(default, skip_serializing_if = "Option::is_none")]
         input: Option<String>,
+        /// New limits of its process; those absent stay as they are.
+        #[serde(default, skip_serializing_if = "has_none")]
+        limits: Limits,
     },
+}
+
+impl Start {
+    /// From its journal, as it is.
+    #[must_use]
+    pub fn resume() -> Self {
+        Self::Resume { input: None, limits: Limits::default() }
+    }
 }
 
 /// Where a node that is done again begins.
@@ -70,6 +88,9 @@ pub enum Origin {
     End {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         input: Option<String>,
+        /// New limits of its process; those absent stay as they are.
+        #[serde(default, skip_serializing_if = "has_none")]
+        limits: Limits,
     },
     /// In a fork of it.
     Fork {
@@ -77,6 +98,9 @@ pub enum Origin {
         from_step: Option<u32>,
         #[serde(default, skip_serializing_if = "Option::is_none")]
         input: Option<String>,
+        /// New limits of its process; those absent stay as they are.
+        #[serde(default, skip_serializing_if = "has_none")]
+        limits: Limits,
     },
 }
 

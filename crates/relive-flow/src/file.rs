@@ -238,7 +238,24 @@ impl SupervisorFile {
     }
 }
 
+impl Run {
+    /// Tells whether it asks models, or something below it does.
+    pub(crate) fn spends(&self) -> bool {
+        match self {
+            Self::Task(task) => task.spends(),
+            Self::Supervisor(file) => file.children.iter().any(|child| child.run.spends()),
+        }
+    }
+}
+
 impl Task {
+    pub(crate) fn spends(&self) -> bool {
+        match self.work {
+            Work::Agent { .. } | Work::Cli { .. } => true,
+            Work::Exec { .. } => false,
+        }
+    }
+
     /// Returns a task that has nothing but its work.
     #[must_use]
     pub fn new(work: Work) -> Self {
@@ -327,7 +344,7 @@ mod tests {
 
     #[test]
     fn a_result_is_an_argument_where_there_is_no_shell_script() {
-        for command in ["sh file -c", "echo -c", "python3 -c", "sh -e", "sh -- -c", "grep -c -e"] {
+        for command in ["sh file", "echo", "tar -czf", "sh -e", "sh -- file", "grep -e"] {
             let before: Vec<&str> = command.split(' ').collect();
             let with = |word: &'static str| exec(&[before.clone(), vec![word]].concat());
             let filled = with("{{ nodes.a.result }}").filled(|_| "x".to_owned());

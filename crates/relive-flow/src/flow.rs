@@ -142,7 +142,7 @@ impl Flow {
             name: &slot.name,
             state: &slot.state,
             uuid: slot.last,
-            starts: slot.starts,
+            starts: slot.all_starts,
             has_started: slot.has_started,
             note: slot.note.as_deref(),
         }
@@ -198,6 +198,16 @@ impl Flow {
         let node = file.nodes.get(self.place(slot).ok()?)?;
         let on = node.depends_on.iter().find(|on| compose::is_never_met(self, **on))?;
         Some(self.status(on.node))
+    }
+
+    /// Tells whether an agent runs, or is still to run: one that spends.
+    #[must_use]
+    pub fn has_agents_left(&self) -> bool {
+        let spends = |place: usize| match &self.blueprint.definition {
+            Definition::Compose(file) => file.nodes.get(place).is_some_and(|node| node.task.spends()),
+            Definition::Supervisor(file) => file.children.get(place).is_some_and(|child| child.run.spends()),
+        };
+        (0..self.slots.len()).any(|place| !self.slots[place].state.is_over() && spends(place))
     }
 
     /// Tells whether another node waits for the start of this one.
@@ -278,14 +288,20 @@ impl Flow {
         let place = self.place(slot)?;
         let number = self.started + 1;
         let found = &mut self.slots[place];
-        if !matches!(found.state, SlotState::Waiting | SlotState::Due { .. }) {
+        // Journals from before `created` was recorded have starts of nodes that the fold takes for skipped.
+        if !matches!(found.state, SlotState::Waiting | SlotState::Due { .. } | SlotState::Skipped) {
             return Err(Rejected::NotStartable { slot: slot.to_owned(), state: found.state.word() });
         }
+        let was_skipped = found.state == SlotState::Skipped;
         found.state = SlotState::Running { uuid, start: start.clone(), number };
         found.starts += 1;
+        found.all_starts += 1;
         found.last = Some(uuid);
         found.note = None;
         self.started = number;
+        if was_skipped {
+            compose::unskip_dependents(self, place);
+        }
         Ok(())
     }
 
@@ -321,10 +337,9 @@ impl Flow {
     pub(crate) fn never_ran(&mut self, place: usize, at_ms: u64) {
         let slot = &mut self.slots[place];
         slot.starts = slot.starts.saturating_sub(1);
+        slot.all_starts = slot.all_starts.saturating_sub(1);
         let start = match &slot.state {
-            SlotState::Running { start: Start::Fork { from, from_step, input }, .. } => {
-                Start::Fork { from: *from, from_step: *from_step, input: input.clone() }
-            }
+            SlotState::Running { start: start @ Start::Fork { .. }, .. } => start.clone(),
             SlotState::Running { .. }
             | SlotState::ToStop { .. }
             | SlotState::Waiting
@@ -354,6 +369,6 @@ impl Flow {
 
     /// How a slot that ended is started again.
     pub(crate) fn restart(fresh: bool) -> Start {
-        if fresh { Start::New } else { Start::Resume { input: None } }
+        if fresh { Start::New } else { Start::resume() }
     }
 }

@@ -109,6 +109,8 @@ pub(crate) struct Slot {
     pub(crate) state: SlotState,
     /// How often it was started since it last began anew.
     pub(crate) starts: u32,
+    /// How often it was started in all.
+    pub(crate) all_starts: u32,
     /// Whether a process of it was there since then, as far as another node waits for that.
     pub(crate) has_started: bool,
     /// The process that it ran last.
@@ -126,6 +128,7 @@ impl Slot {
             name: name.into(),
             state: SlotState::Waiting,
             starts: 0,
+            all_starts: 0,
             has_started: false,
             last: None,
             result: None,
@@ -134,10 +137,10 @@ impl Slot {
         }
     }
 
-    /// Forgets what it did, except for its last process.
+    /// Forgets what it did, except for its last process and the number of its starts.
     pub(crate) fn begin_anew(&mut self, state: SlotState) {
-        let last = self.last;
-        *self = Self { state, last, ..Self::new(&self.name) };
+        let (last, all_starts) = (self.last, self.all_starts);
+        *self = Self { state, last, all_starts, ..Self::new(&self.name) };
     }
 }
 
@@ -147,6 +150,7 @@ pub struct SlotStatus<'a> {
     pub name: &'a str,
     pub state: &'a SlotState,
     pub uuid: Option<Uuid>,
+    /// How often it was started in all.
     pub starts: u32,
     /// Whether its process is there or was, where another node waits for that.
     pub has_started: bool,

@@ -15,6 +15,9 @@ pub(crate) fn ended(flow: &mut Flow, place: usize, outcome: Outcome, at_ms: u64)
         (_, SlotState::ToStop { then: Then::Nothing, .. }) => {
             let finished = outcome == Outcome::Succeeded && !policy.restarts(true);
             flow.slots[place].state = if finished { SlotState::Succeeded } else { SlotState::Halted };
+            let too_often = flow.escalated.as_ref().filter(|_| !finished);
+            let note = too_often.map(|slot| format!("ended because {slot} was restarted too often").into());
+            flow.slots[place].note = note.or_else(|| flow.slots[place].note.take());
             return;
         }
         // One that finished while it was about to be ended has finished.
@@ -37,6 +40,11 @@ pub(crate) fn ended(flow: &mut Flow, place: usize, outcome: Outcome, at_ms: u64)
         (Outcome::Failed { .. } | Outcome::Stopped | Outcome::Halted, _) => false,
     };
     if !policy.restarts(succeeded) {
+        let is_taken_along = matches!(flow.slots[place].state, SlotState::ToStop { then: Then::Restart, .. });
+        if is_taken_along && outcome == Outcome::Halted {
+            let note = "ended because another child was restarted; `restart: temporary` starts it once";
+            flow.slots[place].note = Some(note.into());
+        }
         flow.slots[place].state = Flow::final_state(outcome);
         return;
     }
@@ -69,7 +77,7 @@ pub(crate) fn reopened(flow: &mut Flow) {
     flow.restarts.clear();
     for (slot, child) in flow.slots.iter_mut().zip(&file.children) {
         match slot.state {
-            SlotState::Halted => slot.state = SlotState::Due { start: Start::Resume { input: None }, at_ms: 0 },
+            SlotState::Halted => slot.state = SlotState::Due { start: Start::resume(), at_ms: 0 },
             SlotState::Failed { .. } | SlotState::Succeeded if child.restart == Policy::Permanent => {
                 slot.state = SlotState::Due { start: Flow::restart(child.fresh), at_ms: 0 };
             }

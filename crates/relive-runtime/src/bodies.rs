@@ -68,6 +68,11 @@ pub(crate) trait Body: Send + Sync + std::fmt::Debug {
         true
     }
 
+    /// Tells whether the processes that it started end before it does, also while it has no body.
+    fn ends_others_first(&self) -> bool {
+        false
+    }
+
     /// Tells whether the process stops with the daemon.
     fn stops_with_daemon(&self) -> bool;
 

@@ -47,6 +47,14 @@ pub enum Error {
         /// The name that was asked for.
         name: String,
     },
+    /// It would be too far below the process that a person started. That stays so, however long one waits.
+    #[error("{message}")]
+    TooDeep {
+        /// For people.
+        message: String,
+        /// What helps.
+        hint: Option<String>,
+    },
     /// The runtime itself refuses it.
     #[error("{message}")]
     Said {
@@ -97,6 +105,7 @@ impl Error {
             | Self::Lost(_)
             | Self::Interrupted(_)
             | Self::NameTaken { .. }
+            | Self::TooDeep { .. }
             | Self::Said { .. } => false,
         }
     }
@@ -124,7 +133,22 @@ impl Error {
             | Self::Conversation(_)
             | Self::Io(_)
             | Self::Lost(_) => ErrorCode::Internal,
+            Self::TooDeep { .. } => ErrorCode::Exhausted,
             Self::Said { code, .. } => *code,
+        }
+    }
+
+    /// Tells whether the same request may succeed later, without anybody changing anything.
+    pub(crate) fn is_temporary(&self) -> bool {
+        match self.code() {
+            ErrorCode::Exhausted => !matches!(self, Self::TooDeep { .. }),
+            ErrorCode::Unavailable => true,
+            ErrorCode::Invalid
+            | ErrorCode::Conflict
+            | ErrorCode::NotFound
+            | ErrorCode::Permission
+            | ErrorCode::Timeout
+            | ErrorCode::Internal => false,
         }
     }
 
@@ -147,7 +171,7 @@ impl Error {
             Self::Fork(ForkError::Collected { .. }) => Some("relive ps -a".into()),
             Self::Fork(ForkError::Damaged { last, .. }) => Some(format!("--fork --from-step {last} works")),
             Self::NameTaken { name } => Some(format!("relive info {name}")),
-            Self::Said { hint, .. } => hint.clone(),
+            Self::TooDeep { hint, .. } | Self::Said { hint, .. } => hint.clone(),
             Self::Spawn(_)
             | Self::Fork(_)
             | Self::Lineage(_)

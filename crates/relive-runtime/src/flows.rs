@@ -1,5 +1,6 @@
 //! Trees of processes: their state, which is the fold of their records, and what people ask of them.
 
+mod attempts;
 mod redo;
 mod status;
 mod stop_due;
@@ -19,6 +20,7 @@ use tokio::sync::Notify;
 use crate::error::Result;
 use crate::runtime::Runtime;
 
+pub(crate) use attempts::{Attempt, Attempts};
 pub(crate) use status::{exit_of, living};
 pub(crate) use stop_due::DueStop;
 
@@ -37,6 +39,7 @@ pub(crate) struct LiveFlow {
     pub(crate) flow: tokio::sync::Mutex<Flow>,
     /// Told when somebody else than the body has applied an event.
     pub(crate) changed: Notify,
+    pub(crate) attempts: Attempts,
 }
 
 impl Flows {
@@ -45,7 +48,8 @@ impl Flows {
     }
 
     pub(crate) fn open(&self, uuid: Uuid, flow: Flow) -> Arc<LiveFlow> {
-        let live = Arc::new(LiveFlow { flow: tokio::sync::Mutex::new(flow), changed: Notify::new() });
+        let (flow, attempts) = (tokio::sync::Mutex::new(flow), Attempts::default());
+        let live = Arc::new(LiveFlow { flow, changed: Notify::new(), attempts });
         self.lock().insert(uuid, Arc::clone(&live));
         live
     }

@@ -4,9 +4,11 @@ use std::sync::Arc;
 
 use relive_api::{Process, ResumeRequest};
 use relive_core::{Body, ErrorCode, Limits, SuspendReason, Usd, Uuid};
+use relive_flow::{Event, Flow};
 
 use crate::error::Error;
-use crate::hints::{Ended, Raise, Used};
+use crate::flows::RecordedFlow;
+use crate::hints::{Ended, Raise, Used, resume_with};
 use crate::runtime::Runtime;
 
 /// A limit that a process can reach.
@@ -131,6 +133,28 @@ impl Runtime {
         uuid: Uuid,
         request: &ResumeRequest,
     ) -> Option<Error> {
+        let from_step = request.from_step.map(|step| format!(" --from-step {step}")).unwrap_or_default();
+        let fork = request.fork.map(|_| format!(" --fork{from_step}")).unwrap_or_default();
+        let command = format!("relive resume{fork} {id}");
+        if let Some(refusal) = self.stops_again(&command, uuid, request).await {
+            return Some(refusal);
+        }
+        let process = self.process(&uuid.to_string()).await.ok().filter(|process| process.dead_at.is_some())?;
+        let reached = match process.body {
+            Body::Compose | Body::Supervisor => self.tree_reached(&process).await?,
+            Body::Agent | Body::Exec | Body::Cli => return None,
+        };
+        refusal(&process, &command, request, reached)
+    }
+
+    /// Returns the refusal of a process that a limit of its own stops again. `command` is what was typed, to which new
+    /// limits are added.
+    pub(crate) async fn stops_again(
+        self: &Arc<Self>,
+        command: &str,
+        uuid: Uuid,
+        request: &ResumeRequest,
+    ) -> Option<Error> {
         if let Some(living) = self.living(uuid) {
             let state = self.lock();
             let (_, reason) = state.table.machine(living.of.pid)?.pause()?;
@@ -139,9 +163,9 @@ impl Runtime {
             }
         }
         // A failure to look is told by the resume itself.
-        let process = self.process(id).await.ok()?;
+        let process = self.process(&uuid.to_string()).await.ok()?;
         let reached = self.reached(&process).await?;
-        refusal(&process, id, request, reached)
+        refusal(&process, command, request, reached)
     }
 
     /// Returns what keeps a process from continuing.
@@ -171,6 +195,41 @@ impl Runtime {
     }
 }
 
+impl Runtime {
+    /// Returns what keeps a tree that ended from continuing: its agents have nothing left to spend.
+    async fn tree_reached(self: &Arc<Self>, tree: &Process) -> Option<Reached> {
+        let exhausted = self.exhausted(tree.uuid).await?;
+        let RecordedFlow { flow, last_ended } = self.recorded_flow(tree.uuid).await.ok()?;
+        let mut flow = self.with_ends(flow).await.ok()?;
+        flow.apply(&Event::Reopened { run: last_ended }).ok()?;
+        if !flow.has_agents_left() {
+            return None;
+        }
+        Some(if exhausted.payer == tree.uuid {
+            Reached::Own(exhausted.into())
+        } else {
+            Reached::Ancestors { hint: self.raise(tree.pid, exhausted) }
+        })
+    }
+
+    /// Refuses to continue a node if the run has nothing left to spend. `after` is the run with the node as it would be.
+    pub(crate) async fn lacks_budget(self: &Arc<Self>, run: &Process, after: &Flow, node: &str) -> Option<Error> {
+        let exhausted = self.exhausted(run.uuid).await.filter(|_| after.has_agents_left())?;
+        let pid = run.pid;
+        let raise = match exhausted.payer == run.uuid {
+            true => resume_with(pid, exhausted.into()),
+            false => self.raise(pid, exhausted),
+        };
+        let message = format!("run {pid} has used up its budget, so {node} would end at once");
+        let hint = match run.dead_at {
+            // That continues all nodes that did not succeed.
+            Some(_) => raise,
+            None => format!("{raise} && relive compose resume {pid} --node {node}"),
+        };
+        Some(Error::new(ErrorCode::Conflict, message).with_hint(hint))
+    }
+}
+
 /// A limit that stops a process.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Reached {
@@ -182,7 +241,7 @@ enum Reached {
     },
 }
 
-fn refusal(process: &Process, id: &str, request: &ResumeRequest, reached: Reached) -> Option<Error> {
+fn refusal(process: &Process, command: &str, request: &ResumeRequest, reached: Reached) -> Option<Error> {
     let (is_suspended, is_fork) = (process.dead_at.is_none(), request.fork.is_some());
     if is_suspended && (is_fork || process.suspend_reason != Some(SuspendReason::BudgetExceeded)) {
         return None;
@@ -215,9 +274,7 @@ fn refusal(process: &Process, id: &str, request: &ResumeRequest, reached: Reache
             }
             Some(_) => continue,
         };
-        let from_step = request.from_step.map(|step| format!(" --from-step {step}")).unwrap_or_default();
-        let fork = if is_fork { format!(" --fork{from_step}") } else { String::new() };
-        return Some(refused(message).with_hint(format!("relive resume{fork} {id} {raise}")));
+        return Some(refused(message).with_hint(format!("{command} {raise}")));
     }
     None
 }

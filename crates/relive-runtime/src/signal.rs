@@ -401,9 +401,9 @@ impl Turn {
             return Ok(());
         }
         let has_session = self.look(|history| history.open_calls().next().is_some()).await.unwrap_or(true);
-        if has_session {
+        if has_session || runtime.body_of(of.pid).is_some_and(|body| body.ends_others_first()) {
             self.commit(change).await?;
-            // Its sessions end first, and then the end is recorded.
+            // Its sessions, or the processes of a tree, end first, and then the end is recorded.
             tokio::spawn(async move { runtime.finish_bodiless(process).await });
             return Ok(());
         }

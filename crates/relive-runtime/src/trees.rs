@@ -53,9 +53,13 @@ impl Trees {
         }
         let living = tree.map_or(0, HashMap::len);
         let siblings = tree.map_or(0, |tree| tree.values().filter(|parent| **parent == child.parent).count());
-        let refused = if child.depth > limits.depth_max {
-            Some((format!("it would be {} levels deep", child.depth), limits.depth_max as usize, "max_depth"))
-        } else if siblings >= limits.children_max {
+        if child.depth > limits.depth_max {
+            let (depth, max) = (child.depth, limits.depth_max);
+            let message =
+                format!("refused: it would be {depth} levels deep, and limits.max_depth is {max}. Do it yourself");
+            return Err(Error::TooDeep { message, hint: Some("raise limits.max_depth in config.yaml".to_owned()) });
+        }
+        let refused = if siblings >= limits.children_max {
             Some((format!("you have {siblings} living children"), limits.children_max, "max_children"))
         } else if living >= limits.tree_max {
             Some((format!("your tree has {living} living agents"), limits.tree_max, "max_tree"))

@@ -1,7 +1,7 @@
 //! Decisions about compose files.
 
 use relive_flow::{Decision, Event, Origin, Outcome, Rejected, Start, Verdict};
-use relive_types::Uuid;
+use relive_types::{Limits, Uuid};
 
 use crate::support::{Driven, FAILED, compose};
 
@@ -119,7 +119,7 @@ fn a_node_that_a_person_ended_is_not_tried_again() {
 }
 
 fn redo(slot: &str) -> Event {
-    Event::Redo { slot: slot.to_owned(), origin: Origin::End { input: None }, run: 1 }
+    Event::Redo { slot: slot.to_owned(), origin: Origin::End { input: None, limits: Limits::default() }, run: 1 }
 }
 
 #[test]
@@ -132,7 +132,7 @@ fn a_node_that_is_resumed_runs_what_depends_on_it_and_nothing_else() {
     run.end("right", Outcome::Succeeded);
     let before = (run.uuid("plan"), run.uuid("left"), run.uuid("right"));
     run.apply(redo("left"));
-    assert_eq!(run.decide(), [Decision::Start { slot: "left".to_owned(), start: Start::Resume { input: None } }]);
+    assert_eq!(run.decide(), [Decision::Start { slot: "left".to_owned(), start: Start::resume() }]);
     assert_eq!(run.start(), ["left"]);
     run.end("left", Outcome::Succeeded);
     assert_eq!(run.start(), ["join"]);
@@ -147,9 +147,10 @@ fn a_fork_of_a_node_takes_its_place() {
     run.start();
     run.end("plan", FAILED);
     let from = run.uuid("plan").unwrap();
-    let origin = Origin::Fork { from_step: Some(4), input: Some("go on".to_owned()) };
+    let more = Limits { max_steps: Some(9), ..Limits::default() };
+    let origin = Origin::Fork { from_step: Some(4), input: Some("go on".to_owned()), limits: more };
     run.apply(Event::Redo { slot: "plan".to_owned(), origin, run: 1 });
-    let start = Start::Fork { from, from_step: Some(4), input: Some("go on".to_owned()) };
+    let start = Start::Fork { from, from_step: Some(4), input: Some("go on".to_owned()), limits: more };
     assert_eq!(run.decide(), [Decision::Start { slot: "plan".to_owned(), start }]);
     run.start();
     assert_ne!(run.uuid("plan"), Some(from));
@@ -304,16 +305,75 @@ nodes:
 }
 
 #[test]
+fn a_service_that_is_being_ended_when_a_node_is_resumed_runs_again() {
+    let text = "
+nodes:
+  db: {command: [db], restart: permanent}
+  test: {command: [t], depends_on: {db: started}}
+";
+    for outcome in [Outcome::Halted, Outcome::Succeeded, FAILED] {
+        let mut run = Driven::new(compose(text));
+        run.start();
+        run.end("test", FAILED);
+        let stop = Decision::Stop { slot: "db".to_owned(), uuid: run.uuid("db").unwrap() };
+        assert_eq!(run.decide(), std::slice::from_ref(&stop));
+        run.apply(redo("test"));
+        assert_eq!(run.decide(), [stop], "it was told to end, and what needs it waits");
+        run.end("db", outcome);
+        assert_eq!(run.start(), ["db", "test"], "{outcome:?}");
+        assert_eq!(run.recovered(), run.flow);
+        run.end("test", Outcome::Succeeded);
+        run.end("db", Outcome::Halted);
+        assert_eq!(run.decide(), [Decision::Finish(Verdict::Succeeded)]);
+    }
+}
+
+#[test]
+fn the_starts_of_a_node_are_counted_over_all_runs() {
+    let mut run = Driven::new(compose("nodes: {a: {command: [a], retries: {max: 1, backoff: 0s}}}"));
+    let starts = |run: &Driven| run.flow.slot("a").unwrap().starts;
+    for (event, expect) in [(None, 2), (Some(redo("a")), 4), (Some(Event::Reopened { run: 1 }), 6)] {
+        event.into_iter().for_each(|event| run.apply(event));
+        for _ in 0..2 {
+            run.start();
+            run.end("a", FAILED);
+        }
+        assert_eq!((run.state("a").word(), starts(&run)), ("failed", expect), "it has its retries again");
+    }
+    run.apply(redo("a"));
+    run.start();
+    run.end("a", Outcome::NeverRan);
+    assert_eq!(starts(&run), 6);
+}
+
+#[test]
+fn a_journal_from_before_the_start_of_a_node_was_recorded_is_read() {
+    let mut run = Driven::new(compose(
+        "nodes: {db: {command: [db]}, web: {command: [w], depends_on: {db: started}}, c: {command: [c], depends_on: [web]}}",
+    ));
+    let starting = |slot: &str, uuid| Event::Starting { slot: slot.to_owned(), uuid, start: Start::New };
+    run.apply(starting("db", Uuid::from_u128(7)));
+    run.end("db", FAILED);
+    assert_eq!(run.words(), "db=failed web=skipped c=skipped");
+    // The daemon of that time took a recorded start for a start.
+    run.apply(starting("web", Uuid::from_u128(8)));
+    assert_eq!(run.words(), "db=failed web=running c=waiting");
+    run.end("web", Outcome::Succeeded);
+    assert_eq!(run.start(), ["c"]);
+    assert_eq!(run.recovered(), run.flow);
+}
+
+#[test]
 fn a_fork_that_was_never_created_is_still_a_fork() {
     let mut run = Driven::new(compose("nodes: {a: {intent: a}}"));
     run.start();
     let first = run.uuid("a").unwrap();
     run.end("a", FAILED);
-    let origin = Origin::Fork { from_step: Some(3), input: None };
+    let origin = Origin::Fork { from_step: Some(3), input: None, limits: Limits::default() };
     run.apply(Event::Redo { slot: "a".to_owned(), origin, run: 1 });
     run.start();
     run.end("a", Outcome::NeverRan);
-    let start = Start::Fork { from: first, from_step: Some(3), input: None };
+    let start = Start::Fork { from: first, from_step: Some(3), input: None, limits: Limits::default() };
     assert_eq!(run.decide(), [Decision::Start { slot: "a".to_owned(), start }]);
     assert_eq!(run.uuid("a"), Some(first));
 }

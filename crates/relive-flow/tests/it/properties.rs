@@ -160,7 +160,7 @@ proptest! {
         let place = which.index(file.nodes.len());
         let slot = file.nodes[place].name.clone();
         let before: Vec<_> = run.flow.slots().map(|slot| (slot.name.to_owned(), slot.state.clone(), slot.uuid)).collect();
-        let event = Event::Redo { slot: slot.clone(), origin: Origin::End { input: None }, run: 1 };
+        let event = Event::Redo { slot: slot.clone(), origin: Origin::End { input: None, limits: relive_types::Limits::default() }, run: 1 };
         if run.flow.apply(&event).is_err() {
             prop_assert!(run.uuid(&slot).is_none());
             return Ok(());

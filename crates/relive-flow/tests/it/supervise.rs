@@ -114,6 +114,25 @@ fn what_finished_stays_finished_when_others_are_restarted() {
 }
 
 #[test]
+fn a_child_that_ends_with_another_one_says_so() {
+    let text = "strategy: rest_for_one\nbackoff: 0s\nmax_restarts: 1\nchildren:\n  a: {command: [a]}\n  \
+                once: {command: [o], restart: temporary}\n  b: {command: [b]}\n";
+    let mut tree = Driven::new(supervisor(text));
+    tree.start();
+    tree.end("a", FAILED);
+    tree.end("once", Outcome::Halted);
+    tree.end("b", Outcome::Halted);
+    let note = |tree: &Driven, slot: &str| tree.flow.slot(slot).unwrap().note.map(str::to_owned);
+    let taken = "ended because another child was restarted; `restart: temporary` starts it once";
+    assert_eq!(note(&tree, "once").as_deref(), Some(taken));
+    assert_eq!(tree.start(), ["a", "b"]);
+    tree.end("a", FAILED);
+    tree.end("b", Outcome::Halted);
+    assert_eq!(note(&tree, "b").as_deref(), Some("ended because a was restarted too often"));
+    assert_eq!(tree.recovered(), tree.flow);
+}
+
+#[test]
 fn a_child_that_a_person_stopped_stays_stopped_even_when_the_supervisor_is_resumed() {
     let mut tree = three("one_for_all");
     tree.end("a", Outcome::Stopped);

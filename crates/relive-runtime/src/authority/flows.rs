@@ -1,7 +1,7 @@
 //! Trees of processes, as whoever asks may use them.
 
 use relive_api::{Created, FlowRequest, FlowStatus, NodeRequest, NodeResumed};
-use relive_core::Rights;
+use relive_core::{Limits, Rights};
 
 use super::Access;
 use crate::error::Result;
@@ -19,7 +19,7 @@ impl Access {
     pub async fn flow_status(&self, id: &str) -> Result<FlowStatus> {
         let found = self.find(id, Rights::Observer).await?;
         let mut status = self.runtime.flow_status(&found).await?;
-        if self.find(id, Rights::Owner).await.is_ok() {
+        if self.find(&found, Rights::Owner).await.is_ok() {
             return Ok(status);
         }
         for node in &mut status.nodes {
@@ -34,7 +34,9 @@ impl Access {
 
     /// Has a node of a compose file continue.
     pub async fn resume_node(&self, id: &str, request: NodeRequest, request_id: Option<String>) -> Result<NodeResumed> {
-        let id = self.find(id, Rights::Controller).await?;
+        // A controller decides when a process runs, not for how long.
+        let needed = if request.limits == Limits::default() { Rights::Controller } else { Rights::Owner };
+        let id = self.find(id, needed).await?;
         self.runtime.resume_node(self.cause(&id).await?, &id, request, request_id).await
     }
 }

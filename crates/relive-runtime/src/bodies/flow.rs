@@ -31,7 +31,7 @@ use crate::lookup::Presence;
 use crate::runtime::{ProcessRef, Runtime};
 use child::{ChildCreated, ChildEnd, ChildStart, Created};
 use end::Delivered;
-use record::append;
+use record::{append, is_end_of, is_news};
 
 /// The event of a node that changed.
 const NODE_EVENT: &str = "node";
@@ -104,6 +104,10 @@ impl Body for FlowBody {
 
     fn stays_when_suspended(&self) -> bool {
         false
+    }
+
+    fn ends_others_first(&self) -> bool {
+        true
     }
 
     fn last_seen(&self, _: Uuid, _: Moment) -> BoxFuture<'_, Option<Seen>> {
@@ -216,6 +220,7 @@ impl Driver {
             merges: flow.merged_before(slot),
             created: flow.is_start_awaited(slot).then(|| self.created.0.clone()),
             ending: Arc::clone(&self.ending),
+            attempt: self.live.attempts.begin(uuid),
             journal: Arc::clone(&self.cx.journal),
         };
         self.children.push(start.run_to_end(Arc::clone(&self.runtime)).boxed());
@@ -310,9 +315,7 @@ impl Driver {
         for (slot, start) in starts {
             let last = flow.slot(&slot).and_then(|slot| slot.uuid);
             let (uuid, start) = match (start, last) {
-                (Start::Resume { input }, Some(last)) if !is_removed(&self.runtime, last).await => {
-                    (last, Start::Resume { input })
-                }
+                (start @ Start::Resume { .. }, Some(last)) if !is_removed(&self.runtime, last).await => (last, start),
                 // There is nothing left that it could continue from.
                 (Start::Resume { .. }, _) => (self.runtime.clock.new_uuid(), Start::New),
                 (start @ (Start::New | Start::Fork { .. }), _) => (self.runtime.clock.new_uuid(), start),
@@ -340,7 +343,7 @@ impl Driver {
                     // Its time has come since, or somebody else has changed the tree.
                     Decision::Start { .. } | Decision::Finish(_) => return Ok(Woken::Look),
                     // It is being told to, or was.
-                    Decision::Stop { uuid, .. } if self.told.contains(&uuid) => {}
+                    Decision::Stop { uuid, .. } if self.told.contains(&uuid) || self.live.attempts.stop(uuid) => {}
                     Decision::Stop { .. } => return Ok(Woken::Look),
                 }
             }
@@ -407,6 +410,11 @@ impl Driver {
         }
         for end in ended {
             self.told.remove(&end.uuid);
+            if !is_end_of(&flow, &end) {
+                // A person stopped it while it waited for room, and that is recorded.
+                continue;
+            }
+            live.attempts.forget(end.uuid);
             if let (Created::No, Some(note)) = (end.created, &end.note) {
                 self.cx.owner.warn(format!("{} of {} cannot be started: {note}", end.slot, self.cx.process.uuid));
             }
@@ -416,6 +424,9 @@ impl Driver {
     }
 
     fn stop(&mut self, uuid: Uuid) {
+        if self.live.attempts.stop(uuid) {
+            return;
+        }
         if self.told.insert(uuid) {
             let (runtime, process) = (Arc::clone(&self.runtime), self.cx.process);
             self.telling.push(tokio::spawn(async move {
@@ -463,11 +474,6 @@ impl Driver {
         }
         exit
     }
-}
-
-/// Tells whether it is not recorded yet that a process is there.
-fn is_news(flow: &Flow, slot: &str, uuid: Uuid) -> bool {
-    flow.slot(slot).is_some_and(|found| found.state.living() == Some(uuid) && !found.has_started)
 }
 
 async fn is_removed(runtime: &Runtime, uuid: Uuid) -> bool {

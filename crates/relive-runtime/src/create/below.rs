@@ -157,7 +157,10 @@ impl Runtime {
                 Err(error) => return Err(unreadable(uuid, error)),
             }
         }
-        Err(Error::new(ErrorCode::Exhausted, format!("there are more than {ANCESTORS_MAX} processes above this one")))
+        Err(Error::TooDeep {
+            message: format!("there are more than {ANCESTORS_MAX} processes above this one"),
+            hint: None,
+        })
     }
 
     /// Creates a process; below another one with a place in its tree.

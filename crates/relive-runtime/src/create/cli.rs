@@ -49,7 +49,17 @@ impl Runtime {
         let mut isolated = above.isolated(wanted);
         let workspace = request.workspace.unwrap_or(WorkspaceKind::Here);
         let environment = with_variables(above.environment.unwrap_or(request.env), env)?;
-        self.check_limits(limits, &agent, &environment).await?;
+        // The limits of a run hold for its nodes too.
+        let (tokens_above, cost_above) = match parent {
+            Some(parent) => self.left_to_spend(parent.uuid).await,
+            None => (None, None),
+        };
+        let enforced = Limits {
+            max_tokens: limits.max_tokens.or(tokens_above),
+            max_cost_usd: limits.max_cost_usd.or(cost_above),
+            ..limits
+        };
+        self.check_limits(enforced, &agent, &environment).await?;
         // Last: a copy that is made for a refused request would stay.
         let place = self.place_for_program(request.uuid, request.cwd, workspace).await?;
         place.is_the_only_one_of(&mut isolated);

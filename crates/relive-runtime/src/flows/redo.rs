@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use relive_api::{NodeRequest, NodeResumed, ResumeRequest};
+use relive_api::{NodeRequest, NodeResumed, Process, ResumeRequest};
 use relive_core::{Cause, ErrorCode, Pid, Uuid};
 use relive_flow::{Event, Flow, Origin, Outcome, Rejected};
 use relive_journal::record::Body;
@@ -21,6 +21,31 @@ use crate::spec::body_of;
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 const OPENED_LOOKS: u32 = 40;
 
+/// What a person asks for.
+struct Redo {
+    node: String,
+    origin: Origin,
+    request_id: Option<String>,
+}
+
+/// Whether a node can continue, as it was before the run stood still.
+struct Checked {
+    /// The process that was looked at.
+    last: Option<Uuid>,
+    refusal: Option<Error>,
+}
+
+impl Checked {
+    /// Refuses a node that cannot continue, or whose process is another one by now.
+    fn holds(self, run: Pid, flow: &Flow, node: &str) -> Result<()> {
+        if flow.slot(node).and_then(|slot| slot.uuid) != self.last {
+            let message = format!("{node} of run {run} was started again meanwhile");
+            return Err(Error::new(ErrorCode::Conflict, message).with_hint(format!("relive compose status {run}")));
+        }
+        self.refusal.map_or(Ok(()), Err)
+    }
+}
+
 impl Runtime {
     /// Has a node continue from its journal, or in a fork. What depends on it runs again, and nothing else.
     pub(crate) async fn resume_node(
@@ -36,58 +61,45 @@ impl Runtime {
             let node = request.node.clone();
             let origin = origin_of(&id, request)?;
             let request_id = request_id.map(|id| format!("node:{id}"));
-            let pid = runtime.redo(cause, uuid, (&node, origin), request_id).await?;
+            let pid = runtime.redo(cause, uuid, Redo { node: node.clone(), origin, request_id }).await?;
             Ok(NodeResumed { pid, uuid, node })
         })
         .await
     }
 
-    async fn redo(
-        self: &Arc<Self>,
-        cause: Cause,
-        uuid: Uuid,
-        (node, origin): (&str, Origin),
-        request_id: Option<String>,
-    ) -> Result<Pid> {
-        self.flow_process(&uuid.to_string()).await?;
-        let RecordedFlow { flow, .. } = self.recorded_flow(uuid).await?;
-        if let Some(last) = flow.slot(node).and_then(|slot| slot.uuid) {
-            self.check_redo(node, last, &origin).await?;
-        }
+    async fn redo(self: &Arc<Self>, cause: Cause, uuid: Uuid, redo: Redo) -> Result<Pid> {
+        let run = self.flow_process(&uuid.to_string()).await?;
+        let checked = self.check_redo(&run, &redo).await?;
         if let Some(process) = self.living(uuid) {
-            return self.redo_living(process, (node, origin), request_id).await;
-        }
-        let request = ResumeRequest::default();
-        if let Some(refusal) = self.stops_at_once(&uuid.to_string(), uuid, &request).await {
-            return Err(refusal);
+            return self.redo_living(process, redo, checked).await;
         }
         let mut turn = self.turn(uuid, Lane::Verb).await?;
         if let Some(process) = self.living(uuid) {
             // Somebody else was faster, and has resumed it.
             drop(turn);
-            return self.redo_living(process, (node, origin), request_id).await;
+            return self.redo_living(process, redo, checked).await;
         }
         // Read again: only now does nobody else change it.
         let RecordedFlow { flow, last_ended } = self.recorded_flow(uuid).await?;
         let pid = turn.last_pid().await?.unwrap_or(Pid::RUNTIME);
-        let ends = self.lost_ends(&flow).await?;
-        let (mut next, mut records) = (flow, Vec::new());
-        let redo = Event::Redo { slot: node.to_owned(), origin, run: last_ended };
-        for event in ends.into_iter().chain([redo]) {
-            next.apply(&event).map_err(|rejected| refused(pid, rejected))?;
-            records.push(recorded(&event, None)?);
+        let Redo { node, origin, request_id } = redo;
+        let mut records = Vec::new();
+        if !turn.was_answered(request_id.as_deref()).await? {
+            checked.holds(pid, &flow, &node)?;
+            let ends = self.lost_ends(&flow).await?;
+            let mut next = flow;
+            let redo = Event::Redo { slot: node, origin, run: last_ended };
+            for event in ends.into_iter().chain([redo]) {
+                next.apply(&event).map_err(|rejected| refused(pid, rejected))?;
+                records.push(recorded(&event, None)?);
+            }
         }
-        let resumed = turn.resume_dead(cause, request, request_id, records).await?;
+        let resumed = turn.resume_dead(cause, ResumeRequest::default(), request_id, records).await?;
         Ok(resumed.pid)
     }
 
     /// Has a node of a run continue that has not ended.
-    async fn redo_living(
-        self: &Arc<Self>,
-        process: ProcessRef,
-        (node, origin): (&str, Origin),
-        request_id: Option<String>,
-    ) -> Result<Pid> {
+    async fn redo_living(self: &Arc<Self>, process: ProcessRef, redo: Redo, checked: Checked) -> Result<Pid> {
         let (uuid, pid) = (process.uuid, process.of.pid);
         let not_now = || {
             let message = format!("run {pid} does not schedule now: it is suspended, or about to end");
@@ -108,10 +120,12 @@ impl Runtime {
             return Err(not_now());
         }
         let mut turn = self.turn(uuid, Lane::Verb).await?;
+        let Redo { node, origin, request_id } = redo;
         if turn.was_answered(request_id.as_deref()).await? {
             return Ok(pid);
         }
-        let event = Event::Redo { slot: node.to_owned(), origin, run: flow.reopened_after() };
+        checked.holds(pid, &flow, &node)?;
+        let event = Event::Redo { slot: node, origin, run: flow.reopened_after() };
         let mut next = flow.clone();
         next.apply(&event).map_err(|rejected| refused(pid, rejected))?;
         turn.write(process.of, self.moment(), vec![recorded(&event, request_id)?]).await?;
@@ -120,8 +134,36 @@ impl Runtime {
         Ok(pid)
     }
 
-    /// Refuses what the process of a node cannot do, before what depends on it begins anew.
-    async fn check_redo(&self, node: &str, last: Uuid, origin: &Origin) -> Result<()> {
+    /// Looks whether the process of a node could continue, before what depends on it begins anew.
+    async fn check_redo(self: &Arc<Self>, run: &Process, redo: &Redo) -> Result<Checked> {
+        let RecordedFlow { mut flow, last_ended } = self.recorded_flow(run.uuid).await?;
+        let last = flow.slot(&redo.node).and_then(|slot| slot.uuid);
+        let mut refusal = match last {
+            Some(last) => self.check_node(run, last, redo).await.err(),
+            None => None,
+        };
+        if refusal.is_none() && run.dead_at.is_some() {
+            let command = format!("relive resume {}", run.uuid);
+            refusal = self.stops_again(&command, run.uuid, &ResumeRequest::default()).await;
+        }
+        if refusal.is_some() {
+            return Ok(Checked { last, refusal });
+        }
+        for event in self.lost_ends(&flow).await? {
+            flow.apply(&event).map_err(|rejected| refused(run.pid, rejected))?;
+        }
+        let event = Event::Redo { slot: redo.node.clone(), origin: redo.origin.clone(), run: last_ended };
+        let refusal = match flow.apply(&event) {
+            Ok(()) => self.lacks_budget(run, &flow, &redo.node).await,
+            // That is said when it is applied in earnest.
+            Err(_) => None,
+        };
+        Ok(Checked { last, refusal })
+    }
+
+    /// Refuses what the last process of a node cannot do.
+    async fn check_node(self: &Arc<Self>, run: &Process, last: Uuid, redo: &Redo) -> Result<()> {
+        let Redo { node, origin, .. } = redo;
         match self.presence(last).await? {
             Presence::Here => {}
             // It could not be created, and begins now.
@@ -135,8 +177,15 @@ impl Runtime {
         let kind = history.identity.as_ref().and_then(|identity| body_of(&identity.spawned.body));
         let body = kind.and_then(|kind| self.bodies.of(kind)).ok_or_else(crate::resume::unknown_body)?;
         let input = match origin {
-            Origin::End { input } => input,
-            Origin::Fork { from_step, input } => {
+            Origin::End { input, limits } => {
+                let request = ResumeRequest { limits: *limits, ..ResumeRequest::default() };
+                let command = format!("relive compose resume {} --node {node}", run.pid);
+                if let Some(refusal) = self.stops_again(&command, last, &request).await {
+                    return Err(refusal);
+                }
+                input
+            }
+            Origin::Fork { from_step, input, .. } => {
                 body.accepts(Verb::Fork)?;
                 if let Some(step) = from_step.filter(|step| *step > history.completed_step) {
                     let message = format!("{node} has no step {step}: its last one is {}", history.completed_step);
@@ -171,10 +220,10 @@ impl Runtime {
 }
 
 fn origin_of(id: &str, request: NodeRequest) -> Result<Origin> {
-    let NodeRequest { node, fork, from_step, input } = request;
+    let NodeRequest { node, fork, from_step, input, limits } = request;
     match (fork, from_step) {
-        (true, from_step) => Ok(Origin::Fork { from_step, input }),
-        (false, None) => Ok(Origin::End { input }),
+        (true, from_step) => Ok(Origin::Fork { from_step, input, limits }),
+        (false, None) => Ok(Origin::End { input, limits }),
         (false, Some(step)) => {
             let message = format!("--from-step {step} would change the past of {node}");
             let hint = format!("relive compose resume {id} --node {node} --fork --from-step {step}");

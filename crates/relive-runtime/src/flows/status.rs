@@ -14,11 +14,14 @@ impl Runtime {
     pub(crate) async fn flow_status(self: &Arc<Self>, id: &str) -> Result<FlowStatus> {
         let process = self.flow_process(id).await?;
         let uuid = process.uuid;
-        let flow = match self.flows.find(uuid) {
+        let live = self.flows.find(uuid);
+        let recorded = match &live {
             // Ends are in its journal a little later, and reading that takes longer the longer it is.
             Some(live) => live.flow.lock().await.clone(),
             None => self.recorded_flow(uuid).await?.flow,
         };
+        let was_over: Vec<bool> = recorded.slots().map(|slot| slot.state.is_over()).collect();
+        let flow = if live.is_some() { recorded } else { self.with_ends(recorded).await? };
         let is_over = process.exit.is_some();
         let state = match process.exit {
             Some(exit) if exit.code == 0 => "succeeded".to_owned(),
@@ -33,15 +36,29 @@ impl Runtime {
             }
             Definition::Supervisor(file) => (FlowKind::Supervisor, vec![Vec::new(); file.children.len()]),
         };
-        let nodes = flow.slots().zip(on).map(|(slot, depends_on)| {
-            // Its end comes with the end of the run, and so after the last record of the run.
-            let has_ended_with_it = is_over && !slot.state.is_over();
+        let nodes = flow.slots().zip(was_over).zip(on).map(|((slot, was_over), depends_on)| {
+            // Its end comes with the end of the run, and so after the last record of the run. A node that waited then is not
+            // skipped: it waits again when the run is resumed.
+            let would_wait = !was_over && *slot.state == SlotState::Skipped;
+            let has_ended_with_it = is_over && (would_wait || !slot.state.is_over());
             let slot = if has_ended_with_it { SlotStatus { state: &SlotState::Halted, ..slot } } else { slot };
-            let reason = reason_of(&flow, &slot);
-            NodeStatus { reason, ..self.node_status(&slot, depends_on) }
+            let refusal = live.as_ref().zip(slot.state.living()).and_then(|(live, uuid)| live.attempts.refusal(uuid));
+            let status = NodeStatus { reason: reason_of(&flow, &slot), ..self.node_status(&flow, &slot, depends_on) };
+            match refusal {
+                Some(_) => NodeStatus { state: SlotState::Waiting.word().to_owned(), reason: refusal, ..status },
+                None => status,
+            }
         });
         let nodes = nodes.collect();
         Ok(FlowStatus { uuid, pid: process.pid, kind, state, nodes })
+    }
+
+    /// Adds the ends of processes that a tree without a body has not recorded yet.
+    pub(crate) async fn with_ends(self: &Arc<Self>, mut flow: Flow) -> Result<Flow> {
+        for event in self.lost_ends(&flow).await? {
+            flow.apply(&event).map_err(|error| Error::new(ErrorCode::Internal, error.to_string()))?;
+        }
+        Ok(flow)
     }
 
     /// Returns the process of a tree, and refuses any other.
@@ -58,13 +75,13 @@ impl Runtime {
         Err(Error::new(ErrorCode::Invalid, message).with_hint(format!("relive info {}", process.pid)))
     }
 
-    fn node_status(&self, slot: &SlotStatus<'_>, depends_on: Vec<String>) -> NodeStatus {
+    fn node_status(&self, flow: &Flow, slot: &SlotStatus<'_>, depends_on: Vec<String>) -> NodeStatus {
         NodeStatus {
             name: slot.name.to_owned(),
             state: slot.state.word().to_owned(),
             uuid: slot.uuid,
             pid: slot.uuid.and_then(|uuid| self.living(uuid)).map(|process| process.of.pid),
-            exit: exit_of(slot),
+            exit: exit_of(flow, slot),
             starts: slot.starts,
             depends_on,
             reason: None,
@@ -77,7 +94,7 @@ fn reason_of(flow: &Flow, slot: &SlotStatus<'_>) -> Option<String> {
     let note = || slot.note.map(str::to_owned);
     match slot.state {
         SlotState::Failed { .. } | SlotState::Stopped | SlotState::Halted => {
-            note().or_else(|| exit_of(slot).map(|exit| exit.reason))
+            note().or_else(|| exit_of(flow, slot).map(|exit| exit.reason))
         }
         // Why it is tried again.
         SlotState::Due { .. } => note(),
@@ -87,13 +104,17 @@ fn reason_of(flow: &Flow, slot: &SlotStatus<'_>) -> Option<String> {
 }
 
 /// How a node ended, if it has.
-pub(crate) fn exit_of(slot: &SlotStatus<'_>) -> Option<Exit> {
+pub(crate) fn exit_of(flow: &Flow, slot: &SlotStatus<'_>) -> Option<Exit> {
+    let with_tree = match flow.definition() {
+        Definition::Compose(_) => "ended with the run",
+        Definition::Supervisor(_) => "ended with the supervisor",
+    };
     let exit = |code, usual: &str| Exit { code, reason: slot.note.unwrap_or(usual).to_owned(), err: None };
     match slot.state {
         SlotState::Succeeded => Some(exit(0, "completed")),
         SlotState::Failed { code } => Some(exit(*code, "failed")),
         SlotState::Stopped => Some(exit(1, "stopped")),
-        SlotState::Halted => Some(exit(1, "ended with the run")),
+        SlotState::Halted => Some(exit(1, with_tree)),
         SlotState::Waiting
         | SlotState::Due { .. }
         | SlotState::Running { .. }

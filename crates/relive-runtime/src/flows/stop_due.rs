@@ -4,10 +4,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use relive_core::{ErrorCode, Pid, Signal, Uuid};
-use relive_flow::{Event, Flow, SlotState};
+use relive_flow::{Event, Flow, Outcome, SlotState};
 
-use super::LiveFlow;
 use super::redo::recorded;
+use super::{Attempts, LiveFlow};
 use crate::error::{Error, Result};
 use crate::owner::Lane;
 use crate::runtime::{ProcessRef, Runtime};
@@ -25,8 +25,9 @@ enum Place {
     Over,
     /// It is to be started again, by the slot with this name.
     Due(String),
-    /// The tree takes it for running: it has not noticed the end.
-    Unnoticed,
+    /// The tree takes it for running, in the slot with this name: it has not noticed the end, or waits for room to start it
+    /// again.
+    Unnoticed(String),
 }
 
 /// What became of a signal to a process that has ended.
@@ -106,7 +107,7 @@ impl Runtime {
         if !self.flows.find(tree.uuid).is_some_and(|open| Arc::ptr_eq(&open, live)) {
             return Ok(None);
         }
-        let stopped = self.record_stop(tree, &mut flow, uuid, sent).await?;
+        let stopped = self.record_stop(tree, (&mut flow, &live.attempts), uuid, sent).await?;
         live.changed.notify_one();
         Ok(stopped)
     }
@@ -128,7 +129,7 @@ impl Runtime {
         apply(&mut flow, &events)?;
         let slot = match place_of(&flow, uuid) {
             Place::Over => return Ok(Some(DueStop::Over)),
-            Place::Unnoticed => return Ok(None),
+            Place::Unnoticed(_) => return Ok(None),
             Place::Due(slot) => slot,
         };
         let stopped = self.stopped(&slot, uuid, sent);
@@ -143,23 +144,32 @@ impl Runtime {
     }
 
     fn stopped(&self, slot: &str, uuid: Uuid, sent: &SignalOrder) -> Event {
-        let who = self.in_words_now(sent.cause, Some(sent.signal.name()));
-        Event::Stopped { slot: slot.to_owned(), uuid, note: Some(format!("ended by {who}")) }
+        Event::Stopped { slot: slot.to_owned(), uuid, note: Some(self.ended_by(sent)) }
+    }
+
+    fn ended_by(&self, sent: &SignalOrder) -> String {
+        format!("ended by {}", self.in_words_now(sent.cause, Some(sent.signal.name())))
     }
 
     async fn record_stop(
         self: &Arc<Self>,
         tree: ProcessRef,
-        flow: &mut Flow,
+        (flow, attempts): (&mut Flow, &Attempts),
         uuid: Uuid,
         sent: &SignalOrder,
     ) -> Result<Option<DueStop>> {
-        let slot = match place_of(flow, uuid) {
+        let (slot, event) = match place_of(flow, uuid) {
             Place::Over => return Ok(Some(DueStop::Over)),
-            Place::Unnoticed => return Ok(None),
-            Place::Due(slot) => slot,
+            Place::Due(slot) => (slot.clone(), self.stopped(&slot, uuid, sent)),
+            Place::Unnoticed(slot) => {
+                if !attempts.stop(uuid) {
+                    return Ok(None);
+                }
+                let (at_ms, note) = (self.wall_ms(), Some(self.ended_by(sent)));
+                let outcome = Outcome::Stopped;
+                (slot.clone(), Event::Ended { slot, uuid, outcome, at_ms, result: None, note })
+            }
         };
-        let event = self.stopped(&slot, uuid, sent);
         let mut next = flow.clone();
         apply(&mut next, std::slice::from_ref(&event))?;
         let mut turn = self.turn(tree.uuid, Lane::Verb).await?;
@@ -182,7 +192,7 @@ fn place_of(flow: &Flow, uuid: Uuid) -> Place {
     let Some(slot) = flow.slots().find(|slot| slot.uuid == Some(uuid)) else { return Place::Over };
     match slot.state {
         SlotState::Due { .. } => Place::Due(slot.name.to_owned()),
-        SlotState::Running { .. } | SlotState::ToStop { .. } => Place::Unnoticed,
+        SlotState::Running { .. } | SlotState::ToStop { .. } => Place::Unnoticed(slot.name.to_owned()),
         SlotState::Waiting
         | SlotState::Succeeded
         | SlotState::Failed { .. }

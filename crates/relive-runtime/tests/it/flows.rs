@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use relive_api::{Created, FlowRequest, FlowStatus, NodeRequest, NodeResumed};
-use relive_core::{ErrorCode, Uuid};
+use relive_api::{Created, FlowRequest, FlowStatus, GrantRequest, HandleRights, NodeRequest, NodeResumed};
+use relive_core::{ErrorCode, Limits, Uuid};
 use relive_runtime::{Access, Caller, Result};
 use serde_json::json;
 
@@ -27,7 +27,7 @@ fn status(daemon: &Daemon, uuid: Uuid) -> FlowStatus {
 }
 
 fn resume_node(daemon: &Daemon, uuid: Uuid, node: &str, request: &str) -> Result<NodeResumed> {
-    let node = NodeRequest { node: node.to_owned(), fork: false, from_step: None, input: None };
+    let node = NodeRequest { node: node.to_owned(), ..NodeRequest::default() };
     daemon.block(person(daemon).resume_node(&uuid.to_string(), node, Some(request.to_owned())))
 }
 
@@ -101,4 +101,26 @@ fn a_node_that_is_asked_to_continue_again_continues_once() {
     resume_node(&daemon, asked.uuid, "second", "2").unwrap();
     assert_eq!(words(&status(&daemon, asked.uuid)), "first=succeeded second=succeeded");
     assert_eq!((events(&world, asked.uuid, "redo"), events(&world, asked.uuid, "starting")), (1, 3));
+}
+
+#[test]
+fn a_controller_of_a_run_resumes_a_node_but_sets_no_limits_of_it() {
+    let world = World::new();
+    let (done, hanging) = (world.script("turns: [{text: one}]"), world.script("turns: [{hang: true}]"));
+    let text = format!("nodes: {{a: {{intent: do, model: {done}}}, b: {{intent: wait, model: {hanging}}}}}");
+    let asked = request(&world, &text);
+    let daemon = world.start();
+    start(&daemon, &asked).unwrap();
+    daemon.until("a is done", || Some(()).filter(|()| words(&status(&daemon, asked.uuid)).contains("a=succeeded")));
+    let controller = daemon.run_hanging(&world).uuid;
+    let grant =
+        GrantRequest { target: asked.uuid.to_string(), to: controller.to_string(), rights: HandleRights::Controller };
+    daemon.block(person(&daemon).grant(grant, None)).unwrap();
+    let access = Access::new(Arc::clone(&daemon.runtime), Caller::Process(controller));
+    daemon.block(access.ready());
+    let node = NodeRequest { node: "a".to_owned(), ..NodeRequest::default() };
+    let more = NodeRequest { limits: Limits { max_tokens: Some(9), ..Limits::default() }, ..node.clone() };
+    let refused = daemon.block(access.resume_node(&asked.uuid.to_string(), more, None)).unwrap_err();
+    assert_eq!(refused.code(), ErrorCode::Permission, "{refused}");
+    daemon.block(access.resume_node(&asked.uuid.to_string(), node, None)).unwrap();
 }

@@ -114,6 +114,8 @@ Examples:
         /// A message for the node
         #[arg(long, value_name = "TEXT")]
         input: Option<String>,
+        #[command(flatten)]
+        limits: NodeLimits,
     },
     /// Print the JSON schema of the file
     #[command(before_long_help = "\
@@ -144,6 +146,34 @@ struct UpArgs {
     limits: FlowLimits,
     #[command(flatten)]
     environment: EnvironmentArgs,
+}
+
+/// New limits of one node.
+#[derive(Debug, clap::Args)]
+struct NodeLimits {
+    /// Set a new limit of steps of the node, counted from its first step
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    max_steps: Option<u32>,
+    /// Set a new limit of tokens of the node, input and output together
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    max_tokens: Option<u64>,
+    /// Set a new limit of cost of the node, in dollars
+    #[arg(long, value_name = "USD", value_parser = super::run::parse_dollars)]
+    max_cost: Option<relive_core::Usd>,
+    /// Set a new time limit of the node, counted from its start; pauses do not count
+    #[arg(long, value_name = "DURATION", value_parser = relive_types::duration::parse)]
+    timeout: Option<std::time::Duration>,
+}
+
+impl NodeLimits {
+    fn limits(&self) -> Limits {
+        Limits {
+            max_steps: self.max_steps,
+            max_tokens: self.max_tokens,
+            max_cost_usd: self.max_cost,
+            timeout_ms: self.timeout.map(crate::render::time::as_millis),
+        }
+    }
 }
 
 /// The limits of all processes of a tree together.
@@ -186,8 +216,9 @@ pub(crate) async fn run(context: &Context, args: &Args) -> Outcome<u8> {
             }
             Ok(0)
         }
-        Verb::Resume { run, node, fork, from_step, input } => {
-            let request = NodeRequest { node: node.clone(), fork: *fork, from_step: *from_step, input: input.clone() };
+        Verb::Resume { run, node, fork, from_step, input, limits } => {
+            let (node, input, limits) = (node.clone(), input.clone(), limits.limits());
+            let request = NodeRequest { node, fork: *fork, from_step: *from_step, input, limits };
             let resumed = Client::about(context, run).await?.resume_node(run, &request).await?;
             if context.json {
                 context.print_json(&resumed)?;
@@ -319,7 +350,8 @@ async fn logs(context: &Context, run: &str, node: Option<&str>, follow: bool) ->
         if node.is_none() && !context.json {
             context.print_line(&format!("==> {} <==", other.name))?;
         }
-        let args = super::logs::Args { id: uuid.to_string(), follow, ..Default::default() };
+        let (id, node_name) = (uuid.to_string(), Some(other.name.clone()));
+        let args = super::logs::Args { id, follow, node: node_name, ..Default::default() };
         code = match super::logs::run(context, &args).await {
             Ok(shown) => shown.max(code),
             // The others have their output all the same.

@@ -44,6 +44,9 @@ pub(crate) struct Args {
     /// Show times in UTC instead of local time
     #[arg(long)]
     pub(super) utc: bool,
+    /// The node of a run that the process is, for JSON.
+    #[arg(skip)]
+    pub(super) node: Option<String>,
 }
 
 impl Args {
@@ -68,6 +71,7 @@ pub(crate) async fn run(context: &Context, args: &Args) -> Outcome<u8> {
         context,
         journal: Journal::new(process.pid, args.clock()),
         since: args.since,
+        node: args.node.as_deref(),
         incarnations: Incarnations::new(uuid.clone(), process.generation.0, process.pid),
         any: false,
     };
@@ -99,6 +103,7 @@ struct Shown<'a> {
     context: &'a Context,
     journal: Journal,
     since: Option<Timestamp>,
+    node: Option<&'a str>,
     incarnations: Incarnations,
     /// Whether there was any record.
     any: bool,
@@ -118,7 +123,11 @@ impl Shown<'_> {
             return Ok(text);
         }
         let pid = self.incarnations.pid_of(client, &event.id).await?;
-        Ok(line.to_json(&event.id, pid) + "\n")
+        let object = line.to_json(&event.id, pid);
+        Ok(match (self.node, object.strip_prefix('{')) {
+            (Some(node), Some(fields)) => format!("{{\"node\":{},{fields}\n", serde_json::Value::from(node)),
+            (None, _) | (_, None) => object + "\n",
+        })
     }
 }
 

@@ -86,6 +86,7 @@ mod trees;
 mod trees_again;
 mod trees_files;
 mod trees_hostile;
+mod trees_limits;
 mod trees_stopped;
 mod truth;
 mod waiting;

@@ -2,7 +2,8 @@
 
 use serde_json::json;
 
-use crate::world::World;
+use super::sessions_support::is_alive;
+use crate::world::{Begun, World, wait_until};
 
 #[test]
 fn a_node_that_waits_to_be_tried_again_is_stopped_by_kill_and_stays_so() {
@@ -69,6 +70,7 @@ fn the_status_of_a_run_says_why_each_node_failed() {
   loud: {{command: [sh, -c, 'echo first >&2; echo the disk is full >&2; exit 7']}}
   missing: {{command: [no-such-program-anywhere]}}
   slow: {{command: [sleep, '1000'], timeout: 200ms}}
+  crashed: {{command: [sh, -c, 'kill -SEGV $$']}}
   thinks: {{intent: think, model: {model}, max_steps: 1}}
   fine: {{command: [sh, -c, 'echo said >&2']}}
   never: {{command: [x], depends_on: [missing]}}
@@ -77,14 +79,15 @@ fn the_status_of_a_run_says_why_each_node_failed() {
     world.relive(&["wait", &run.uuid]).exits(1);
     let reason = |node: &str| world.node(&run, node)["reason"].clone();
     assert_eq!(reason("loud"), "exited: the disk is full");
-    assert_eq!(reason("missing"), "execve: ENOENT");
+    assert_eq!(reason("missing"), "program not found: no-such-program-anywhere (execve: ENOENT)");
+    assert_eq!(reason("crashed"), "ended by SIGSEGV");
     assert_eq!(reason("slow"), "timed out");
     assert!(reason("thinks").as_str().unwrap().contains("max steps exceeded"), "{}", reason("thinks"));
     assert_eq!(reason("fine"), json!(null));
     assert_eq!(reason("never"), "missing failed");
     assert_eq!(world.node(&run, "loud")["exit"], json!({"code": 7, "reason": "exited: the disk is full", "err": null}));
     let table = world.relive(&["compose", "status", &run.uuid]).ok().stdout;
-    for words in ["exited: the disk is full", "execve: ENOENT", "timed out", "missing failed"] {
+    for words in ["exited: the disk is full", "program not found: no-such", "timed out", "missing failed"] {
         assert!(table.contains(words), "{table}");
     }
     // The next daemon says the same.
@@ -118,4 +121,33 @@ fn a_tree_whose_services_leave_no_place_is_refused_and_nothing_is_started() {
     );
     let refused = world.relive(&["compose", "up", "-d", "tree.yaml"]);
     refused.fails(2, &["tree.yaml:3:", "`db` never ends", "{db: started}", "^"]);
+}
+
+#[test]
+fn compose_down_of_a_paused_run_returns_when_its_processes_have_ended_and_its_undo_works() {
+    let world = World::new();
+    let run = world.up("nodes:
+  slow: {command: [sh, -c, 'trap \"sleep 1; exit 0\" TERM; echo slow >> ran; while [ ! -e go ]; do sleep 0.01; done']}
+  after: {command: [sh, -c, 'echo after >> ran'], depends_on: [slow]}
+");
+    let slow = world.await_node(&run, "slow", "running")["uuid"].as_str().unwrap().to_owned();
+    for (begun, crash) in [(1, false), (2, true)] {
+        wait_until("it has begun", || world.ran().len() == begun);
+        let stage = world.await_stage(&Begun { pid: 0, uuid: slow.clone() }, "running");
+        let host = stage["host_pid"].as_u64().unwrap();
+        world.relive(&["pause", "--subtree", &run.uuid]).ok();
+        world.await_display(&run.uuid, "suspended");
+        if crash {
+            world.kill_daemon();
+        }
+        let down = world.relive(&["compose", "down", &run.uuid]).ok();
+        assert!(!is_alive(host), "{down:?}");
+        assert_eq!(world.relive(&["ps", "-q"]).ok().stdout, "");
+        assert_eq!(world.states(&run), "slow=halted after=halted");
+        let undo = down.stderr.split("(undo: relive ").nth(1).unwrap().split(')').next().unwrap().to_owned();
+        world.relive(&undo.split(' ').collect::<Vec<_>>()).ok();
+    }
+    world.file("go", "");
+    world.relive(&["wait", &run.uuid]).ok();
+    assert_eq!(world.states(&run), "slow=succeeded after=succeeded");
 }

@@ -147,8 +147,7 @@ fn a_resumed_node_runs_once_more_and_then_what_depends_on_it() {
         |rounds: usize| [("first", 1), ("bad", rounds + 1), ("then", rounds), ("last", rounds), ("beside", 1)];
     for round in 1..4 {
         let client = killed.places.client();
-        let (node, run) =
-            (NodeRequest { node: "bad".to_owned(), fork: false, from_step: None, input: None }, id.clone());
+        let (node, run) = (NodeRequest { node: "bad".to_owned(), ..NodeRequest::default() }, id.clone());
         // The request is repeated until a daemon answers it, and carried out once.
         let asked = std::thread::spawn(move || client.call(|client| client.resume_node(&run, &node)));
         killed.kill(16);

@@ -18,6 +18,7 @@ use tokio::sync::mpsc;
 use super::NODE_EVENT;
 use crate::create::NewFlow;
 use crate::error::Result;
+use crate::flows::Attempt;
 use crate::lookup::Presence;
 use crate::runtime::{ProcessRef, Runtime};
 
@@ -48,6 +49,8 @@ pub(super) struct ChildStart {
     pub(super) created: Option<mpsc::UnboundedSender<ChildCreated>>,
     /// Whether nothing is started any more.
     pub(super) ending: Arc<AtomicBool>,
+    /// Its start, which others may stop while it waits for room.
+    pub(super) attempt: Arc<Attempt>,
     /// The journal of the tree, for events.
     pub(super) journal: Arc<dyn Journal>,
 }
@@ -64,6 +67,8 @@ pub(super) struct ChildCreated {
 pub(super) struct ChildEnd {
     pub(super) slot: String,
     pub(super) uuid: Uuid,
+    /// The number of the start that it is the end of.
+    pub(super) number: u64,
     pub(super) outcome: Outcome,
     pub(super) result: Option<String>,
     /// Why it failed, or could not be started.
@@ -80,7 +85,7 @@ pub(super) enum Created {
 
 impl ChildEnd {
     pub(super) fn event(self, at_ms: u64) -> Event {
-        let Self { slot, uuid, outcome, result, note, created: _ } = self;
+        let Self { slot, uuid, number: _, outcome, result, note, created: _ } = self;
         Event::Ended { slot, uuid, outcome, at_ms, result, note }
     }
 }
@@ -88,9 +93,9 @@ impl ChildEnd {
 impl ChildStart {
     /// Starts the process unless it was started, and waits for its end.
     pub(super) async fn run_to_end(self, runtime: Arc<Runtime>) -> ChildEnd {
-        let (slot, uuid) = (self.slot.clone(), self.uuid);
+        let (slot, uuid, number) = (self.slot.clone(), self.uuid, self.number);
         if let Err((outcome, created, note)) = self.start_in_time(&runtime).await {
-            return ChildEnd { slot, uuid, outcome, result: None, note, created };
+            return ChildEnd { slot, uuid, number, outcome, result: None, note, created };
         }
         if let Some(created) = &self.created
             && !runtime.could_not_start(uuid).await
@@ -100,7 +105,7 @@ impl ChildStart {
         }
         let (outcome, note) = self.end_of_process(&runtime).await;
         let result = if self.wants_result { runtime.result_of(uuid).await } else { None };
-        ChildEnd { slot, uuid, outcome, result, note, created: Created::Yes }
+        ChildEnd { slot, uuid, number, outcome, result, note, created: Created::Yes }
     }
 
     /// Starts the process as soon as there is room for it. Fails with its end if it never starts.
@@ -108,7 +113,7 @@ impl ChildStart {
         let (slot, uuid) = (&self.slot, self.uuid);
         let mut has_told = false;
         loop {
-            if self.ending.load(Ordering::Relaxed) {
+            if self.ending.load(Ordering::Relaxed) || !self.attempt.again() {
                 let there = !matches!(runtime.presence(uuid).await, Ok(Presence::Never));
                 if !there || matches!(self.start, Start::Resume { .. }) && runtime.living(uuid).is_none() {
                     return Err((if there { Outcome::Halted } else { Outcome::NeverRan }, Created::Yes, None));
@@ -126,27 +131,19 @@ impl ChildStart {
                 }
                 Err(error) => error,
             };
-            match error.code() {
-                // Temporary: a place becomes free, or the daemon stops and the next one continues.
-                ErrorCode::Exhausted | ErrorCode::Unavailable => {
-                    if !has_told {
-                        let body = json!({"node": slot, "state": "waiting", "uuid": uuid, "reason": error.to_string()});
-                        self.journal.event(NODE_EVENT, body);
-                        has_told = true;
-                    }
-                    tokio::time::sleep(RETRY_EVERY).await;
-                }
-                ErrorCode::Invalid
-                | ErrorCode::Conflict
-                | ErrorCode::NotFound
-                | ErrorCode::Permission
-                | ErrorCode::Timeout
-                | ErrorCode::Internal => {
-                    let hint = error.hint().map(|hint| format!(" (hint: {hint})")).unwrap_or_default();
-                    let outcome = Outcome::Failed { code: CANNOT_START };
-                    return Err((outcome, Created::No, Some(format!("{error}{hint}"))));
-                }
+            if !error.is_temporary() {
+                let hint = error.hint().map(|hint| format!(" (hint: {hint})")).unwrap_or_default();
+                let outcome = Outcome::Failed { code: CANNOT_START };
+                return Err((outcome, Created::No, Some(format!("{error}{hint}"))));
             }
+            // A place becomes free, or the daemon stops and the next one continues.
+            if !has_told {
+                let body = json!({"node": slot, "state": "waiting", "uuid": uuid, "reason": error.to_string()});
+                self.journal.event(NODE_EVENT, body);
+                has_told = true;
+            }
+            self.attempt.refused(error.to_string());
+            tokio::time::sleep(RETRY_EVERY).await;
         }
     }
 
@@ -185,14 +182,15 @@ impl ChildStart {
             Start::New => self.begin(runtime).await,
             // It could not be created when it was started, and can now.
             Start::Resume { .. } if is_new => self.begin(runtime).await,
-            Start::Resume { input } => {
-                let request = ResumeRequest { input: input.clone(), ..ResumeRequest::default() };
+            Start::Resume { input, limits } => {
+                let request = ResumeRequest { input: input.clone(), limits: *limits, ..ResumeRequest::default() };
                 let cause = Cause::process(Why::Supervisor, self.parent.of.pid);
                 let id = format!("flow-{}-{}", self.parent.uuid, self.number);
                 runtime.resume_for(cause, &uuid.to_string(), request, Some(id)).await.map(|_| ())
             }
-            Start::Fork { from, from_step, input } => {
+            Start::Fork { from, from_step, input, limits } => {
                 let request = ResumeRequest {
+                    limits: *limits,
                     fork: Some(uuid),
                     from_step: *from_step,
                     input: input.clone(),
@@ -317,5 +315,21 @@ impl ChildStart {
 
 /// The directory of a task, below that of its tree unless it is absolute.
 pub(super) fn directory_of(tree: &str, cwd: Option<&str>) -> String {
-    cwd.map_or_else(|| tree.to_owned(), |cwd| Path::new(tree).join(cwd).display().to_string())
+    let joined = cwd.map_or_else(|| Path::new(tree).to_owned(), |cwd| Path::new(tree).join(cwd));
+    // `.` and doubled slashes are dropped. `..` stays: what it means depends on links.
+    joined.components().collect::<std::path::PathBuf>().display().to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_directory_is_shown_without_dots_and_doubled_slashes() {
+        let check = |tree: &str, cwd: Option<&str>, expect: &str| assert_eq!(directory_of(tree, cwd), expect);
+        check("/work/", None, "/work");
+        check("/work/.", Some("./a//b/."), "/work/a/b");
+        check("/work", Some("/other/./c/"), "/other/c");
+        check("/work", Some("../up"), "/work/../up");
+    }
 }

@@ -42,19 +42,23 @@ impl Runtime {
         Delivered::No
     }
 
-    /// Ends what is left below a tree that ends without a body.
+    /// Ends the processes that are left below a tree that ends without a body, with the signal that the tree was told to
+    /// end by, and waits for their ends. One that ignores it is killed after its grace.
     pub(super) async fn end_below(self: &Arc<Self>, tree: ProcessRef) {
-        let below = {
+        let (below, signal) = {
             let state = self.lock();
+            let told = state.table.machine(tree.of.pid).and_then(|machine| machine.told_to_end());
+            let signal = match told {
+                Some((Signal::Term | Signal::Int, _)) => Signal::Term,
+                Some((Signal::Kill | Signal::Pause | Signal::Resume, _)) | None => Signal::Kill,
+            };
             let pids = state.table.subtree(tree.of.pid);
-            pids.into_iter()
-                .skip(1)
-                .filter_map(|pid| state.table.view(pid, self.moment()).map(|view| view.uuid))
-                .collect::<Vec<_>>()
+            let uuid = |pid| state.table.view(pid, self.moment()).map(|view| view.uuid);
+            (pids.into_iter().skip(1).filter_map(uuid).collect::<Vec<_>>(), signal)
         };
         let living: Vec<Uuid> = below.into_iter().filter(|uuid| self.living(*uuid).is_some()).collect();
         for uuid in &living {
-            self.end_child(tree, *uuid, Signal::Kill).await;
+            self.end_child(tree, *uuid, signal).await;
         }
         let all = async {
             for uuid in living {

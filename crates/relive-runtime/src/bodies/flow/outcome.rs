@@ -68,7 +68,16 @@ impl Runtime {
 
     /// Says why a process failed, with the last thing that a program said about it.
     async fn reason_of(&self, uuid: Uuid, end: &End) -> String {
-        let reason = end.exit().reason.into_owned();
+        let reason = match &end.status {
+            ProcessStatus::Killed { signal } => killed(end, &signal.name()),
+            ProcessStatus::StartupFailed { stage, errno, .. } => {
+                let program = self.program_of(uuid).await.unwrap_or_default();
+                not_started(stage, errno, &program).unwrap_or_else(|| end.exit().reason.into_owned())
+            }
+            ProcessStatus::Exited { .. } | ProcessStatus::Abandoned | ProcessStatus::Faulted { .. } => {
+                end.exit().reason.into_owned()
+            }
+        };
         let exited_by_itself = matches!(end.status, ProcessStatus::Exited { .. }) && end.reason.is_none();
         let said = match self.last_session(uuid).await.ok().flatten().filter(|_| exited_by_itself) {
             Some(session) if self.runs_program(uuid).await => {
@@ -80,6 +89,12 @@ impl Runtime {
             Some(said) => format!("{reason}: {said}"),
             None => reason,
         }
+    }
+
+    /// Returns the name of the program that a process runs.
+    async fn program_of(&self, uuid: Uuid) -> Option<String> {
+        let (history, _) = self.on_journal(move |data| data.history(uuid)).await.ok()?.ok()?;
+        history.identity?.spawned.program?.argv.first().cloned()
     }
 
     async fn runs_program(&self, uuid: Uuid) -> bool {
@@ -115,6 +130,27 @@ fn outcome(end: &End, pid: Option<Pid>) -> Outcome {
         | ProcessStatus::Faulted { .. }
         | ProcessStatus::StartupFailed { .. } => Outcome::Failed { code: i32::from(end.exit_code()) },
     }
+}
+
+/// Says what ended a process: the signal, unless Relive had a reason of its own to send it.
+fn killed(end: &End, signal: &str) -> String {
+    let reason = end.exit().reason;
+    match &*reason {
+        "interrupted" => format!("ended by {signal}"),
+        "context cancelled while paused" => format!("ended by {signal} while suspended"),
+        _ => reason.into_owned(),
+    }
+}
+
+/// Says why a program could not be started, if there are words for it.
+fn not_started(stage: &str, errno: &str, program: &str) -> Option<String> {
+    let words = match (stage, errno) {
+        ("execve", "ENOENT") => "program not found",
+        ("execve", "EACCES") => "permission denied",
+        ("execve", "ENOEXEC") => "not in a format that can be executed",
+        _ => return None,
+    };
+    Some(format!("{words}: {program} ({stage}: {errno})"))
 }
 
 /// Reads the end of the standard output of a session.

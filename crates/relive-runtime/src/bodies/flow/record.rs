@@ -1,11 +1,12 @@
 //! The events of a tree, in its journal.
 
-use relive_core::Rights;
+use relive_core::{Rights, Uuid};
 use relive_flow::{Event, Flow, SlotState};
 use relive_journal::record::{Body as Record, Granted};
 use relive_journal::{Durability, JournalError};
 use serde_json::json;
 
+use super::child::ChildEnd;
 use super::{Context, NODE_EVENT};
 use crate::flows::{exit_of, record};
 
@@ -34,16 +35,38 @@ pub(super) async fn append(
 }
 
 /// Adds an event for every node whose state has changed. That it runs is told by its start, which knows its PID.
-fn tell_changes(cx: &Context, before: &Flow, after: &Flow) {
-    for (before, after) in before.slots().zip(after.slots()) {
+fn tell_changes(cx: &Context, before: &Flow, next: &Flow) {
+    for (before, after) in before.slots().zip(next.slots()) {
         let word = after.state.word();
         if word == before.state.word() || matches!(after.state, SlotState::Waiting | SlotState::Running { .. }) {
             continue;
         }
         let mut body = json!({"node": after.name, "state": word, "uuid": after.uuid});
-        if let Some(exit) = exit_of(&after) {
+        if let Some(exit) = exit_of(next, &after) {
             body["exit"] = json!(exit);
         }
         cx.journal.event(NODE_EVENT, body);
+    }
+}
+
+/// Tells whether it is not recorded yet that a process is there.
+pub(super) fn is_news(flow: &Flow, slot: &str, uuid: Uuid) -> bool {
+    let runs = |state: &SlotState| matches!(state, SlotState::Running { uuid: running, .. } if *running == uuid);
+    flow.slot(slot).is_some_and(|found| runs(found.state) && !found.has_started)
+}
+
+/// Tells whether a process that ended is the one that its slot runs, and in this start of it.
+pub(super) fn is_end_of(flow: &Flow, end: &ChildEnd) -> bool {
+    let Some(slot) = flow.slot(&end.slot) else { return false };
+    match slot.state {
+        SlotState::Running { uuid, number, .. } => (*uuid, *number) == (end.uuid, end.number),
+        SlotState::ToStop { uuid, .. } => *uuid == end.uuid,
+        SlotState::Waiting
+        | SlotState::Due { .. }
+        | SlotState::Succeeded
+        | SlotState::Failed { .. }
+        | SlotState::Stopped
+        | SlotState::Halted
+        | SlotState::Skipped => false,
     }
 }

@@ -2,7 +2,7 @@
 
 use relive_core::{Pid, Timestamp};
 use relive_session::log::{Chunk, Item, Stream};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::render::time::Clock;
 
@@ -15,8 +15,8 @@ pub(super) enum Form {
     Plain,
     /// Each line with the time of its beginning.
     Timestamps(Clock),
-    /// One object per piece, with its PID.
-    Json(Pid),
+    /// One object per piece, with its PID, and the node of a run whose output it is.
+    Json { pid: Pid, node: Option<String> },
 }
 
 /// Bytes to be written as a whole.
@@ -55,11 +55,11 @@ impl Printer {
     pub(super) fn pieces(&mut self, item: Item) -> Vec<Piece> {
         let form = self.form.clone();
         match (item, &form) {
-            (Item::Chunk(chunk), Form::Json(pid)) => vec![self.object(*pid, &chunk)],
-            (Item::Gap { from, to }, Form::Json(pid)) => {
+            (Item::Chunk(chunk), Form::Json { pid, node }) => vec![object(self.output(*pid, &chunk), node.as_deref())],
+            (Item::Gap { from, to }, Form::Json { pid, node }) => {
                 let gap =
                     json!({ "id": from.to_string(), "at": null, "pid": pid, "kind": "gap", "to": to.to_string() });
-                vec![Piece { stream: Stream::Out, bytes: format!("{gap}\n").into_bytes() }]
+                vec![object(gap, node.as_deref())]
             }
             (Item::Gap { .. }, Form::Plain | Form::Timestamps(_)) => Vec::new(),
             (Item::Chunk(chunk), Form::Plain) if !self.by_lines => {
@@ -82,7 +82,7 @@ impl Printer {
             let Unfinished { at_ms, bytes } = std::mem::take(self.of(stream));
             match form {
                 // Part of a character was shown with the text before it.
-                Form::Json(_) => {}
+                Form::Json { .. } => {}
                 Form::Plain | Form::Timestamps(_) if bytes.is_empty() => {}
                 Form::Plain | Form::Timestamps(_) => rest.push(shown(&form, stream, at_ms, bytes)),
             }
@@ -97,16 +97,22 @@ impl Printer {
         }
     }
 
-    fn object(&mut self, pid: Pid, chunk: &Chunk) -> Piece {
+    fn output(&mut self, pid: Pid, chunk: &Chunk) -> Value {
         let name = match chunk.stream {
             Stream::Out => "stdout",
             Stream::Err => "stderr",
         };
         let text = self.of(chunk.stream).characters(&chunk.bytes);
         let (id, at) = (chunk.offset.to_string(), moment(chunk.at_ms));
-        let object = json!({ "id": id, "at": at, "pid": pid, "kind": "output", "stream": name, "text": text });
-        Piece { stream: Stream::Out, bytes: format!("{object}\n").into_bytes() }
+        json!({ "id": id, "at": at, "pid": pid, "kind": "output", "stream": name, "text": text })
     }
+}
+
+fn object(mut object: Value, node: Option<&str>) -> Piece {
+    if let Some(node) = node {
+        object["node"] = node.into();
+    }
+    Piece { stream: Stream::Out, bytes: format!("{object}\n").into_bytes() }
 }
 
 impl Unfinished {
@@ -157,7 +163,7 @@ fn moment(at_ms: u64) -> Option<Timestamp> {
 
 fn shown(form: &Form, stream: Stream, at_ms: u64, line: Vec<u8>) -> Piece {
     let bytes = match form {
-        Form::Plain | Form::Json(_) => line,
+        Form::Plain | Form::Json { .. } => line,
         Form::Timestamps(clock) => {
             let at = moment(at_ms).map_or_else(|| "-".to_owned(), |at| clock.moment(at));
             let end = if line.ends_with(b"\n") { "" } else { "\n" };
@@ -210,7 +216,7 @@ mod tests {
             Item::Gap { from: 5, to: 9 },
         ];
         check(
-            Printer::new(Form::Json(Pid(5))),
+            Printer::new(Form::Json { pid: Pid(5), node: None }),
             items,
             &[
                 "{\"id\":\"0\",\"at\":\"2023-11-14T22:13:20Z\",\"pid\":5,\"kind\":\"output\",\"stream\":\"stdout\",\"text\":\"\"}\n",

@@ -21,7 +21,7 @@ pub(super) async fn run(context: &Context, args: &Args, process: &Process, sessi
     refuse_output(&context.paths, &format!("PID {}", process.pid))?;
     let folder = Path::new(&session.folder);
     let form = match (context.json, args.clock()) {
-        (true, _) => Form::Json(process.pid),
+        (true, _) => Form::Json { pid: process.pid, node: args.node.clone() },
         (false, Some(clock)) => Form::Timestamps(clock),
         (false, None) => Form::Plain,
     };
@@ -97,7 +97,7 @@ fn is_before(item: &Item, since: u64) -> bool {
 fn warn_of_gap(item: &Item, form: &Form) {
     match (item, form) {
         (Item::Gap { from, to }, Form::Plain | Form::Timestamps(_)) => say_gap(*from, *to),
-        (Item::Gap { .. }, Form::Json(_)) | (Item::Chunk(_), _) => {}
+        (Item::Gap { .. }, Form::Json { .. }) | (Item::Chunk(_), _) => {}
     }
 }
 

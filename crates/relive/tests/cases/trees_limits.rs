@@ -1,0 +1,202 @@
+//! Trees at their limits: budgets that are used up, places that are taken, and levels that are too deep.
+
+use crate::world::{World, wait_until};
+
+/// The command of a hint, as it would be typed after `relive`.
+#[track_caller]
+fn hint(said: &str) -> Vec<String> {
+    let hint = said.lines().find_map(|line| line.trim().strip_prefix("hint: relive "));
+    hint.unwrap_or_else(|| panic!("{said}")).split(' ').map(str::to_owned).collect()
+}
+
+const SPENDS: &str =
+    "turns: [{usage: {input: 5, output: 5}, calls: [{name: list, args: {path: .}}], repeat: 3}, {text: done}]";
+
+#[test]
+fn a_run_whose_budget_is_used_up_is_resumed_only_with_a_larger_one() {
+    let world = World::new();
+    let model = world.script(SPENDS);
+    world.file(
+        "tree.yaml",
+        &format!(
+            "nodes:
+  thinks: {{intent: think, model: {model}}}
+  after: {{command: [sh, -c, 'echo after >> ran'], depends_on: [thinks]}}
+  beside: {{command: [sh, -c, 'echo beside >> ran; test -e go']}}
+"
+        ),
+    );
+    let up = ["compose", "up", "-d", "--json", "--max-tokens", "15", "tree.yaml"];
+    let run = crate::world::begun(&world.relive(&up).ok().json());
+    world.relive(&["wait", &run.uuid]).exits(1);
+    assert_eq!(world.states(&run), "thinks=failed after=skipped beside=failed");
+    let generations = world.generations(&run.uuid);
+    for verb in [&["resume"][..], &["compose", "resume", "--node", "thinks"]] {
+        let refused = world.relive(&[verb, &[&run.uuid]].concat()).exits(3);
+        assert!(refused.stderr.contains("at once"), "{refused:?}");
+        assert!(hint(&refused.stderr).contains(&"--max-tokens".to_owned()), "{refused:?}");
+        assert_eq!(hint(&refused.stderr)[0], "resume", "{refused:?}");
+    }
+    assert_eq!(world.generations(&run.uuid), generations, "nothing was started");
+    // A program spends nothing.
+    world.file("go", "");
+    world.relive(&["compose", "resume", "--node", "beside", &run.uuid]).ok();
+    world.relive(&["wait", &run.uuid]).exits(1);
+    assert_eq!(world.states(&run), "thinks=failed after=skipped beside=succeeded");
+    let refused = world.relive(&["resume", &run.uuid]).exits(3);
+    world.kill_daemon();
+    let typed = hint(&refused.stderr);
+    world.relive(&typed.iter().map(String::as_str).collect::<Vec<_>>()).ok();
+    world.relive(&["wait", &run.uuid]).ok();
+    assert_eq!(world.states(&run), "thinks=succeeded after=succeeded beside=succeeded");
+    assert_eq!(world.ran(), ["after", "beside", "beside"]);
+}
+
+#[test]
+fn a_node_that_reached_its_own_limit_is_resumed_only_with_a_larger_one() {
+    let world = World::new();
+    let model = world.script(SPENDS);
+    let run = world.up(&format!(
+        "nodes:
+  thinks: {{intent: think, model: {model}, max_steps: 2}}
+  after: {{command: [sh, -c, 'echo after >> ran'], depends_on: [thinks]}}
+"
+    ));
+    world.relive(&["wait", &run.uuid]).exits(1);
+    let refused = world.relive(&["compose", "resume", "--node", "thinks", &run.uuid]).exits(3);
+    let typed = hint(&refused.stderr);
+    assert_eq!(typed[..2], ["compose", "resume"], "{refused:?}");
+    let (node, last) = (world.node(&run, "thinks"), typed.last().unwrap().as_str());
+    assert_eq!((typed[typed.len() - 2].as_str(), last), ("--max-steps", "4"), "{refused:?}");
+    let too_few = ["compose", "resume", "--node", "thinks", "--max-steps", "2", &run.uuid];
+    world.relive(&too_few).fails(3, &["has used 2 steps, so --max-steps 2 would end it at once"]);
+    world.relive(&typed.iter().map(String::as_str).collect::<Vec<_>>()).ok();
+    world.kill_daemon();
+    world.relive(&["wait", &run.uuid]).ok();
+    assert_eq!(world.ran(), ["after"]);
+    assert_eq!(world.node(&run, "thinks")["uuid"], node["uuid"]);
+    assert_eq!(world.node(&run, "thinks")["starts"], 2);
+}
+
+#[test]
+fn a_node_that_would_be_too_deep_has_failed() {
+    let world = World::with_config("limits: {max_depth: 1}");
+    let run = world.up("nodes:
+  first: {command: [sh, -c, 'while [ ! -e go ]; do sleep 0.01; done']}
+  second: {command: [sh, -c, 'echo second >> ran'], depends_on: [first]}
+");
+    wait_until("the first one is there", || world.node(&run, "first")["pid"].is_u64());
+    world.configure("limits: {max_depth: 0}");
+    world.file("go", "");
+    world.relive(&["wait", &run.uuid]).exits(1);
+    let second = world.node(&run, "second");
+    assert_eq!((&second["state"], &second["exit"]["code"]), (&"failed".into(), &126.into()), "{second}");
+    let reason = second["reason"].as_str().unwrap();
+    assert!(reason.contains("it would be 1 levels deep, and limits.max_depth is 0"), "{reason}");
+}
+
+/// Two children that are restarted together, of which the second waits for room.
+fn crowded(world: &World) -> crate::world::Begun {
+    let keep = world.supervise(
+        "strategy: one_for_all
+backoff: 1ms
+max_restarts: 100
+children:
+  a: {command: [sh, -c, 'while [ ! -e end-a ]; do sleep 0.01; done; rm end-a; exit 1']}
+  b: {command: [sh, -c, 'while [ ! -e end-b ]; do sleep 0.01; done; rm end-b; exit 1'], restart: permanent}
+",
+    );
+    wait_until("both are there", || ["a", "b"].iter().all(|node| world.node(&keep, node)["pid"].is_u64()));
+    keep
+}
+
+#[test]
+fn a_child_that_waits_for_room_is_stopped_with_the_others() {
+    let world = World::new();
+    let keep = crowded(&world);
+    world.configure("limits: {max_processes: 1}");
+    // Both end, and neither can start again once the daemon has seen the new limit.
+    wait_until("both wait for room", || {
+        let states = world.states(&keep);
+        if states == "a=running b=running" {
+            world.file("end-a", "");
+        }
+        states == "a=waiting b=waiting"
+    });
+    let node = world.node(&keep, "b");
+    assert_eq!(node["reason"], "the limit of 1 processes is reached");
+    world.kill_daemon();
+    wait_until("both wait for room", || world.states(&keep) == "a=waiting b=waiting");
+    let killed = world.relive(&["kill", "--json", node["uuid"].as_str().unwrap()]).ok().json();
+    assert_eq!(killed["affected"], 1, "{killed}");
+    // Acknowledged means durable.
+    world.kill_daemon();
+    wait_until("one of them waits for room", || world.states(&keep) == "a=waiting b=stopped");
+    assert_eq!(world.node(&keep, "b")["reason"], "ended by you (SIGTERM)");
+    world.configure("limits: {max_processes: 9}");
+    wait_until("the other one runs again", || world.node(&keep, "a")["pid"].is_u64());
+    assert_eq!(world.node(&keep, "b")["state"], "stopped");
+    world.relive(&["compose", "down", &keep.uuid]).ok();
+}
+
+#[test]
+fn a_child_that_waits_for_room_does_not_keep_the_others_from_their_restart() {
+    let world = World::new();
+    let keep = world.supervise(
+        "strategy: rest_for_one
+backoff: 1ms
+max_restarts: 100
+children:
+  a: {command: [sh, -c, 'while [ ! -e end-a ]; do sleep 0.01; done; rm end-a; exit 1']}
+  b: {command: [sh, -c, 'while [ ! -e end-b ]; do sleep 0.01; done; rm end-b; exit 1']}
+",
+    );
+    wait_until("both are there", || ["a", "b"].iter().all(|node| world.node(&keep, node)["pid"].is_u64()));
+    world.configure("limits: {max_processes: 1}");
+    world.file("end-b", "");
+    world.await_node(&keep, "b", "waiting");
+    world.file("end-a", "");
+    wait_until("both wait for room", || world.states(&keep) == "a=waiting b=waiting");
+    world.configure("limits: {max_processes: 9}");
+    wait_until("both run again", || world.states(&keep) == "a=running b=running");
+    world.relive(&["compose", "down", &keep.uuid]).ok();
+}
+
+#[test]
+fn the_nodes_of_a_paused_run_are_shown_as_they_are() {
+    let world = World::new();
+    let run = world.up("nodes:
+  first: {command: [sh, -c, 'echo said; while [ ! -e go ]; do sleep 0.01; done']}
+  second: {command: [sh, -c, 'echo second >> ran; test -e fixed'], depends_on: [first]}
+");
+    let first = world.await_node(&run, "first", "running")["uuid"].as_str().unwrap().to_owned();
+    world.relive(&["pause", &run.uuid]).ok();
+    world.await_display(&run.uuid, "suspended");
+    world.file("go", "");
+    world.relive(&["wait", &first]).ok();
+    assert_eq!(world.states(&run), "first=succeeded second=waiting");
+    world.relive(&["resume", &run.uuid]).ok();
+    world.relive(&["wait", &run.uuid]).exits(1);
+    world.file("fixed", "");
+    world.relive(&["resume", &run.uuid]).ok();
+    world.relive(&["wait", &run.uuid]).ok();
+    let starts = |node: &str| world.node(&run, node)["starts"].as_u64();
+    assert_eq!((starts("first"), starts("second")), (Some(1), Some(2)));
+    let logs = world.relive(&["compose", "logs", "--json", &run.uuid]).ok().json_lines();
+    let said = logs.iter().find(|line| line["text"] == "said\n").unwrap();
+    assert_eq!(said["node"], "first", "{logs:?}");
+}
+
+#[test]
+fn a_cli_agent_that_the_budget_of_its_run_cannot_limit_is_not_started() {
+    let world = World::new();
+    world.file("tree.yaml", "nodes: {a: {cli: claude, intent: x}}");
+    for limit in [["--max-tokens", "5"], ["--max-cost", "1"]] {
+        let up = [&["compose", "up", "-d", "--json"][..], &limit, &["tree.yaml"]].concat();
+        let run = crate::world::begun(&world.relive(&up).ok().json());
+        world.relive(&["wait", &run.uuid]).exits(1);
+        let node = world.node(&run, "a");
+        assert_eq!(node["exit"]["code"], 126, "{node}");
+        assert!(node["reason"].as_str().unwrap().contains("can only be limited in time"), "{node}");
+    }
+}
