@@ -69,15 +69,24 @@ impl Context {
         let mut err = io::stderr().lock();
         let _ = write!(err, "{question} [y/N] ");
         let _ = err.flush();
-        is_yes(&mut io::stdin().lock())
+        let (is_yes, has_ended) = answer(&mut io::stdin().lock());
+        if has_ended {
+            // The terminal has shown no line break.
+            let _ = writeln!(err);
+        }
+        is_yes
     }
 }
 
-fn is_yes(input: &mut impl io::BufRead) -> bool {
+/// Returns whether the answer is a yes, and whether the input ended instead of the line.
+fn answer(input: &mut impl io::BufRead) -> (bool, bool) {
     let mut answer = String::new();
     match input.read_line(&mut answer) {
-        Ok(_) => matches!(answer.trim().to_ascii_lowercase().as_str(), "y" | "yes"),
-        Err(_) => false,
+        Ok(_) => {
+            let is_yes = matches!(answer.trim().to_ascii_lowercase().as_str(), "y" | "yes");
+            (is_yes, !answer.ends_with('\n'))
+        }
+        Err(_) => (false, true),
     }
 }
 
@@ -98,7 +107,7 @@ mod tests {
 
     #[test]
     fn only_a_yes_is_a_yes() {
-        let check = |answer: &str, yes| assert_eq!(is_yes(&mut answer.as_bytes()), yes, "{answer:?}");
+        let check = |answer: &str, yes| assert_eq!(super::answer(&mut answer.as_bytes()).0, yes, "{answer:?}");
         check("y\n", true);
         check("Yes\n", true);
         check("\n", false);

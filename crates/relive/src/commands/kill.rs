@@ -120,29 +120,32 @@ fn is_short(signal: &str) -> bool {
 pub(crate) async fn run(context: &Context, args: &Args) -> Outcome<u8> {
     let mut batch = Batch::new(context, &args.targets);
     let Some(client) = args.targets.client(context).await? else { return batch.finish("no process is running") };
-    let targets = args.targets.expand(&client, Scope::Living).await?;
-    if !args.yes && ends(args.signal) && !is_wanted(context, args, &client, &targets).await? {
+    let mut targets = args.targets.expand(&client, Scope::Living).await?;
+    if !args.yes && ends(args.signal) && !is_wanted(context, args, &client, &mut targets).await? {
         context.say("nothing was sent");
         return Ok(0);
     }
     for target in targets {
+        // What was shown is what gets the signal: another process may have its name by now.
+        let shown = target.found.as_ref().map(|process| process.pid.to_string());
+        let id = shown.unwrap_or_else(|| target.id.clone());
         let before = match target.found {
             Some(process) => Some(*process),
             // Only for the words: a failure to look is told by the signal itself.
             None if context.json || target.error.is_some() => None,
-            None => std::ops::Deref::deref(&client).process(&target.id).await.ok(),
+            None => std::ops::Deref::deref(&client).process(&id).await.ok(),
         };
         let request = SignalRequest { signal: args.signal.to_string(), subtree: args.subtree };
         let sent = match target.error {
             Some(error) => Err(error),
             None if args.signal == AnySignal::Nothing => {
-                match client.process(&target.id).await.and_then(|process| lives(&process)) {
+                match client.process(&id).await.and_then(|process| lives(&process)) {
                     Ok(()) => batch.answer(&target.id, &Affected::default(), &Told::default(), 0)?,
                     Err(error) => batch.failure(&target.id, error)?,
                 }
                 continue;
             }
-            None => client.signal(&target.id, &request).await,
+            None => client.signal(&id, &request).await,
         };
         match sent {
             Ok(affected) => {
@@ -195,18 +198,22 @@ fn undo(args: &Args, id: &str, before: Option<&Process>) -> Option<String> {
 }
 
 /// Asks before more processes end than were named: those of a subtree, of a pattern, or all.
-async fn is_wanted(context: &Context, args: &Args, client: &Client<'_>, targets: &[Target]) -> Outcome<bool> {
+async fn is_wanted(context: &Context, args: &Args, client: &Client<'_>, targets: &mut [Target]) -> Outcome<bool> {
     let mut reached: Vec<Process> = targets.iter().filter_map(|target| target.found.as_deref().cloned()).collect();
     if args.subtree {
         let list = client.list(&ListQuery::default()).await?;
-        for target in targets.iter().filter(|target| target.error.is_none()) {
+        let is_one = targets.len() == 1;
+        for target in targets.iter_mut().filter(|target| target.error.is_none()) {
             let root = match &target.found {
                 Some(process) => process.pid,
                 None => match client.process(&target.id).await {
-                    Ok(process) => process.pid,
-                    // It is told by the signal itself, unless it is the only one.
-                    Err(error) if targets.len() == 1 => return Err(error),
-                    Err(_) => continue,
+                    Ok(process) => target.found.insert(Box::new(process)).pid,
+                    // It is told with the answers of the others, unless it is the only one.
+                    Err(error) if is_one => return Err(error),
+                    Err(error) => {
+                        target.error = Some(error);
+                        continue;
+                    }
                 },
             };
             for process in subtree(&list.processes, root) {

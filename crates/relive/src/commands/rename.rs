@@ -1,8 +1,9 @@
 //! `relive rename`: another name for a process.
 
-use relive_api::RenameRequest;
+use relive_api::{Affected, RenameRequest};
 
 use super::report_affected;
+use super::targets::only_process;
 use crate::client::Client;
 use crate::context::Context;
 use crate::error::Outcome;
@@ -26,6 +27,11 @@ pub(crate) struct Args {
 
 pub(crate) async fn run(context: &Context, args: &Args) -> Outcome<u8> {
     let client = Client::about(context, &args.id).await?;
-    let affected = client.rename(&args.id, &RenameRequest { name: args.name.clone() }).await?;
+    let process = only_process(&client, &args.id).await?;
+    if process.name.as_ref() == Some(&args.name) {
+        return report_affected(context, &args.id, &Affected::default(), "", None);
+    }
+    let request = RenameRequest { name: args.name.clone() };
+    let affected = client.rename(&process.uuid.to_string(), &request).await?;
     report_affected(context, &args.id, &affected, &format!("renamed to {}", args.name), None)
 }

@@ -1,8 +1,9 @@
 //! `relive rm`: remove the history of processes that have ended.
 
 use relive_api::Process;
+use relive_core::ErrorCode;
 
-use super::targets::{Batch, Scope, Target, Targets, Told};
+use super::targets::{Batch, Scope, Target, Targets, Told, only_process};
 use crate::client::Client;
 use crate::context::Context;
 use crate::error::{CommandError, Outcome};
@@ -33,18 +34,24 @@ pub(crate) async fn run(context: &Context, args: &Args) -> Outcome<u8> {
     let mut batch = Batch::new(context, &args.targets);
     let Some(client) = args.targets.client(context).await? else { return batch.finish("nothing to remove") };
     let mut targets = args.targets.expand(&client, Scope::Ended).await?;
-    if !args.yes && !confirm(context, args, &client, &mut targets).await? {
-        context.say("nothing was removed");
-        return Ok(0);
+    identify(&client, &mut targets).await;
+    if !args.yes {
+        leave_out_those_that_have_not_ended(&mut targets);
+        if !confirm(context, args, &targets)? {
+            context.say("nothing was removed");
+            return Ok(0);
+        }
     }
     for target in targets {
-        let removed = match target.error {
-            Some(error) => Err(error),
-            None => client.remove(&target.id).await,
+        // By its UUID: another process may have its name by now.
+        let removed = match (target.error, target.found) {
+            (Some(error), _) => Err(error),
+            (None, Some(process)) => client.remove(&process.uuid.to_string()).await.map(|removed| (removed, process)),
+            (None, None) => Err(CommandError::not_found(&target.id)),
         };
         match removed {
-            Ok(removed) => {
-                let told = format!("removed {} ({} freed)\n", target.id, bytes(removed.freed_bytes));
+            Ok((removed, process)) => {
+                let told = tell(&process, removed.freed_bytes);
                 batch.answer(&target.id, &removed, &Told::message(told), 0)?;
             }
             Err(error) => batch.failure(&target.id, error)?,
@@ -53,17 +60,57 @@ pub(crate) async fn run(context: &Context, args: &Args) -> Outcome<u8> {
     batch.finish("nothing to remove")
 }
 
-/// Shows what would be removed, and asks. What does not exist is told afterwards, as of any other.
-async fn confirm(context: &Context, args: &Args, client: &Client<'_>, targets: &mut [Target]) -> Outcome<bool> {
+/// `removed PID 5 0c9d1e77 (1.2 kB freed)`.
+fn tell(process: &Process, freed_bytes: u64) -> String {
+    let continued = process.successor_pid.map(|next| format!("continued as {next}, ")).unwrap_or_default();
+    format!("removed PID {} {} ({continued}{} freed)\n", process.pid, process.short, bytes(freed_bytes))
+}
+
+/// Finds the process that each id means now, so that what is shown is what is removed.
+async fn identify(client: &Client<'_>, targets: &mut [Target]) {
     for target in targets.iter_mut().filter(|target| target.found.is_none() && target.error.is_none()) {
-        match client.process(&target.id).await {
+        match one(client, &target.id).await {
             Ok(process) => target.found = Some(Box::new(process)),
             Err(error) => target.error = Some(error),
         }
     }
-    // The daemon refuses the others, and says why.
-    let has_ended = |process: &&Process| process.dead_at.is_some();
-    let found: Vec<&Process> = targets.iter().filter_map(|target| target.found.as_deref()).filter(has_ended).collect();
+}
+
+/// Finds the process of an id. The PID of an incarnation that ended stands for its process, which may live again.
+async fn one(client: &Client<'_>, id: &str) -> Outcome<Process> {
+    let process = only_process(client, id).await?;
+    if process.successor_pid.is_some() {
+        let now = client.process(&process.uuid.to_string()).await?;
+        if !has_ended(&now) {
+            return Err(not_ended(&format!("PID {} continued as PID {}, which", process.pid, now.pid), &now));
+        }
+    }
+    Ok(process)
+}
+
+fn has_ended(process: &Process) -> bool {
+    process.status.is_some() || process.dead_at.is_some()
+}
+
+fn not_ended(who: &str, process: &Process) -> CommandError {
+    let (pid, message) = (process.pid, format!("{who} has not ended, so it cannot be removed"));
+    let hint = format!("relive kill {pid}; relive wait {pid}; relive rm -y {pid}");
+    CommandError::new(ErrorCode::Conflict, message).with_hint(hint)
+}
+
+/// Refuses the processes that have not ended: nobody is asked about them, also if they end before the answer.
+fn leave_out_those_that_have_not_ended(targets: &mut [Target]) {
+    for target in targets.iter_mut() {
+        if let Some(living) = target.found.as_ref().filter(|process| !has_ended(process)) {
+            target.error = Some(not_ended(&format!("PID {}", living.pid), living));
+        }
+    }
+}
+
+/// Shows what would be removed, and asks. What cannot be removed is told afterwards.
+fn confirm(context: &Context, args: &Args, targets: &[Target]) -> Outcome<bool> {
+    let found = targets.iter().filter(|target| target.error.is_none()).filter_map(|target| target.found.as_deref());
+    let found: Vec<&Process> = found.collect();
     if found.is_empty() {
         return Ok(true);
     }
@@ -74,7 +121,8 @@ async fn confirm(context: &Context, args: &Args, client: &Client<'_>, targets: &
     context.say("This permanently removes:");
     for process in found.iter().take(LISTED_MAX) {
         let name = one_line(process.name.as_ref().unwrap_or(&process.intent));
-        context.say(&format!("  PID {} {} {name}", process.pid, process.short));
+        let continued = process.successor_pid.map(|next| format!(" (continued as {next})")).unwrap_or_default();
+        context.say(&format!("  PID {} {} {name}{continued}", process.pid, process.short));
     }
     if found.len() > LISTED_MAX {
         context.say(&format!("  and {} more", found.len() - LISTED_MAX));

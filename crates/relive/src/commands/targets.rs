@@ -10,9 +10,12 @@ use crate::client::{Client, Start};
 use crate::context::Context;
 use crate::error::{CommandError, Outcome};
 use crate::report;
+use crate::terminal::one_line;
 
 /// How many processes are asked for at a time.
 const PAGE: usize = 256;
+/// How many processes an ambiguous name lists.
+const CANDIDATES_MAX: usize = 5;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Targets {
@@ -50,7 +53,8 @@ impl Scope {
             Self::Living => !ended,
             Self::Running => !ended && !process.paused,
             Self::Suspended => !ended && process.paused,
-            Self::Ended => ended,
+            // An incarnation that continued as another may live.
+            Self::Ended => ended && process.successor_pid.is_none(),
         }
     }
 }
@@ -134,12 +138,12 @@ async fn no_match(client: &Client<'_>, scope: Scope, pattern: &str) -> Outcome<C
         return Ok(not_found(format!("no process matches `{pattern}`")).with_hint("relive ps -a"));
     }
     let wanted = match scope {
-        Scope::Living => "living",
-        Scope::Running => "running",
-        Scope::Suspended => "suspended",
-        Scope::Ended => "ended",
+        Scope::Living => "process that has not ended",
+        Scope::Running => "running process",
+        Scope::Suspended => "suspended process",
+        Scope::Ended => "ended process",
     };
-    let message = format!("no {wanted} process matches `{pattern}`, but {} others do", others.len());
+    let message = format!("no {wanted} matches `{pattern}`, but {} others do", others.len());
     let message = if others.len() == 1 { message.replace("1 others do", "another one does") } else { message };
     Ok(not_found(message).with_hint(format!("relive ps -a --name {}", quote(pattern))))
 }
@@ -160,6 +164,24 @@ pub(super) async fn matching(client: &Client<'_>, scope: Scope, name: Option<Str
         }
         query.cursor = page.next;
     }
+}
+
+/// Finds the one process that an id means. A name that several ended processes have had means none of them.
+pub(super) async fn only_process(client: &Client<'_>, id: &str) -> Outcome<Process> {
+    let process = client.process(id).await?;
+    if process.dead_at.is_none() || process.name.as_deref() != Some(id) {
+        return Ok(process);
+    }
+    let same = matching(client, Scope::Ended, Some(id.to_owned())).await?;
+    if same.iter().all(|same| same.uuid == process.uuid) {
+        return Ok(process);
+    }
+    let line = |same: &Process| format!("\nPID {}  {}  {}", same.pid, same.short, one_line(&same.intent));
+    let more = same.len().checked_sub(CANDIDATES_MAX).filter(|more| *more > 0);
+    let more = more.map(|more| format!("\nand {more} more")).unwrap_or_default();
+    let list: String = same.iter().take(CANDIDATES_MAX).map(line).collect();
+    let message = format!("`{id}` is ambiguous, {} ended processes have this name:{list}{more}", same.len());
+    Err(CommandError::invalid(message).with_hint(format!("relive ps -a --name {}", quote(id))))
 }
 
 /// An answer for a person or a script: what was done is said on stderr, and stdout has data only.

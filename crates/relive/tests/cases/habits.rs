@@ -206,6 +206,8 @@ fn commands_report_on_stderr_and_print_only_pids_on_stdout() {
     world.await_display("one", "suspended");
     check(&["resume", "one"], "1\n", "resuming ");
     check(&["rename", "one", "two"], "", "PID 1 renamed to two\n");
+    check(&["rename", "two", "two"], "", "two: nothing changed\n");
+    assert_eq!(world.relive(&["rename", "--json", "two", "two"]).ok().json()["affected"], 0);
     check(&["send", "two", "hello"], "", "sent to two\n");
     check(&["kill", "two"], "", "PID 1 got SIGTERM");
     world.relive(&["wait", "two"]).exits(1);
@@ -214,7 +216,7 @@ fn commands_report_on_stderr_and_print_only_pids_on_stdout() {
     world.relive(&["wait", "2"]).exits(1);
     check(&["resume", "2"], "3\n", "resuming ");
     check(&["resume", "--fork", "--name", "copy", "2"], "4\n", "forking ");
-    check(&["rm", "-y", "two"], "", "removed two (");
+    check(&["rm", "-y", "two"], "", "removed PID 1 ");
     let gated = world.exec(&["--gate", "--name", "gated"], &["true"]);
     check(&["proceed", "gated"], "", "started\n");
     world.ends(&gated, 0);

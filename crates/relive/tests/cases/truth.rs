@@ -37,6 +37,42 @@ fn a_name_leads_to_an_earlier_process_when_the_later_one_was_removed() {
 }
 
 #[test]
+fn a_name_of_several_ended_processes_is_ambiguous_for_rm_and_rename() {
+    let world = World::new();
+    for _ in 0..2 {
+        let process = world.run_with("turns: [{text: done}]", &["--name", "same"]);
+        world.relive(&["wait", &process.uuid]).ok();
+    }
+    wait_until("both are listed", || world.relive(&["ps", "-aq"]).stdout.lines().count() == 2);
+    let hint = "hint: relive ps -a --name same";
+    for args in [&["rm", "-y", "same"][..], &["rm", "same"], &["rename", "same", "other"]] {
+        world.relive(args).fails(2, &["`same` is ambiguous", "PID 1  ", "PID 2  ", hint]);
+    }
+    assert_eq!(world.relive(&["ps", "-aq", "--name", "same"]).ok().stdout.lines().count(), 2);
+}
+
+#[test]
+fn rm_of_all_leaves_a_process_that_lives_again() {
+    let world = World::new();
+    let process = world.run_hanging(&["--name", "again"]);
+    for _ in 0..2 {
+        world.relive(&["kill", "-9", &process.uuid]).ok();
+        world.relive(&["wait", &process.uuid]);
+        world.relive(&["resume", &process.uuid]).ok();
+    }
+    wait_until("its ends are listed", || world.relive(&["ps", "-aq"]).stdout.lines().count() == 3);
+    let told = world.relive(&["rm", "-y", "--all"]).ok();
+    assert!(told.stderr.contains("nothing to remove"), "{told:?}");
+    world.relive(&["rm", "-y", "ag*"]).fails(4, &["no ended process matches `ag*`"]);
+    world.relive(&["rm", "1"]).fails(3, &["PID 1 continued as PID 3, which has not ended"]);
+    world.relive(&["rm", "-y", "1"]).fails(3, &["PID 1 continued as PID 3, which has not ended"]);
+    world.relive(&["kill", "-9", "3"]).ok();
+    world.relive(&["wait", "3"]);
+    let told = world.relive(&["rm", "-y", "1"]).ok();
+    assert!(told.stderr.contains("removed PID 1 ") && told.stderr.contains("(continued as 2, "), "{told:?}");
+}
+
+#[test]
 fn a_pid_that_ended_says_under_which_pid_its_process_runs_now() {
     let world = World::new();
     let process = world.run_hanging(&[]);
@@ -68,7 +104,7 @@ fn a_pattern_that_matches_only_others_says_so() {
     wait_until("it is listed", || world.relive(&["ps", "-aq"]).stdout == "1\n");
     let hint = "hint: relive ps -a --name 'task*'";
     world.relive(&["resume", "task*"]).fails(4, &["no suspended process matches `task*`, but another one does", hint]);
-    world.relive(&["kill", "-y", "task*"]).fails(4, &["no living process matches", hint]);
+    world.relive(&["kill", "-y", "task*"]).fails(4, &["no process that has not ended matches", hint]);
     world.relive(&["kill", "-y", "other*"]).fails(4, &["no process matches `other*`"]);
     world.relive(&["resume", "--fork", "task*"]).fails(2, &["--fork takes one process", hint]);
 }

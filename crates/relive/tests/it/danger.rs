@@ -52,7 +52,8 @@ fn case_29_on_a_terminal_it_asks_and_no_or_the_end_of_input_is_no() {
     for no in ["n\n", "\n", "\u{4}"] {
         let answered = on_a_terminal(place.command(&["gc"]), "[y/N] ", no);
         assert_eq!((answered.code, answered.stdout.as_str()), (Some(0), ""), "{answered:?}");
-        assert!(answered.stderr.contains("nothing was removed"), "{answered:?}");
+        let said = answered.stderr.replace('\r', "");
+        assert!(said.contains("\nnothing was removed\n"), "on a line of its own: {answered:?}");
     }
     assert_eq!(daemon.asked("gc").len(), 5);
 }
@@ -86,4 +87,68 @@ fn killing_a_tree_of_more_than_one_is_asked_about() {
     assert_eq!(no.code, Some(0));
     assert!(no.stderr.contains("PID 2 running fixer2") && !no.stderr.contains("fixer3"), "{no:?}");
     assert_eq!(daemon.asked("/signal").len(), 3);
+}
+
+/// An ended process with this PID and name, and a UUID of its own.
+fn dead(pid: u32, name: &str) -> Value {
+    let mut dead = process(pid, 0);
+    (dead["uuid"], dead["name"]) = (uuid(pid).into(), name.into());
+    (dead["dead_at"], dead["display"]) = ("2026-11-15T12:01:00Z".into(), "dead".into());
+    dead
+}
+
+fn uuid(pid: u32) -> String {
+    format!("0198f3c1-0000-7000-8000-{pid:012}")
+}
+
+/// A daemon with an ended process `done` (PID 8) and a living one `busy` (PID 9).
+fn one_ended(place: &Place) -> Fake {
+    place.daemon(|request, reply| {
+        if request.names("/remove") {
+            reply.json(&json!({ "uuid": uuid(8), "freed_bytes": 10 }));
+        } else if request.names("processes?") {
+            reply.json(&json!({ "processes": [dead(8, "done")] }));
+        } else if request.names("busy") {
+            let mut busy = process(9, 0);
+            busy["uuid"] = uuid(9).into();
+            reply.json(&busy);
+        } else {
+            reply.json(&dead(8, "done"));
+        }
+    })
+}
+
+#[test]
+fn what_is_removed_is_the_process_that_was_shown() {
+    let place = Place::new();
+    let daemon = one_ended(&place);
+    let yes = on_a_terminal(place.command(&["rm", "done"]), "[y/N] ", "y\n");
+    assert_eq!(yes.code, Some(0), "{yes:?}");
+    assert!(yes.stderr.contains("  PID 8 00000005 done"), "{yes:?}");
+    let removals = daemon.asked("/remove");
+    assert!(removals.len() == 1 && removals[0].names(&uuid(8)), "by its UUID, not by its name");
+}
+
+#[test]
+fn a_process_that_has_not_ended_when_it_is_asked_about_is_not_removed_after_the_answer() {
+    let place = Place::new();
+    let daemon = one_ended(&place);
+    let yes = on_a_terminal(place.command(&["rm", "busy", "done"]), "[y/N] ", "y\n");
+    assert_eq!(yes.code, Some(3), "{yes:?}");
+    assert!(yes.stderr.contains("PID 9 has not ended") && yes.stderr.contains("removed PID 8"), "{yes:?}");
+    let removals = daemon.asked("/remove");
+    assert!(removals.len() == 1 && removals[0].names(&uuid(8)), "only the one that was shown");
+    place.relive(&["rm", "busy", "done"]).exits(2).says("this would remove 1 process");
+    place.relive(&["rm", "busy"]).exits(3).says("has not ended");
+    assert_eq!(daemon.asked("/remove").len(), 1, "not without -y and a terminal");
+}
+
+#[test]
+fn the_tree_that_gets_a_signal_is_the_one_that_was_shown() {
+    let place = Place::new();
+    let daemon = family(&place);
+    let yes = on_a_terminal(place.command(&["kill", "--subtree", "fixer1"]), "[y/N] ", "y\n");
+    assert_eq!(yes.code, Some(0), "{yes:?}");
+    let signals = daemon.asked("/signal");
+    assert!(signals.len() == 1 && signals[0].names("processes/1/signal"), "by its PID, not by its name");
 }
