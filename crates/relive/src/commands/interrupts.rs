@@ -70,7 +70,7 @@ pub(crate) async fn obey(
                 sending = Box::pin(std::future::pending());
                 under_way = false;
                 match sent {
-                    Ok(sent) => say_below(client, pid, &sent),
+                    Ok(sent) => say_below(client, pid, uuid, &sent).await,
                     Err(error) => context.say(&format!("the signal was not sent: {error}")),
                 }
                 if leaving {
@@ -117,8 +117,14 @@ pub(crate) async fn obey(
 }
 
 /// Names the processes below that got the signal too.
-fn say_below(client: &Client<'_>, pid: Pid, sent: &Affected) {
-    let below: Vec<Pid> = sent.pids.iter().copied().filter(|below| *below != pid).collect();
+async fn say_below(client: &Client<'_>, pid: Pid, uuid: &str, sent: &Affected) {
+    let mut below: Vec<Pid> = sent.pids.iter().copied().filter(|below| *below != pid).collect();
+    if below.is_empty() {
+        return;
+    }
+    // It has another PID since the daemon was started again.
+    let now = std::ops::Deref::deref(client).process(uuid).await.map_or(pid, |process| process.pid);
+    below.retain(|below| *below != now);
     if !below.is_empty() {
         client.context().say(&format!("also sent to {} below it", super::name_pids(below.len(), &below)));
     }

@@ -67,6 +67,21 @@ fn a_model_cannot_draw_on_the_screen() {
 }
 
 #[test]
+fn ctrl_c_does_not_take_a_recovered_process_for_its_own_child() {
+    let world = World::new();
+    let Some(screen) = Screen::open(&world, "ctrl_c_does_not_take_a_recovered_process_for_its_own_child") else {
+        return;
+    };
+    screen.command(&format!("relive run --model {} 'do it'", world.hanging()));
+    screen.await_text("Ctrl-] detaches");
+    world.kill_daemon();
+    wait_until("it has another PID", || only(&world)["pid"] != 1);
+    screen.keys(&["C-c"]);
+    let shown = screen.await_code(130);
+    assert!(!shown.contains("below it"), "{shown}");
+}
+
+#[test]
 fn ctrl_c_asks_it_to_stop() {
     let world = World::new();
     let Some(screen) = Screen::open(&world, "ctrl_c_asks_it_to_stop") else { return };
