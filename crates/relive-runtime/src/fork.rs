@@ -12,6 +12,7 @@ use crate::bodies::{DeliveryTime, Verb};
 use crate::error::{Error, Result};
 use crate::own_workspace::MadeCopy;
 use crate::owner::Lane;
+use crate::resume::at_gate;
 use crate::runtime::{ProcessRef, Runtime};
 use crate::send::FORK_ID;
 use crate::spec::{self, body_of, model_of, raised};
@@ -65,6 +66,7 @@ impl Runtime {
         let history = writer.history().clone();
         // Before the fork itself can change anything.
         let note = if workspace.is_some() { None } else { self.compare_files(source, &history).await };
+        let note = at_gate(&history, pid).or(note);
         let forked = history.clone();
         let model = self.on_journal(move |data| model_of(data, uuid, &forked)).await?;
         let spec = spec::from_history(&history, pid, self.parent_of(&history), model)?;

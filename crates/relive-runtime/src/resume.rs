@@ -421,7 +421,7 @@ pub(crate) fn unknown_body() -> Error {
 }
 
 /// Says that a program will wait at its gate, if it has one.
-fn at_gate(history: &History, pid: Pid) -> Option<String> {
+pub(crate) fn at_gate(history: &History, pid: Pid) -> Option<String> {
     let program = history.identity.as_ref()?.spawned.program.as_ref()?;
     program.gate.then(|| format!("it waits at its gate; to let it run: relive proceed {pid}"))
 }

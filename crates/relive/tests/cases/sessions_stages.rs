@@ -232,3 +232,17 @@ fn thaw(pid: u64) {
     // SAFETY: plain numbers; a program of this test.
     unsafe { libc::kill(i32::try_from(pid).unwrap(), libc::SIGCONT) };
 }
+
+#[test]
+fn a_new_run_of_a_program_with_a_gate_says_that_it_waits_there() {
+    let world = World::new();
+    let gated = world.exec(&["--gate", "--name", "gated"], &["false"]);
+    world.await_stage(&gated, "ready");
+    world.relive(&["proceed", "gated"]).ok();
+    world.ends(&gated, 1);
+    for (pid, args) in [(2, &["retry", "gated"][..]), (3, &["resume", "--fork", "1"]), (4, &["resume", "1"])] {
+        let told = world.relive(args).ok();
+        let said = format!("PID {pid} started; it waits at its gate; to let it run: relive proceed {pid}");
+        assert!(told.stderr.contains(&said), "{args:?}: {told:?}");
+    }
+}
