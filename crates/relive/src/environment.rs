@@ -49,6 +49,11 @@ pub(crate) struct EnvironmentArgs {
 impl EnvironmentArgs {
     /// Returns this shell's environment, with the files and then the flags on top.
     pub(crate) fn environment(&self) -> Outcome<Environment> {
+        self.environment_for("relive exec --env NAME=VALUE -- env")
+    }
+
+    /// The same, with an example of how to set a variable.
+    pub(crate) fn environment_for(&self, example: &str) -> Outcome<Environment> {
         let mut environment = of_this_shell();
         for path in &self.env_file {
             for (name, value) in parse_file(path, &user_file::read(path)?)? {
@@ -56,7 +61,7 @@ impl EnvironmentArgs {
             }
         }
         for given in &self.env {
-            let (name, value) = variable(given).ok_or_else(|| not_a_variable(given))?;
+            let (name, value) = variable(given).ok_or_else(|| not_a_variable(given).with_hint(example))?;
             environment.set(name, value);
         }
         Ok(environment)
@@ -117,7 +122,7 @@ fn not_a_variable(given: &str) -> CommandError {
             format!("--env: `{name}` cannot be the name of a variable: use letters, digits and underscores")
         }
     };
-    CommandError::invalid(message).with_hint("relive exec --env NAME=VALUE -- env")
+    CommandError::invalid(message)
 }
 
 /// Removes the quotes around a value; nothing in it is replaced.

@@ -13,6 +13,7 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use super::interrupts::INTERRUPTED;
 use super::run::foreground::{self, AtQuestion};
+use super::wait::{Blocked, blocked};
 use crate::client::{Client, loses_sight, refuse_output};
 use crate::context::Context;
 use crate::error::{CommandError, Outcome};
@@ -41,7 +42,7 @@ const RECENT_BYTES: u64 = 16 * 1024;
 Examples:
   relive attach fixer                   watch an agent and type messages to it
   relive attach shell                   use the terminal of a program
-  relive attach 5 --detach-key ctrl-q")]
+  relive attach 5 --detach-key ctrl-a")]
 pub(crate) struct Args {
     /// The PID, the name, or the UUID of a process; the first or last digits of a UUID are enough
     id: String,
@@ -74,6 +75,10 @@ pub(crate) async fn run(context: &Context, args: &Args) -> Outcome<u8> {
             refused = loses_sight(&client, &args.id, process.uuid) => Err(refused),
         },
         (Body::Agent | Body::Cli, _) => {
+            if args.detach_key.is_taken() {
+                let error = CommandError::invalid(key::taken(args.detach_key));
+                return Err(error.with_hint(format!("relive attach {}", args.id)));
+            }
             let manner = foreground::Manner {
                 detach: args.detach_key,
                 unasked: AtQuestion::Wait,
@@ -115,7 +120,10 @@ async fn program(
         let mut output = Output::start(folder, from, plainly).map_err(unreadable)?;
         output.end();
         output.finished().await?;
-        context.say(&format!("detached at the end of the input, PID {pid} keeps running: relive logs -f {pid}"));
+        context.say(&match blocked(process, &pid.to_string()) {
+            Some(Blocked { why, next }) => format!("detached at the end of the input, PID {pid}: {why}: {next}"),
+            None => format!("detached at the end of the input, PID {pid} keeps running: relive logs -f {pid}"),
+        });
         return Ok(0);
     }
     let detach = (session.pty && io::stdin().is_terminal()).then_some(args.detach_key);

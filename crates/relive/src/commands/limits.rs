@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use relive_core::{Limits, Usd};
 
-use super::run::parse_dollars;
+use super::run::{parse_dollars, parse_time_limit};
 use crate::render::time::as_millis;
 
 #[derive(Debug, Default, clap::Args)]
@@ -19,7 +19,7 @@ pub(crate) struct LimitArgs {
     #[arg(long, value_name = "USD", value_parser = parse_dollars)]
     pub(crate) max_cost: Option<Usd>,
     /// End it after this time, counted from its start; pauses do not count
-    #[arg(long, value_name = "DURATION", value_parser = relive_types::duration::parse)]
+    #[arg(long, value_name = "DURATION", value_parser = parse_time_limit)]
     pub(crate) timeout: Option<Duration>,
 }
 

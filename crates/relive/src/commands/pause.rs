@@ -8,7 +8,7 @@ use super::tell_affected;
 use crate::client::Client;
 use crate::context::Context;
 use crate::error::{CommandError, Outcome};
-use crate::render::processes::suspension;
+use crate::render::processes::suspension_of;
 
 /// Pause processes at their next step boundary
 #[derive(Debug, clap::Args)]
@@ -100,7 +100,8 @@ async fn untouched(client: &Client<'_>, id: &str, affected: &Affected) -> Option
         | SuspendReason::NeedsCredentials
         | SuspendReason::Stalled
         | SuspendReason::DaemonStop) => {
-            let told = format!("PID {pid} is already suspended ({}): nothing changed\n", suspension(reason));
+            let told =
+                format!("PID {pid} is already suspended ({}): nothing changed\n", suspension_of(&process, reason));
             return Some(Untouched::Suspended(told));
         }
     };

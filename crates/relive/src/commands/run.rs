@@ -86,7 +86,7 @@ pub(crate) struct Args {
     #[arg(long)]
     wait_approval: bool,
     /// The key that detaches; the agent keeps running
-    #[arg(long, value_name = "KEY", default_value = key::DETACH, value_parser = key::parse_key)]
+    #[arg(long, value_name = "KEY", default_value = key::DETACH, value_parser = key::parse_free_key)]
     detach_key: Key,
     /// `own`: work on a copy of this directory, the default for sealed agents; `here`: work in this directory
     #[arg(long, value_name = "own|here", value_parser = super::resume::parse_workspace)]
@@ -157,6 +157,10 @@ pub(crate) async fn run(context: &Context, args: &Args) -> Outcome<u8> {
 /// What the agent is to do, and what was piped in for it.
 fn task(context: &Context, args: &Args) -> Outcome<(String, Option<String>)> {
     if args.intent == "-" {
+        if args.no_stdin {
+            let message = "`-` reads the task from standard input, and -n does not read it";
+            return Err(CommandError::invalid(message).with_hint("relive run -n \"fix the failing test\""));
+        }
         return Ok((stdin::intent()?, None));
     }
     if args.no_stdin {
@@ -188,7 +192,7 @@ fn request(context: &Context, args: &Args) -> Outcome<RunRequest> {
         agent: args.agent.clone(),
         system_prompt: args.system.as_deref().map(system_prompt).transpose()?,
         cwd,
-        env: args.environment.environment()?,
+        env: args.environment.environment_for("relive run --env NAME=VALUE \"fix the failing test\"")?,
         limits: args.limits.limits(),
         on_in_doubt: args.on_in_doubt.clone(),
         on_budget: args.on_budget.clone(),
@@ -201,6 +205,14 @@ fn request(context: &Context, args: &Args) -> Outcome<RunRequest> {
         foreground: !args.detach,
         no_gateway: args.no_gateway,
     })
+}
+
+/// A time limit, more than nothing.
+pub(crate) fn parse_time_limit(text: &str) -> Result<Duration, String> {
+    match relive_types::duration::parse(text) {
+        Ok(Duration::ZERO) => Err("use a duration above zero, such as 10m".to_owned()),
+        parsed => parsed.map_err(|error| error.to_string()),
+    }
 }
 
 /// An amount of dollars, more than nothing.

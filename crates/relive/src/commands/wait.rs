@@ -8,7 +8,7 @@ use relive_api::{Process, WaitAnswer};
 use relive_client::Waited;
 use relive_core::{ErrorCode, SuspendReason};
 
-use super::targets::{Batch, Scope, Targets, Told};
+use super::targets::{Batch, Scope, Target, Targets, Told};
 use crate::client::Client;
 use crate::context::Context;
 use crate::error::{CommandError, Outcome};
@@ -43,7 +43,9 @@ pub(crate) async fn run(context: &Context, args: &Args) -> Outcome<u8> {
     let mut batch = Batch::new(context, &args.targets);
     let Some(client) = args.targets.client(context).await? else { return batch.finish("no process is running") };
     let deadline = args.timeout.and_then(|timeout| Instant::now().checked_add(timeout));
-    for target in args.targets.expand(&client, Scope::Living).await? {
+    let targets = args.targets.expand(&client, Scope::Living).await?;
+    refuse_unknown(&client, &targets).await?;
+    for target in targets {
         // One after the other takes as long as the longest of them.
         let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
         let waited = match target.error {
@@ -58,6 +60,16 @@ pub(crate) async fn run(context: &Context, args: &Args) -> Outcome<u8> {
     batch.finish("no process is running")
 }
 
+/// Looks up all of them before the first wait: a mistyped name is told at once, and not after hours.
+async fn refuse_unknown(client: &Client<'_>, targets: &[Target]) -> Outcome<()> {
+    // One is looked up by its wait.
+    for target in targets.iter().filter(|target| targets.len() > 1 && target.error.is_none() && target.found.is_none())
+    {
+        client.process(&target.id).await?;
+    }
+    Ok(())
+}
+
 async fn wait(
     context: &Context,
     args: &Args,
@@ -66,32 +78,66 @@ async fn wait(
     left: Option<Duration>,
 ) -> Outcome<WaitAnswer> {
     let process = client.process(id).await?;
-    say_what_it_waits_for(context, &process);
+    say_what_it_waits_for(context, &process, id);
     let answer = match client.wait(id, &process.uuid.to_string(), left).await? {
         Waited::Answer(answer) => *answer,
         Waited::TimedOut => timed_out(&process),
     };
     if answer.timed_out && !context.json {
         let timeout = elapsed(args.timeout.map_or(0, as_millis));
-        let message = format!("PID {} has not ended after {timeout}, and keeps running", answer.pid);
-        return Err(CommandError::new(ErrorCode::Timeout, message).with_hint(format!("relive wait {id}")));
+        // It may wait for something else by now.
+        let process = client.process(&process.uuid.to_string()).await.unwrap_or(process);
+        let message = format!("PID {} has not ended after {timeout}", process.pid);
+        let error = |message| CommandError::new(ErrorCode::Timeout, message);
+        return Err(match blocked(&process, id) {
+            Some(Blocked { why, next }) => error(format!("{message}: {why}")).with_hint(next),
+            None => error(format!("{message}, and keeps running")).with_hint(format!("relive wait {id}")),
+        });
     }
     Ok(answer)
 }
 
-/// Says that a process cannot end before a person has done something.
-fn say_what_it_waits_for(context: &Context, process: &Process) {
-    let Some(reason) = process.suspend_reason.filter(|_| !context.json && context.err.is_terminal) else { return };
-    let pid = process.pid;
+/// Why a process cannot end before a person has done something, and the command that does it.
+pub(super) struct Blocked {
+    pub(super) why: String,
+    pub(super) next: String,
+}
+
+/// Says what a process waits for, unless it continues by itself.
+pub(super) fn blocked(process: &Process, id: &str) -> Option<Blocked> {
+    if process.display == "ready" {
+        return Some(Blocked { why: "it waits at its gate".to_owned(), next: format!("relive proceed {id}") });
+    }
+    let reason = process.suspend_reason?;
+    let why = format!("it is suspended ({})", render::processes::suspension_of(process, reason));
     let next = match (&process.hint, reason) {
         (Some(hint), _) => one_line(hint),
         (None, SuspendReason::Approval | SuspendReason::Question | SuspendReason::InDoubt) => {
-            format!("relive resolve {pid}")
+            format!("relive resolve {id}")
         }
-        (None, SuspendReason::User | SuspendReason::IoError) => format!("relive resume {pid}"),
-        (None, _) => return,
+        (None, SuspendReason::User | SuspendReason::IoError) => format!("relive resume {id}"),
+        (
+            None,
+            SuspendReason::BudgetExceeded
+            | SuspendReason::DiskFull
+            | SuspendReason::CrashLoop
+            | SuspendReason::Quota
+            | SuspendReason::NeedsCredentials
+            | SuspendReason::DaemonStop
+            | SuspendReason::Stalled,
+        ) => return None,
     };
-    context.say(&format!("PID {pid} is suspended ({}): {next}", render::processes::suspension(reason)));
+    Some(Blocked { why, next })
+}
+
+/// Says that a process cannot end before a person has done something.
+fn say_what_it_waits_for(context: &Context, process: &Process, id: &str) {
+    if context.json || !context.err.is_terminal {
+        return;
+    }
+    if let Some(Blocked { why, next }) = blocked(process, id) {
+        context.say(&format!("PID {}: {why}: {next}", process.pid));
+    }
 }
 
 /// What is said of an end: of several whose is whose, of one only to a person.

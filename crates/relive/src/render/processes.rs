@@ -14,7 +14,7 @@ use super::table::{Cell, Table};
 use super::time::{Clock, elapsed};
 use crate::terminal::{Look, Paint, one_line};
 
-pub(crate) use columns::{Column, SortKey, suspension};
+pub(crate) use columns::{Column, SortKey, suspension, suspension_of};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Order {
@@ -62,7 +62,9 @@ pub(crate) fn name(name: Option<&str>) -> String {
 }
 
 fn state(process: &Process, look: &Look) -> String {
-    if process.paused { format!("{} {}", look.pause_sign(), process.display) } else { process.display.clone() }
+    // A script compares the word.
+    let has_sign = process.paused && look.is_terminal;
+    if has_sign { format!("{} {}", look.pause_sign(), process.display) } else { process.display.clone() }
 }
 
 fn state_paint(display: &str) -> Option<Paint> {
@@ -266,7 +268,7 @@ pub(crate) fn killed_for_memory(count: u64) -> String {
 fn state_in_words(process: &Process, clock: &Clock, look: &Look) -> String {
     let mut text = state(process, look);
     if let Some(reason) = process.suspend_reason {
-        text = format!("{text} ({})", suspension(reason));
+        text = format!("{text} ({})", suspension_of(process, reason));
     }
     if let Some(moment) = process.resume_at {
         text = format!("{text} until {}", clock.second(moment));

@@ -15,6 +15,14 @@ impl Key {
     }
 }
 
+impl Key {
+    /// Whether a terminal that edits lines keeps the key for itself: it interrupts, stops, ends or edits them.
+    pub(crate) fn is_taken(self) -> bool {
+        const TAKEN: &[u8] = b"cdjmqrsuvwz\\";
+        TAKEN.iter().any(|letter| letter & 0x1f == self.0)
+    }
+}
+
 impl fmt::Display for Key {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Ctrl-{}", char::from(self.0 | 0x40))
@@ -32,6 +40,19 @@ pub(crate) fn parse_key(text: &str) -> Result<Key, String> {
     }
 }
 
+/// Parses a key for a terminal that edits lines.
+pub(crate) fn parse_free_key(text: &str) -> Result<Key, String> {
+    match parse_key(text)? {
+        key if key.is_taken() => Err(taken(key)),
+        key => Ok(key),
+    }
+}
+
+/// Says that a key would never arrive.
+pub(crate) fn taken(key: Key) -> String {
+    format!("the terminal uses {key} itself: use another key, such as {DETACH}")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -46,6 +67,10 @@ mod tests {
         check("Ctrl-A", 1, "Ctrl-A");
         check("^z", 26, "Ctrl-Z");
         check("ctrl-\\", 0x1c, "Ctrl-\\");
+        for taken in ["ctrl-c", "ctrl-z", "ctrl-d", "^m", "ctrl-\\"] {
+            assert!(parse_key(taken).is_ok() && parse_free_key(taken).is_err(), "{taken}");
+        }
+        assert!(parse_free_key("ctrl-a").is_ok() && parse_free_key(DETACH).is_ok());
         for bad in ["", "a", "ctrl-", "ctrl-ab", "ctrl-1", "alt-x"] {
             assert!(parse_key(bad).is_err(), "{bad}");
         }

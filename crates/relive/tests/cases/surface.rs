@@ -158,8 +158,10 @@ fn run_without_a_terminal_does_not_wait_for_a_person_that_nobody_asks() {
     let model = world.script("turns: [{calls: [{name: list, args: {path: .}}], repeat: 3}, {text: done}]");
     let run = ["run", "-n", "--model", &model, "--max-steps", "2", "--on-budget", "suspend", "do it"];
     let refused = world.relive(&run);
-    refused
-        .fails(2, &["PID 1 is suspended (budget exceeded), and keeps waiting", "hint: relive resume 1 --max-steps 4"]);
+    refused.fails(
+        2,
+        &["PID 1 is suspended (reached --max-steps 2), and keeps waiting", "hint: relive resume 1 --max-steps 4"],
+    );
     assert_eq!(world.info(1)["display"], "suspended");
     // Or it waits for the person.
     let mut waiting = vec!["run", "--wait-approval"];

@@ -163,3 +163,30 @@ fn case_11_a_process_that_ends_at_once_is_not_missed() {
         assert_eq!(world.relive(&["wait", "--json", &pid]).ok().json()["exit"]["reason"], "completed");
     }
 }
+
+#[test]
+fn a_wait_that_gives_up_says_what_the_process_waits_for() {
+    let world = World::new();
+    let wait = |id: &str, said: &[&str]| world.relive(&["wait", "--timeout", "100ms", id]).fails(124, said);
+    let gated = world.exec(&["--gate", "--name", "gated"], &["true"]);
+    world.await_stage(&gated, "ready");
+    wait("gated", &["PID 1 has not ended after 0.1s: it waits at its gate", "hint: relive proceed gated"]);
+    let left = world.relive(&["attach", "gated"]).ok();
+    assert!(left.stderr.contains("PID 1: it waits at its gate: relive proceed 1"), "{left:?}");
+    world.run_hanging(&["--name", "paused"]);
+    wait("paused", &["PID 2 has not ended after 0.1s, and keeps running", "hint: relive wait paused"]);
+    world.relive(&["pause", "--now", "paused"]).ok();
+    world.await_display("paused", "suspended");
+    wait("paused", &["it is suspended (paused)", "hint: relive resume paused"]);
+    world.run_with("turns: [{calls: [{name: shell, args: {command: ls}}]}]", &["--name", "asks"]);
+    world.await_display("asks", "approval");
+    wait("asks", &["it is suspended (needs your approval)", "hint: relive resolve asks"]);
+}
+
+#[test]
+fn a_mistyped_name_is_refused_before_the_first_wait() {
+    let world = World::new();
+    world.run_hanging(&["--name", "alive"]);
+    // It would never end.
+    world.relive(&["wait", "alive", "nosuch"]).fails(4, &["no process `nosuch`"]);
+}

@@ -15,7 +15,7 @@ use crate::client::Client;
 use crate::error::{CommandError, Outcome};
 use crate::render::approval::{self, Shown, exact};
 use crate::render::parked;
-use crate::render::processes::suspension;
+use crate::render::processes::suspension_of;
 use crate::terminal::{Look, Paint};
 
 /// The largest file that a diff is made from.
@@ -128,7 +128,7 @@ impl<'a> Questions<'a> {
         // It may have been resumed since.
         let Some(reason) = process.suspend_reason.filter(|reason| waits_for_person(*reason)) else { return Ok(()) };
         let pid = process.pid;
-        let message = format!("PID {pid} is suspended ({}), and keeps waiting", suspension(reason));
+        let message = format!("PID {pid} is suspended ({}), and keeps waiting", suspension_of(&process, reason));
         let hint = match (process.hint, reason) {
             (Some(hint), _) => hint,
             (None, SuspendReason::InDoubt) => format!("relive resolve {pid}"),

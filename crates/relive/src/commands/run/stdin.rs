@@ -50,12 +50,12 @@ pub(super) fn read(patience: Patience) -> Outcome<Option<Piped>> {
     }
     let cannot = |error: io::Error| {
         let error = CommandError::invalid("the standard input cannot be read").because(error);
-        error.with_hint("relive run -n ... does not read it")
+        error.with_hint("relive run -n \"fix the failing test\"")
     };
     let (bytes, cut) = read_from(&stdin, patience).map_err(cannot)?;
     if bytes.contains(&0) {
         let error = CommandError::invalid("the standard input is not text: it has a NUL byte");
-        return Err(error.with_hint("relive run -n ... does not read it"));
+        return Err(error.with_hint("relive run -n \"fix the failing test\""));
     }
     let text = String::from_utf8_lossy(&bytes).into_owned();
     Ok((!text.trim().is_empty() || cut == Some(Cut::Silent)).then_some(Piped { text, cut }))

@@ -172,9 +172,30 @@ pub(crate) fn suspension(reason: SuspendReason) -> String {
     }
 }
 
+/// Returns why a process is suspended, without the time at which it continues.
+pub(crate) fn suspension_of(process: &Process, reason: SuspendReason) -> String {
+    match limit(process).filter(|_| reason == SuspendReason::BudgetExceeded) {
+        Some(limit) => limit,
+        None => suspension(reason),
+    }
+}
+
+/// Names the limit of its own that stopped a process: `reached --max-steps 20`. The hint is how to raise it.
+fn limit(process: &Process) -> Option<String> {
+    let hint = process.hint.as_deref().filter(|hint| !hint.contains("&&"))?;
+    let limits = [
+        ("--max-steps", process.max_steps.map(|steps| format!(" {steps}"))),
+        ("--max-tokens", process.max_tokens.map(|tokens| format!(" {tokens}"))),
+        ("--max-cost", None),
+        ("--timeout", Some(format!(" after {}", crate::render::time::elapsed(process.elapsed_ms)))),
+    ];
+    let (option, value) = limits.into_iter().find(|(option, _)| hint.contains(&format!(" {option} ")))?;
+    Some(format!("reached {option}{}", value.unwrap_or_default()))
+}
+
 /// Returns why a process is suspended.
 fn why_suspended(process: &Process) -> Option<String> {
-    let reason = suspension(process.suspend_reason?);
+    let reason = suspension_of(process, process.suspend_reason?);
     Some(match process.resume_at {
         Some(moment) => format!("{reason} until {}", time_of_day(moment)),
         None => reason,

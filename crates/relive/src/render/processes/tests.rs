@@ -48,12 +48,12 @@ fn piped_nothing_is_cut_or_coloured() {
     let mut list = sample();
     list[4].intent = "rewrite all\nof the \u{1b}[31mdocs".into();
     let expected = "\
-PID  STATE          NAME  INTENT                        BODY   STEP  TOKENS     COST  ELAPSED  AGE  ID        MODEL     DIRECTORY  DETAIL
-  1  running        p1    do it                         agent  3/20    1234  $0.0123    1m05s   2h  0c9d1e77  script/x  /w         shell: make -j4 41s
-  2  [P] suspended  p2    do it                         agent  3/20    1234  $0.0123    1m05s   2h  0c9d1e77  script/x  /w         budget exceeded
-  3  running        p3    do it                         agent  3/20    1234  $0.0123    1m05s   2h  0c9d1e77  script/x  /w         -
-  4  dead           p4    do it                         agent  3/20    1234  $0.0123    1m05s   2h  0c9d1e77  script/x  /w         exit 1, max steps exceeded
- 15  running        -     rewrite all of the ?[31mdocs  agent     3    1234        -    1m05s   2h  0c9d1e77  script/x  /w         -
+PID  STATE      NAME  INTENT                        BODY   STEP  TOKENS     COST  ELAPSED  AGE  ID        MODEL     DIRECTORY  DETAIL
+  1  running    p1    do it                         agent  3/20    1234  $0.0123    1m05s   2h  0c9d1e77  script/x  /w         shell: make -j4 41s
+  2  suspended  p2    do it                         agent  3/20    1234  $0.0123    1m05s   2h  0c9d1e77  script/x  /w         budget exceeded
+  3  running    p3    do it                         agent  3/20    1234  $0.0123    1m05s   2h  0c9d1e77  script/x  /w         -
+  4  dead       p4    do it                         agent  3/20    1234  $0.0123    1m05s   2h  0c9d1e77  script/x  /w         exit 1, max steps exceeded
+ 15  running    -     rewrite all of the ?[31mdocs  agent     3    1234        -    1m05s   2h  0c9d1e77  script/x  /w         -
 ";
     assert_eq!(drawn(&list, Order::Listed, &Look { ascii: true, ..Look::plain() }), expected);
 }
@@ -159,7 +159,7 @@ fn colour_is_around_the_text_and_outside_the_width() {
 #[test]
 fn details_show_the_reason_and_leave_out_absent_fields() {
     let shown = details(&sample()[1], &Clock::utc(), &Look { ascii: true, ..Look::plain() });
-    assert!(shown.contains("STATE      [P] suspended (budget exceeded)\n"), "{shown}");
+    assert!(shown.contains("STATE      suspended (budget exceeded)\n"), "{shown}");
     assert!(shown.contains("TOKENS     1234 (1000 in, 234 out)\n"), "{shown}");
     assert!(!shown.contains("FORK OF") && !shown.contains("EXIT"), "{shown}");
 }
