@@ -36,7 +36,7 @@ impl Area {
             (None, Isolation::Confined | Isolation::Sealed) => cwd,
             (None, Isolation::None) => return None,
         };
-        Some(Self { within: within.into(), policy: isolations.policy(isolated), env: variables(environment) })
+        Some(Self { within: within.into(), policy: isolations.reach(isolated), env: variables(environment) })
     }
 
     /// Returns the real path of something that is there and in the area. Blocks.

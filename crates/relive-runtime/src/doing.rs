@@ -131,6 +131,10 @@ impl Runtime {
                     }
                     None => None,
                 };
+                if let Some(about) = about.as_ref().filter(|_| first.name == "sleep" && more == 0) {
+                    // Two durations: how long it sleeps, and how long it has slept.
+                    return Some(format!("sleep {about} ({})", span(self.since(first.at))));
+                }
                 let about = about.map(|about| format!(": {about}")).unwrap_or_default();
                 let more = if more > 0 { format!(" and {more} more") } else { String::new() };
                 Some(format!("{}{about}{more} {}", first.name, span(self.since(first.at))))

@@ -37,6 +37,13 @@ impl Isolations {
 
     /// Returns the policy of a program of this process.
     pub(crate) fn policy(&self, uuid: Uuid, isolated: &Isolated) -> Policy {
+        // The directory of the socket: the next daemon makes another one in it.
+        let shown = self.paths.own_socket(uuid).parent().map(Path::to_owned);
+        Policy { shown: shown.into_iter().collect(), ..self.reach(isolated) }
+    }
+
+    /// Returns the policy that tells what is hidden and writable, for whatever process.
+    pub(crate) fn reach(&self, isolated: &Isolated) -> Policy {
         let settings = self.live.now();
         let keys = settings.providers.values().filter_map(|provider| provider.key_path(self.home.as_deref()));
         let config = &settings.isolation;
@@ -58,8 +65,7 @@ impl Isolations {
             writable: config.writable.iter().map(path).collect(),
             hidden: config.hidden.iter().map(path).chain(keys).collect(),
             private: self.own.to_vec(),
-            // The directory of the socket: the next daemon makes another one in it.
-            shown: self.paths.own_socket(uuid).parent().map(Path::to_owned).into_iter().collect(),
+            shown: Vec::new(),
             within: isolated.within.as_ref().map(PathBuf::from),
             home: self.home.clone(),
             programs: self.program.iter().cloned().collect(),

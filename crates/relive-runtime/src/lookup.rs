@@ -64,7 +64,10 @@ impl Runtime {
         match self.unrecovered.find(id)[..] {
             [] => {}
             [uuid] => return Ok(LookedUp::Unrecovered(uuid)),
-            ref found @ [..] => return Err(ambiguous(id, found)),
+            ref found @ [..] => {
+                let lines: Vec<String> = found.iter().map(Uuid::to_string).collect();
+                return Err(ambiguous(id, &lines, lines.len()));
+            }
         }
         match self.search(id).await? {
             Search::Found(found) => self.present(found).await,
@@ -83,7 +86,7 @@ impl Runtime {
         let Some(uuid) = self.uuid_of(pid) else { return Ok(Ok(found)) };
         match self.presence(uuid).await? {
             Presence::Here | Presence::Never => Ok(Ok(found)),
-            Presence::Collected if is_name(id) => Ok(Err(collected(uuid))),
+            Presence::Collected if is_name(id) => Ok(Err(removed(id))),
             Presence::Collected => Err(collected(uuid)),
         }
     }
@@ -246,15 +249,21 @@ impl Runtime {
     }
 }
 
-fn ambiguous(id: &str, found: &[Uuid]) -> Error {
-    let more = (found.len() > CANDIDATES_MAX).then(|| "...".to_owned());
-    let list: Vec<String> = found.iter().take(CANDIDATES_MAX).map(Uuid::to_string).chain(more).collect();
-    Error::new(ErrorCode::Invalid, format!("`{id}` is ambiguous, it could be: {}", list.join(", ")))
+/// Refuses an id of several processes: some of them, one line each, and their number.
+fn ambiguous(id: &str, lines: &[String], count: usize) -> Error {
+    let more = (count > CANDIDATES_MAX).then(|| "...".to_owned());
+    let list: String = lines.iter().take(CANDIDATES_MAX).cloned().chain(more).map(|line| format!("\n{line}")).collect();
+    Error::new(ErrorCode::Invalid, format!("`{id}` is ambiguous, it could be:{list}"))
 }
 
 /// Tells a name from a PID and a UUID.
 fn is_name(id: &str) -> bool {
     !id.bytes().all(|byte| byte.is_ascii_digit()) && Uuid::try_parse(id).is_err()
+}
+
+/// Says that the process that had this name last was removed.
+fn removed(name: &str) -> Error {
+    Error::new(ErrorCode::NotFound, format!("`{name}` was removed")).with_hint("relive ps -a")
 }
 
 fn collected(uuid: Uuid) -> Error {

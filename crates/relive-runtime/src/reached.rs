@@ -6,6 +6,8 @@ use relive_api::{Process, ResumeRequest};
 use relive_core::{Body, ErrorCode, Limits, SuspendReason, Usd, Uuid};
 use relive_flow::{Event, Flow};
 
+use relive_types::program::quote;
+
 use crate::error::Error;
 use crate::flows::RecordedFlow;
 use crate::hints::{Ended, Raise, Used, resume_with};
@@ -133,10 +135,8 @@ impl Runtime {
         uuid: Uuid,
         request: &ResumeRequest,
     ) -> Option<Error> {
-        let from_step = request.from_step.map(|step| format!(" --from-step {step}")).unwrap_or_default();
-        let fork = request.fork.map(|_| format!(" --fork{from_step}")).unwrap_or_default();
-        let command = format!("relive resume{fork} {id}");
-        if let Some(refusal) = self.stops_again(&command, uuid, request).await {
+        let hint = |raise| again(id, request, raise);
+        if let Some(refusal) = self.stops_again(hint, uuid, request).await {
             return Some(refusal);
         }
         let process = self.process(&uuid.to_string()).await.ok().filter(|process| process.dead_at.is_some())?;
@@ -144,14 +144,13 @@ impl Runtime {
             Body::Compose | Body::Supervisor => self.tree_reached(&process).await?,
             Body::Agent | Body::Exec | Body::Cli => return None,
         };
-        refusal(&process, &command, request, reached)
+        refusal(&process, hint, request, reached)
     }
 
-    /// Returns the refusal of a process that a limit of its own stops again. `command` is what was typed, to which new
-    /// limits are added.
+    /// Returns the refusal of a process that a limit of its own stops again. `hint` returns what was typed with new limits.
     pub(crate) async fn stops_again(
         self: &Arc<Self>,
-        command: &str,
+        hint: impl Fn(Raise) -> String,
         uuid: Uuid,
         request: &ResumeRequest,
     ) -> Option<Error> {
@@ -165,7 +164,7 @@ impl Runtime {
         // A failure to look is told by the resume itself.
         let process = self.process(&uuid.to_string()).await.ok()?;
         let reached = self.reached(&process).await?;
-        refusal(&process, command, request, reached)
+        refusal(&process, hint, request, reached)
     }
 
     /// Returns what keeps a process from continuing.
@@ -241,8 +240,17 @@ enum Reached {
     },
 }
 
-fn refusal(process: &Process, command: &str, request: &ResumeRequest, reached: Reached) -> Option<Error> {
+fn refusal(
+    process: &Process,
+    hint_with: impl Fn(Raise) -> String,
+    request: &ResumeRequest,
+    reached: Reached,
+) -> Option<Error> {
     let (is_suspended, is_fork) = (process.dead_at.is_none(), request.fork.is_some());
+    if is_fork && request.from_step.is_some_and(|step| step > process.step) {
+        // There is no such step: the fork says so.
+        return None;
+    }
     if is_suspended && (is_fork || process.suspend_reason != Some(SuspendReason::BudgetExceeded)) {
         return None;
     }
@@ -274,7 +282,22 @@ fn refusal(process: &Process, command: &str, request: &ResumeRequest, reached: R
             }
             Some(_) => continue,
         };
-        return Some(refused(message).with_hint(format!("{command} {raise}")));
+        return Some(refused(message).with_hint(hint_with(raise)));
     }
     None
+}
+
+/// Returns the command of a request, with the limits that let it continue. Nothing else of what was asked for is lost.
+fn again(id: &str, request: &ResumeRequest, raise: Raise) -> String {
+    let quoted = |option: &str, text: &Option<String>| text.as_ref().map(|text| format!(" {option} {}", quote(text)));
+    let given = |limit: &Limit| Some(format!(" {} {}", limit.option(), limit.typed(limit.of(request.limits)?)));
+    let fork = request.fork.map(|_| " --fork".to_owned());
+    let from_step = request.from_step.map(|step| format!(" --from-step {step}"));
+    let subtree = request.subtree.then(|| " --subtree".to_owned());
+    let workspace = request.workspace.map(|kind| format!(" --workspace {}", kind.word()));
+    let named = [quoted("--name", &request.name), quoted("--model", &request.model), quoted("--input", &request.input)];
+    let before: String = [fork, from_step, subtree, workspace].into_iter().flatten().collect();
+    let after: String = named.into_iter().flatten().collect();
+    let limits: String = Limit::ALL.iter().filter(|limit| !limit.is_raised_by(raise)).filter_map(given).collect();
+    format!("relive resume{before} {id} {raise}{limits}{after}")
 }

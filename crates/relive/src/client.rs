@@ -244,8 +244,12 @@ impl<'a> Client<'a> {
                 Ok(answer)
             }
             Err(error) => {
-                let error = CommandError::from(error);
-                if error.code() != Some(ErrorCode::NotFound) || error.hint.is_some() {
+                let error = self.in_words_of(id, CommandError::from(error)).await;
+                let is_unknown = error.code() == Some(ErrorCode::NotFound);
+                if is_unknown && let Some(name) = self.name_that_begins(id).await {
+                    return Err(error.with_hint(format!("did you mean `{name}`?")));
+                }
+                if !is_unknown || error.hint.is_some() {
                     return Err(error);
                 }
                 Err(match self.closest_name(id).await {
@@ -254,6 +258,36 @@ impl<'a> Client<'a> {
                 })
             }
         }
+    }
+
+    /// Names the process of an error as it was typed: a person has not seen its UUID.
+    async fn in_words_of(&self, id: &str, error: CommandError) -> CommandError {
+        const UUID_LEN: usize = 36;
+        let said = error.message.strip_prefix("process ").and_then(|rest| rest.split_at_checked(UUID_LEN));
+        let Some((uuid, rest)) = said.and_then(|(uuid, rest)| Some((uuid.parse::<Uuid>().ok()?, rest))) else {
+            return error;
+        };
+        let is_same = self.daemon.process(id).await.is_ok_and(|process| process.uuid == uuid);
+        if !is_same || id.parse::<Uuid>().is_ok_and(|typed| typed == uuid) {
+            return error;
+        }
+        let named = if id.bytes().all(|byte| byte.is_ascii_digit()) { format!("PID {id}") } else { format!("`{id}`") };
+        CommandError { message: format!("{named}{rest}"), ..error }
+    }
+
+    /// Finds the only name that begins with what was typed: it is meant rather than one that looks alike.
+    async fn name_that_begins(&self, id: &str) -> Option<String> {
+        let is_word = id.len() > 1 && id.chars().all(|letter| letter.is_alphanumeric() || "._-".contains(letter));
+        if self.start == Start::Never || !is_word || id.bytes().all(|byte| byte.is_ascii_digit()) {
+            return None;
+        }
+        let (name, all) = (Some(format!("{id}*")), true);
+        let query = ListQuery { all, name, newest: true, limit: Some(NAMES_MAX), ..ListQuery::default() };
+        let list = self.daemon.list(&query).await.ok()?;
+        let mut names: Vec<String> = list.processes.into_iter().filter_map(|process| process.name).collect();
+        names.sort_unstable();
+        names.dedup();
+        if names.len() == 1 { names.pop().filter(|name| name != id) } else { None }
     }
 
     async fn closest_name(&self, id: &str) -> Option<String> {

@@ -274,7 +274,7 @@ impl AgentBody {
                 let mut private = private(&cwd, &own);
                 if let Some(isolated) = spawned.isolated.as_ref().filter(|isolated| !isolated.isolation.is_none()) {
                     // What its commands do not see or may not change.
-                    let hidden = relive_sandbox::hidden(&isolations.policy(isolated), &variables(&environment));
+                    let hidden = relive_sandbox::hidden(&isolations.reach(isolated), &variables(&environment));
                     let near = hidden.into_iter().filter(|path| path.starts_with(&cwd) || cwd.starts_with(path));
                     private = private.iter().cloned().chain(near).chain(relive_sandbox::protected(&cwd)).collect();
                 }

@@ -144,7 +144,7 @@ impl Runtime {
         };
         if refusal.is_none() && run.dead_at.is_some() {
             let command = format!("relive resume {}", run.uuid);
-            refusal = self.stops_again(&command, run.uuid, &ResumeRequest::default()).await;
+            refusal = self.stops_again(|raise| format!("{command} {raise}"), run.uuid, &ResumeRequest::default()).await;
         }
         if refusal.is_some() {
             return Ok(Checked { last, refusal });
@@ -180,7 +180,7 @@ impl Runtime {
             Origin::End { input, limits } => {
                 let request = ResumeRequest { limits: *limits, ..ResumeRequest::default() };
                 let command = format!("relive compose resume {} --node {node}", run.pid);
-                if let Some(refusal) = self.stops_again(&command, last, &request).await {
+                if let Some(refusal) = self.stops_again(|raise| format!("{command} {raise}"), last, &request).await {
                     return Err(refusal);
                 }
                 input

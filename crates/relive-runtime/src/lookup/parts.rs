@@ -30,7 +30,37 @@ impl Runtime {
         match found[..] {
             [] => Ok(None),
             [uuid] => Box::pin(self.look_up(&uuid.to_string())).await.map(Some),
-            [..] => Err(ambiguous(id, &found)),
+            [..] => {
+                let mut lines = Vec::new();
+                for uuid in found.iter().take(CANDIDATES_MAX) {
+                    lines.push(self.line_of(*uuid).await);
+                }
+                Err(ambiguous(id, &lines, found.len()))
+            }
+        }
+    }
+
+    /// Describes a process in a line: `PID 151  a5555014  fixer  running`.
+    async fn line_of(self: &Arc<Self>, uuid: Uuid) -> String {
+        let living = self.living(uuid).and_then(|process| {
+            let state = self.lock();
+            let view = state.table.view(process.of.pid, self.moment())?;
+            let shown = self.shown(&state, &view);
+            Some((shown.pid, shown.name, shown.display))
+        });
+        let known = match living {
+            Some(living) => Some(living),
+            None => self.current_row(uuid).await.ok().flatten().and_then(|row| {
+                let pid = *row.info.pids.last()?;
+                Some((pid, row.info.name, "dead".to_owned()))
+            }),
+        };
+        match known {
+            Some((pid, name, display)) => {
+                let name = name.as_deref().unwrap_or("-").escape_debug().to_string();
+                format!("PID {pid}  {}  {name}  {display}", short_id::short(uuid))
+            }
+            None => uuid.to_string(),
         }
     }
 

@@ -40,6 +40,7 @@ pub(crate) async fn run(context: &Context, args: &Args) -> Outcome<u8> {
     let resumed = client.resume(&args.id, &request).await.map_err(|mut error| {
         // The daemon knows of a fork only.
         error.hint = error.hint.map(|hint| hint.replacen("relive resume --fork ", "relive retry ", 1));
+        error.hint = error.hint.map(|hint| hint.replacen(" --workspace here", "", 1));
         error
     })?;
     if context.json {

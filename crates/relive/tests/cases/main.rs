@@ -89,6 +89,7 @@ mod trees_hostile;
 mod trees_limits;
 mod trees_stopped;
 mod truth;
+mod typed;
 mod waiting;
 mod workspaces;
 mod workspaces_gone;

@@ -33,7 +33,7 @@ fn a_name_leads_to_an_earlier_process_when_the_later_one_was_removed() {
     assert_eq!(world.info("same")["pid"], 1);
     world.relive(&["wait", "same"]).ok();
     world.relive(&["rm", "-y", "same"]).ok();
-    world.relive(&["info", "same"]).fails(4, &["garbage collected"]);
+    world.relive(&["info", "same"]).fails(4, &["`same` was removed"]);
 }
 
 #[test]
