@@ -100,6 +100,10 @@ pub(crate) enum Command {
 
 pub(crate) fn parse(typed: &[OsString]) -> Result<Cli, clap::Error> {
     let mut words = kill::spell_out(typed);
+    if words.get(1).is_some_and(|word| word == "help") {
+        // It is text.
+        words.retain(|word| word != "--json");
+    }
     // The help of `help` itself.
     if let [_, help, flag, ..] = words.as_mut_slice()
         && help == "help"

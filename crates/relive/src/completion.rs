@@ -12,7 +12,7 @@ use clap_complete::engine::ArgValueCandidates;
 use clap_complete::env::CompleteEnv;
 use relive_api::{ListQuery, Paths, Process};
 use relive_client::{Client, Retry};
-use relive_core::SuspendReason;
+use relive_core::{OsSignal, Signal, SuspendReason};
 
 use crate::cli::Cli;
 use crate::client::OwnSocket;
@@ -53,8 +53,17 @@ fn with_candidates(verb: Command) -> Command {
             let (query, name) = (query.clone(), verb_name.clone());
             move || candidates(&list(&query), &name)
         })),
+        "signal" => arg.add(ArgValueCandidates::new(signals)),
         _ => arg,
     })
+}
+
+/// Offers the names of signals, those that every process accepts first.
+fn signals() -> Vec<CompletionCandidate> {
+    let names = Signal::ALL.into_iter().map(Signal::name).chain(OsSignal::names());
+    let mut offered = HashSet::new();
+    let bare = names.map(|name| name.strip_prefix("SIG").unwrap_or(name)).filter(|name| offered.insert(*name));
+    bare.map(CompletionCandidate::new).collect()
 }
 
 /// Lists processes; without a daemon there are none to offer.
@@ -109,6 +118,14 @@ mod tests {
         check("rm", &["p1"]);
         check("resolve", &["p2"]);
         check("info", &["p1", "p2", "p3"]);
+    }
+
+    #[test]
+    fn signals_are_offered_by_the_name_that_kill_takes() {
+        let offered = signals();
+        let names: Vec<&str> = offered.iter().filter_map(|signal| signal.get_value().to_str()).collect();
+        assert!(names.starts_with(&["TERM", "KILL", "INT"]) && names.contains(&"HUP"), "{names:?}");
+        assert_eq!(names.iter().filter(|name| **name == "TERM").count(), 1, "{names:?}");
     }
 
     #[test]

@@ -103,8 +103,6 @@ pub(crate) fn new_uuid() -> Outcome<Uuid> {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
-
     #[test]
     fn only_a_yes_is_a_yes() {
         let check = |answer: &str, yes| assert_eq!(super::answer(&mut answer.as_bytes()).0, yes, "{answer:?}");

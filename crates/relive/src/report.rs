@@ -71,8 +71,12 @@ fn apply(advice: &Advice, text: &str) -> String {
     let mut text = text.split("\n\n").filter(|part| !is_bad(part)).collect::<Vec<_>>().join("\n\n");
     if let (Some(message), Some((first, rest))) = (&advice.message, text.split_once("\n\n")) {
         // The values that are possible are still shown.
-        let more: String =
-            first.lines().skip(1).filter(|line| line.contains('[')).map(|line| format!("\n{line}")).collect();
+        let more: String = first
+            .lines()
+            .skip(1)
+            .filter(|line| line.contains('[') && !line.contains("[subcommands: "))
+            .map(|line| format!("\n{line}"))
+            .collect();
         // Clap's usage is made for its own idea of what was meant.
         let rest = if advice.no_tip { rest.rsplit("\n\n").next().unwrap_or_default() } else { rest };
         text = format!("error: {}{more}\n\n{rest}", crate::terminal::without_controls(message));
@@ -89,17 +93,29 @@ fn apply(advice: &Advice, text: &str) -> String {
 fn as_command_error(text: &str) -> CommandError {
     let mut hints = Vec::new();
     let mut said = Vec::new();
+    let mut help = "relive --help".to_owned();
     for line in text.lines().map(str::trim).filter(|line| !line.is_empty()) {
         if let Some(tip) = line.strip_prefix("tip: ") {
             hints.push(tip);
-        } else if line.starts_with("Usage:") || line.starts_with("For more information") {
+        } else if let Some(usage) = line.strip_prefix("Usage: ") {
+            help = help_of(usage);
+            break;
+        } else if line.starts_with("For more information") {
             break;
         } else {
             said.push(line.strip_prefix("error: ").unwrap_or(line));
         }
     }
     let error = CommandError::invalid(said.join(" "));
-    if hints.is_empty() { error.with_hint("relive --help") } else { error.with_hint(hints.join("; ")) }
+    if hints.is_empty() { error.with_hint(help) } else { error.with_hint(hints.join("; ")) }
+}
+
+/// The help of the command that a usage is of.
+fn help_of(usage: &str) -> String {
+    let is_command = |word: &&str| word.chars().all(|letter| letter.is_ascii_lowercase() || letter == '-');
+    let is_command = |word: &&str| is_command(word) && !word.starts_with('-');
+    let words: Vec<&str> = usage.split(' ').take_while(is_command).collect();
+    format!("{} --help", words.join(" "))
 }
 
 #[cfg(test)]
@@ -113,6 +129,11 @@ mod tests {
             as_text(&plain.with_hint("relive daemon status"), &Look::plain()),
             "error: the daemon did not start\n  locked by pid 7\n  see there\n\nhint: relive daemon status\n"
         );
+        let check = |usage: &str, help: &str| assert_eq!(help_of(usage), help, "{usage}");
+        check("relive ps [OPTIONS]", "relive ps --help");
+        check("relive compose up [OPTIONS] <FILE>", "relive compose up --help");
+        check("relive kill --signal <SIGNAL> [ID]...", "relive kill --help");
+        check("relive [OPTIONS] <COMMAND>", "relive --help");
         let json = as_json(&CommandError::not_found("x"));
         assert_eq!(json, r#"{"error":{"code":"NOT_FOUND","message":"no process `x`","hint":"relive ps -a"}}"#);
     }

@@ -47,6 +47,7 @@ const COMPOSE: &[(&str, &str)] = &[
 /// Options of other tools, and ours.
 const OPTIONS: &[(&str, &str, &str)] = &[
     ("rm", "-f", "-y"),
+    ("rm", "--force", "-y"),
     ("logs", "--tail", "-n"),
     ("ps", "-A", "-a"),
     ("ps", "-e", "-a"),
@@ -67,6 +68,9 @@ pub(crate) fn advise(error: &clap::Error, typed: &[OsString]) -> Advice {
         ErrorKind::UnknownArgument => unknown_argument(&line, &text(error, ContextKind::InvalidArg)),
         ErrorKind::ValueValidation => Advice { message: number(&error.render().to_string()), ..Advice::default() },
         ErrorKind::MissingRequiredArgument => missing(&line),
+        ErrorKind::MissingSubcommand | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
+            Advice { message: Some("a command is missing".to_owned()), ..Advice::default() }
+        }
         _ => Advice::default(),
     }
 }
@@ -142,10 +146,10 @@ fn known_command(line: &Line<'_>, unknown: &str) -> Advice {
         _ => (COMMANDS, rest.as_slice()),
     };
     if line.name() != unknown && line.name() != "compose" {
-        return Advice::default();
+        return Advice { message: Some(no_command(line, unknown)), ..Advice::default() };
     }
     let Some((_, meant)) = table.iter().find(|(habits, _)| habits.split(' ').any(|habit| habit == unknown)) else {
-        return Advice::default();
+        return Advice { message: Some(no_command(line, unknown)), ..Advice::default() };
     };
     let meant = match (unknown, ids) {
         ("status", []) => "relive ps",
@@ -160,9 +164,12 @@ fn known_command(line: &Line<'_>, unknown: &str) -> Advice {
     };
     let hint = meant.replace("ID", placeholder);
     let hint = if hint.contains('`') { format!("`{hint}`") } else { hint };
+    Advice { message: Some(no_command(line, unknown)), hint: Some(hint), no_tip: true }
+}
+
+fn no_command(line: &Line<'_>, unknown: &str) -> String {
     let named = if line.name() == unknown { unknown.to_owned() } else { format!("{} {unknown}", line.name()) };
-    let message = format!("there is no command `{named}`");
-    Advice { message: Some(message), hint: Some(hint), no_tip: true }
+    format!("there is no command `{named}`")
 }
 
 fn unknown_argument(line: &Line<'_>, unknown: &str) -> Advice {
@@ -185,6 +192,11 @@ fn unknown_argument(line: &Line<'_>, unknown: &str) -> Advice {
         words[place] = words[place].replacen(unknown, ours, 1);
         return Advice { message: None, hint: Some(retyped(words)), no_tip: true };
     }
+    if let ("ps", "--filter", Some(place)) = (line.name(), unknown, place)
+        && let Some(words) = without_filter(line.words, place)
+    {
+        return Advice { message: None, hint: Some(retyped(words)), no_tip: true };
+    }
     if line.name() == "run" && !unknown.starts_with('-') {
         let places = line.positionals(line.verb + 1);
         let task = line.rest().join(" ");
@@ -203,6 +215,22 @@ fn unknown_argument(line: &Line<'_>, unknown: &str) -> Advice {
         };
     }
     Advice::default()
+}
+
+/// Rewrites docker's `--filter name=x` as our `--name x`.
+fn without_filter(words: &[String], place: usize) -> Option<Vec<String>> {
+    let (filter, rest) = match words[place].strip_prefix("--filter=") {
+        Some(filter) => (filter, place + 1),
+        None => (words.get(place + 1)?.as_str(), place + 2),
+    };
+    let (key, value) = filter.split_once('=')?;
+    let option = match key {
+        "name" => "--name",
+        "status" | "state" => "--state",
+        _ => return None,
+    };
+    let ours = [option.to_owned(), value.to_owned()];
+    Some(words[..place].iter().cloned().chain(ours).chain(words[rest..].iter().cloned()).collect())
 }
 
 /// Returns the smallest value of an option that is a number.
@@ -241,7 +269,8 @@ fn missing(line: &Line<'_>) -> Advice {
     let rest = line.rest();
     if takes_all && rest.is_empty() {
         let message = format!("`relive {name}` needs a process");
-        let hint = format!("`relive {name} ID` or `relive {name} --all`; `relive ps` lists the processes");
+        let list = if name == "rm" { "relive ps -a" } else { "relive ps" };
+        let hint = format!("`relive {name} ID` or `relive {name} --all`; `{list}` lists the processes");
         return Advice { message: Some(message), hint: Some(hint), no_tip: true };
     }
     if let ("rewind", [id]) = (name, rest.as_slice()) {
@@ -268,6 +297,10 @@ mod tests {
     #[test]
     fn options_of_other_tools_are_replaced_by_ours() {
         check("relive rm -f prog", None, Some("relive rm -y prog"));
+        check("relive rm --force prog", None, Some("relive rm -y prog"));
+        check("relive ps -a --filter name=x", None, Some("relive ps -a --name x"));
+        check("relive ps --filter state=dead", None, Some("relive ps --state dead"));
+        check("relive ps --filter=name=x", None, Some("relive ps --name x"));
         check("relive logs --tail 10 x", None, Some("relive logs -n 10 x"));
         check("relive logs --tail=10 x", None, Some("relive logs -n=10 x"));
         check("relive ps -A", None, Some("relive ps -a"));
@@ -312,6 +345,8 @@ mod tests {
     fn missing_arguments_are_named_with_every_form_that_works() {
         let all = "`relive pause ID` or `relive pause --all`; `relive ps` lists the processes";
         check("relive pause", Some("`relive pause` needs a process"), Some(all));
+        let ended = "`relive rm ID` or `relive rm --all`; `relive ps -a` lists the processes";
+        check("relive rm", Some("`relive rm` needs a process"), Some(ended));
         let rewind = "`relive rewind 5 --to-step N`, or `relive rewind 5 --undo` for the last rewind";
         check("relive rewind 5 -y", Some("`relive rewind` needs --to-step N or --undo"), Some(rewind));
         let quote = Some("the task is more than one word: quote it");

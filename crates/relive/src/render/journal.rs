@@ -121,7 +121,7 @@ impl Journal {
             (true, false) => look.paint(Paint::Green, "ok"),
             (false, false) => look.paint(Paint::Red, "failed"),
         };
-        let settled = if ended.settled.is_some() { ", found out after a crash" } else { "" };
+        let settled = if ended.settled.is_some() { ", found out after an interruption" } else { "" };
         let mut shown = format!("  {}: {word}{settled}\n", self.name_of(ended.call));
         for line in all.iter().take(RESULT_LINES) {
             shown.push_str(&format!("    {line}\n"));

@@ -58,6 +58,8 @@ fn config_edit_saves_only_a_valid_file() {
     edit(&editor(&world, "default_model: script/b")).ok();
     assert_eq!(fs::read_to_string(&file).unwrap(), "default_model: script/b\n");
     assert_eq!(edit("true").ok().stderr, "nothing was changed\n");
+    let json = world.command(&["config", "edit", "--json"]).env("EDITOR", "true").output().unwrap();
+    assert_eq!(super::world::output(json).ok().json()["saved"], false);
     // The editor that there is anyway needs a terminal.
     world.relive(&["config", "edit"]).fails(2, &["vi needs a terminal", "hint: relive config path"]);
     edit("false").fails(2, &["the editor `false`"]);

@@ -72,6 +72,11 @@ fn wrong_arguments_are_named_and_exit_with_2() {
     place.relive(&["pss"]).exits(2).says("hint: a similar subcommand exists: 'ps'");
     place.relive(&["ps", "--tre"]).exits(2).says("hint: a similar argument exists: '--tree'");
     place.relive(&["wait", "5", "--timeout", "10"]).exits(2).says("a duration needs a unit");
+    for command in [&["run", "--timeout", "0s", "x"][..], &["resume", "5", "--timeout", "0ms"]] {
+        place.relive(command).exits(2).says("use a duration above zero");
+    }
+    place.relive(&["run", "--detach-key", "ctrl-c", "x"]).exits(2).says("the terminal uses Ctrl-C itself");
+    place.relive(&["run", "-n", "-"]).exits(2).says("`-` reads the task from standard input, and -n does not read it");
     place.relive(&["kill", "-s", "TREM", "5"]).exits(2).says("did you mean `TERM`?");
     place.relive(&["kill", "-s", "99", "5"]).exits(2).says("unknown signal");
     place.relive(&["resolve", "5", "--always"]).exits(2).says("--allow|--deny|--done|--not-done|--retry");
@@ -83,9 +88,13 @@ fn wrong_arguments_are_named_and_exit_with_2() {
     place.relive(&["gc", "--dry-run", "--force"]).exits(2);
     assert!(place.relive(&[]).exits(0).stdout.contains("Usage: relive"), "no command is a question for help");
     let error = place.relive(&["pss", "--json"]).exits(2).json();
-    let message = "unrecognized subcommand 'pss'";
+    let message = "there is no command `pss`";
     let expected = json!({ "code": "INVALID", "message": message, "hint": "a similar subcommand exists: 'ps'" });
     assert_eq!(error["error"], expected);
+    assert_eq!(place.relive(&["--json"]).exits(2).json()["error"]["message"], "a command is missing");
+    assert_eq!(place.relive(&["--json", "ps", "--foo"]).exits(2).json()["error"]["hint"], "relive ps --help");
+    assert!(place.relive(&["help", "--json"]).exits(0).stdout.contains("Usage: relive"));
+    place.relive(&["run", "--env", "FOO", "x"]).exits(2).says("hint: relive run --env NAME=VALUE");
 }
 
 #[test]

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use relive_config::Config;
+use serde_json::json;
 
 use crate::context::Context;
 use crate::error::{CommandError, Outcome};
@@ -71,11 +72,18 @@ fn finish(context: &Context, path: &Path, copy: &PathBuf, before: &str) -> Outco
     if after == before {
         // What cannot be removed is edited the next time.
         let _ = fs::remove_file(copy);
-        context.say("nothing was changed");
-        return Ok(0);
+        return tell(context, path, false, "nothing was changed");
     }
     fs::rename(copy, path).map_err(|error| failed("cannot be replaced", path, error))?;
-    context.say(&format!("saved {}", path.display()));
+    tell(context, path, true, &format!("saved {}", path.display()))
+}
+
+fn tell(context: &Context, path: &Path, saved: bool, words: &str) -> Outcome<u8> {
+    if context.json {
+        context.print_json(&json!({ "path": path.display().to_string(), "saved": saved }))?;
+    } else {
+        context.say(words);
+    }
     Ok(0)
 }
 
