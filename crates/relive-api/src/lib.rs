@@ -38,6 +38,7 @@
 //! | `POST /v1/processes/ID/remove` | | [`Removed`] |
 //! | `POST /v1/gc` | [`GcRequest`] | [`GcAnswer`] |
 //! | `GET /v1/usage?by=WORDS&since=DAY` | | [`UsageReport`] |
+//! | `GET /v1/pool` | | [`PoolReport`] |
 //! | `GET /v1/self` | | [`SelfInfo`], to a program inside of a process |
 //! | `POST /v1/self/end` | [`EndSelfRequest`] | none: the process, and whoever asked inside of it, ends |
 //! | `GET /v1/handles` | | [`HandleList`] |
@@ -63,6 +64,7 @@ mod inbox;
 mod list;
 mod paths;
 pub mod percent;
+mod pool;
 mod process;
 mod program;
 mod run;
@@ -91,6 +93,7 @@ pub use inbox::{
 };
 pub use list::{Ancestor, Lineage, ListQuery, ProcessList, Resumable, ResumableList};
 pub use paths::{OWN_SOCKET, Paths, PathsError};
+pub use pool::{PoolLimits, PoolReport, PooledAgent};
 pub use process::{Exit, Instructions, PendingCall, PendingQuestion, Process, SuspendedBelow, TreeUsage, reason_word};
 pub use program::{
     EnterRequest, ExecRequest, ExecStarted, Inherited, Isolated, Isolation, LastSignal, Namespace, NamespaceKind,

@@ -5,9 +5,10 @@ use std::time::{Duration, Instant};
 
 use relive_api::{
     Accepted, Affected, Created, DaemonStatus, EndSelfRequest, ExecRequest, ExecStarted, GateRequest, GcAnswer,
-    GcRequest, GrantRequest, Handle, HandleList, InputRequest, Lineage, ListQuery, PauseRequest, Process, ProcessList,
-    ReleaseRequest, Removed, RenameRequest, ResolveRequest, ResumableList, ResumeRequest, Resumed, RunRequest,
-    SelfInfo, SignalMaskRequest, SignalRequest, SignalState, UsageQuery, UsageReport, WaitAnswer, WaitRequest,
+    GcRequest, GrantRequest, Handle, HandleList, InputRequest, Lineage, ListQuery, PauseRequest, PoolReport, Process,
+    ProcessList, ReleaseRequest, Removed, RenameRequest, ResolveRequest, ResumableList, ResumeRequest, Resumed,
+    RunRequest, SelfInfo, SignalMaskRequest, SignalRequest, SignalState, UsageQuery, UsageReport, WaitAnswer,
+    WaitRequest,
 };
 use relive_types::ErrorCode;
 use serde::Serialize;
@@ -123,6 +124,10 @@ impl Client {
         let since = query.since.as_deref().map(|since| format!("since={}", segment(since)));
         let query: Vec<String> = by.into_iter().chain(since).collect();
         self.get(format!("/v1/usage?{}", query.join("&"))).await
+    }
+
+    pub async fn agent_pool(&self) -> Result<PoolReport, Error> {
+        self.get("/v1/pool".into()).await
     }
 
     pub async fn handles(&self) -> Result<HandleList, Error> {

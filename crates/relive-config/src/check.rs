@@ -112,6 +112,8 @@ pub(crate) const KEYS: &[Key] = &[
     ("isolation", "hidden", Expected::Paths),
     ("isolation", "git_config", Expected::Word(&["read_only", "writable"])),
     ("", "notify", Expected::Text),
+    ("pool", "max_running", Expected::Number(0, U32)),
+    ("pool", "max_memory_mb", Expected::Number(0, 1 << 30)),
     ("pool", "idle_timeout", Expected::Duration),
 ];
 

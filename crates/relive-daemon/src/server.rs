@@ -29,9 +29,9 @@ use axum::routing::{get, post};
 use axum::{Json, Router};
 use relive_api::{
     Accepted, Affected, BODY_MAX, Created, DaemonStatus, ExecRequest, ExecStarted, GateRequest, GcAnswer, GcRequest,
-    InputRequest, Lineage, ListQuery, PauseRequest, Process, REQUEST_ID_HEADER, Removed, RenameRequest, ResolveRequest,
-    ResumeRequest, Resumed, RunRequest, SignalMaskRequest, SignalRequest, SignalState, StopQuery, Stopping, UsageQuery,
-    UsageReport, WaitAnswer, WaitRequest,
+    InputRequest, Lineage, ListQuery, PauseRequest, PoolReport, Process, REQUEST_ID_HEADER, Removed, RenameRequest,
+    ResolveRequest, ResumeRequest, Resumed, RunRequest, SignalMaskRequest, SignalRequest, SignalState, StopQuery,
+    Stopping, UsageQuery, UsageReport, WaitAnswer, WaitRequest,
 };
 use relive_core::ErrorCode;
 use serde::de::DeserializeOwned;
@@ -102,6 +102,7 @@ impl Server {
             .route("/v1/resumable", get(resumable))
             .route("/v1/inbox", get(inbox::list))
             .route("/v1/usage", get(usage))
+            .route("/v1/pool", get(agent_pool))
             .route("/v1/self", get(myself::info))
             .route("/v1/handles", get(handles::list).post(handles::grant))
             .route("/v1/handles/release", post(handles::release))
@@ -376,6 +377,10 @@ async fn rename(
 
 async fn remove(Asked(access): Asked, Id(id): Id) -> JsonAnswer<Removed> {
     access.remove(&id).await.map(Json).map_err(Into::into)
+}
+
+async fn agent_pool(Asked(access): Asked) -> JsonAnswer<PoolReport> {
+    access.agent_pool().await.map(Json).map_err(Into::into)
 }
 
 async fn usage(Asked(access): Asked, Params(query): Params<UsageQuery>) -> JsonAnswer<UsageReport> {

@@ -28,7 +28,7 @@ use crate::record::{Approval, Body, Decision, Outcome, Paused, Question, Record,
 use crate::recovery::OnInDoubt;
 
 pub use approvals::{Asked, Permit, RefusedBy};
-pub use cli::CliFacts;
+pub use cli::{CliFacts, CrashedSession};
 pub use files::{Files, Untold};
 pub use ledger::{LedgerEntry, day_of};
 pub(crate) use parts::Summary;
@@ -275,6 +275,9 @@ impl History {
             Body::Spawned(spawned) => self.spawn(record, spawned),
             Body::Input(input) => {
                 self.hear(&input.id);
+                if let Some(cli) = &mut self.cli {
+                    cli.last_input = record.seq;
+                }
                 self.files.tell();
                 self.answered = false;
                 match self.phase {

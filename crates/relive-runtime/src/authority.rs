@@ -9,6 +9,7 @@
 mod files;
 mod flows;
 mod handles;
+mod pool;
 mod shown;
 mod stream;
 

@@ -72,7 +72,10 @@ impl Runtime {
         } else if process.body == Body::Agent {
             self.agent_does(&process, patience).await
         } else if process.body == Body::Cli {
-            self.bodies.cli.agents.get(process.uuid).and_then(|agent| self.cli_does(&agent))
+            match self.bodies.cli.pool.place(process.uuid) {
+                Some(place) => Some(format!("queued, {} of {}", place.place, place.of)),
+                None => self.bodies.cli.agents.get(process.uuid).and_then(|agent| self.cli_does(&agent)),
+            }
         } else {
             None
         };
@@ -81,6 +84,11 @@ impl Runtime {
 
     /// Adds what is known of a CLI agent that runs. One that has not said anything yet is being loaded.
     fn with_agent(&self, process: Process) -> Process {
+        if let Some(place) = self.bodies.cli.pool.place(process.uuid) {
+            let is_shown = process.display == Display::Running.word();
+            let display = if is_shown { Display::Loading.word().to_owned() } else { process.display };
+            return Process { display, agent: Some(place.to_json()), ..process };
+        }
         let Some(agent) = self.bodies.cli.agents.get(process.uuid) else { return process };
         let is_loading = agent.lifecycle == Lifecycle::Spawning && process.display == Display::Running.word();
         let display = if is_loading { Display::Loading.word().to_owned() } else { process.display };

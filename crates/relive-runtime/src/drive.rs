@@ -10,7 +10,8 @@ use std::time::Duration;
 
 use relive_agent::{Orders, Pulse};
 use relive_core::{
-    Cause, End, Event, Generation, Incarnation, Outcome, Pid, ProcessStatus, Signal, State, SuspendReason, Urgency, Why,
+    Body, Cause, End, Event, Generation, Incarnation, Outcome, Pid, ProcessStatus, Signal, State, SuspendReason,
+    Urgency, Uuid, Why,
 };
 use relive_journal::{History, JournalError, Next, ProcInfo, WriteError, Writer};
 use tokio::sync::watch;
@@ -19,6 +20,7 @@ use crate::bodies::{AgentHost, Context, Exit, LiveSession, PreparedModel, Rest};
 use crate::owner::{BodyHandle, Change, Lane, Owner, Turn};
 use crate::records::RecordDetails;
 use crate::runtime::{ProcessRef, Runtime};
+use crate::signal::SignalOrder;
 use journal::OwnedJournal;
 
 /// When a program that could not be stopped is tried again.
@@ -129,6 +131,28 @@ impl BodyOwner {
         {
             self.runtime.warn(format!("{} cannot be recorded: {error}", self.process.uuid));
         }
+    }
+
+    /// Returns all CLI agents that have not ended.
+    pub(crate) fn living_cli_agents(&self) -> Vec<Uuid> {
+        let state = self.runtime.lock();
+        let views = state.table.processes(self.runtime.moment());
+        views.filter(|view| view.body == Body::Cli && view.dead_at.is_none()).map(|view| view.uuid).collect()
+    }
+
+    /// Has the process end by TERM like [`Self::end_for`], unless its history says that it is needed. No message comes
+    /// between the look and the signal. Returns whether it ends.
+    pub(crate) async fn end_unless(&self, why: Why, is_needed: impl FnOnce(&History) -> bool) -> bool {
+        let Ok(mut turn) = self.runtime.turn_with(Arc::clone(&self.owner), Lane::Own).await else { return false };
+        let is_current = turn.machine().is_some_and(|machine| machine.incarnation() == self.process.of);
+        let looked = turn.state.journal.as_ref().and_then(|journal| journal.history().ok()).map(is_needed);
+        if !is_current || looked != Some(false) {
+            return false;
+        }
+        let sent = SignalOrder { cause: Cause::runtime(why), ..SignalOrder::new(Signal::Term, None) };
+        let told = turn.deliver_with_subtree(&sent).await;
+        told.inspect_err(|error| self.runtime.warn(format!("{} could not be ended: {error}", self.process.uuid)))
+            .is_ok()
     }
 
     /// Has the process end by TERM, for a reason of the runtime's own.

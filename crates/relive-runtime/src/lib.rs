@@ -4,6 +4,7 @@
 
 #![forbid(unsafe_code)]
 
+mod agent_pool;
 mod alarm;
 mod answers;
 mod area;

@@ -1,6 +1,7 @@
 //! Messages to agents, and to programs that read them from their standard input.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use relive_api::{Accepted, InputRequest, ResumeRequest};
 use relive_core::{Body as Kind, Cause, ErrorCode, Pid, Uuid, Why};
@@ -17,6 +18,10 @@ use crate::signal::is_being_ended;
 
 /// The longest id of a message.
 const ID_MAX: usize = 200;
+/// How long a message waits for the end of an idle agent: longer than its grace period, and less long than a client waits.
+const ENDS_WITHIN: Duration = Duration::from_secs(15);
+/// How often it looks, at least.
+const ENDS_AGAIN: Duration = Duration::from_millis(200);
 /// A longer message is not repeated in a hint.
 const HINTED_MAX: usize = 200;
 /// The ids of the messages by which a process and a fork begin.
@@ -34,7 +39,8 @@ fn is_reserved(id: &str) -> bool {
     let verb = id.split_once(':').map(|(verb, _)| verb);
     matches!(id, INTENT_ID | FORK_ID | WORKSPACE_ID)
         || verb.is_some_and(|verb| {
-            matches!(verb, "eof" | "resume" | "resolve" | "signals" | "rename" | "rewind") || verb.starts_with("SIG")
+            matches!(verb, "eof" | "resume" | "resolve" | "restart" | "signals" | "rename" | "rewind")
+                || verb.starts_with("SIG")
         })
 }
 
@@ -68,8 +74,12 @@ impl Runtime {
         }
         let (runtime, id) = (Arc::clone(self), id.to_owned());
         self.to_the_end(async move {
-            let found = runtime.look_up_to_change(&id).await?;
+            let mut found = runtime.look_up_to_change(&id).await?;
             let (uuid, note) = runtime.identity_of(&found)?;
+            if runtime.has_ended_idly(uuid).await {
+                // The message begins its next run.
+                found = runtime.look_up_to_change(&id).await?;
+            }
             // To a program, spaces are keys or a line as good as any other.
             if !request.eof && request.text.trim().is_empty() && !runtime.is_program(&found) {
                 return Err(empty_message(&id));
@@ -127,6 +137,24 @@ impl Runtime {
             LookedUp::Living { .. } | LookedUp::Unrecovered(_) => return false,
         };
         body == Some(Kind::Cli) && why == Some(Why::Idle)
+    }
+
+    /// Waits for the end of a CLI agent that is being ended because nobody needed it; `false` if it is not.
+    async fn has_ended_idly(&self, uuid: Uuid) -> bool {
+        let Some(process) = self.living(uuid) else { return false };
+        let is_idle = {
+            let state = self.lock();
+            let body = state.table.view(process.of.pid, self.moment()).map(|view| view.body);
+            let ending = state.table.machine(process.of.pid).and_then(|machine| machine.ending());
+            body == Some(Kind::Cli) && ending.is_some_and(|(_, cause)| cause.why == Why::Idle)
+        };
+        let is_over = async {
+            let mut bell = self.follow(uuid);
+            while self.living(uuid).is_some_and(|living| living.of == process.of) {
+                let _ = tokio::time::timeout(ENDS_AGAIN, bell.changed()).await;
+            }
+        };
+        is_idle && tokio::time::timeout(ENDS_WITHIN, is_over).await.is_ok()
     }
 
     /// Begins the next run of a CLI agent with a message: the conversation is the same.

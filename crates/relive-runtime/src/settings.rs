@@ -50,6 +50,10 @@ pub struct Settings {
 /// How CLI agents are kept.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct PoolSettings {
+    /// How many may run; zero for any number.
+    pub(crate) max_running: usize,
+    /// How much memory they may use together, in bytes; zero for any amount.
+    pub(crate) max_memory: u64,
     /// How long one may be idle; zero for ever.
     pub(crate) idle_timeout: Duration,
 }
@@ -97,7 +101,11 @@ impl From<&Config> for Settings {
             keeper: None,
             workspace: workspace.clone(),
             isolation: isolation.clone(),
-            pool: PoolSettings { idle_timeout: pool.idle_timeout() },
+            pool: PoolSettings {
+                max_running: pool.max_running as usize,
+                max_memory: pool.max_memory_mb << 20,
+                idle_timeout: pool.idle_timeout(),
+            },
         }
     }
 }

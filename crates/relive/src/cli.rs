@@ -11,9 +11,9 @@ use clap::{FromArgMatches as _, Parser, Subcommand};
 
 use crate::commands::{
     abort, agent_events, attach, blame, completions, compose, config, daemon, demo, diff, doctor, enter, exec, gc,
-    handle, inbox, info, kill, lineage, list_resumable, logs, man, merge, myself, paths, pause, proceed, ps, rename,
-    resolve, restore, resume, retry, rewind, rm, run, send, signals, steps, strace, supervise, top, usage, version,
-    wait, workspace,
+    handle, inbox, info, kill, lineage, list_resumable, logs, man, merge, myself, paths, pause, pool, proceed, ps,
+    rename, resolve, restore, resume, retry, rewind, rm, run, send, signals, steps, strace, supervise, top, usage,
+    version, wait, workspace,
 };
 use crate::terminal::ColorChoice;
 
@@ -80,6 +80,7 @@ pub(crate) enum Command {
     Handle(handle::Args),
     Gc(gc::Args),
     Usage(usage::Args),
+    Pool(pool::Args),
     Diff(diff::Args),
     Rewind(rewind::Args),
     Restore(restore::Args),

@@ -30,6 +30,7 @@ pub(crate) mod myself;
 pub(crate) mod output;
 pub(crate) mod paths;
 pub(crate) mod pause;
+pub(crate) mod pool;
 pub(crate) mod proceed;
 pub(crate) mod ps;
 pub(crate) mod rename;
@@ -99,6 +100,7 @@ pub(crate) fn run(cli: Cli) -> Outcome<u8> {
         Command::Rename(args) => block_on(rename::run(context, &args)),
         Command::Rm(args) => block_on(rm::run(context, &args)),
         Command::Usage(args) => block_on(usage::run(context, &args)),
+        Command::Pool(args) => block_on(pool::run(context, &args)),
         Command::Version(_) => version::run(context),
         Command::Resolve(args) => block_on(resolve::run(context, &args)),
         Command::Lineage(args) => block_on(lineage::run(context, &args)),

@@ -40,6 +40,24 @@ pub struct CliFacts {
     /// Whether the last call was refused, because nothing was left to spend.
     #[serde(default)]
     pub is_refused: bool,
+    /// The last message, by its record.
+    #[serde(default)]
+    pub last_input: u64,
+    /// The last session whose program crashed and was replaced.
+    #[serde(default)]
+    pub crashed: Option<CrashedSession>,
+    /// When programs that had crashed were replaced, the last ones.
+    #[serde(default)]
+    pub restarts: Vec<Timestamp>,
+}
+
+/// A session whose program crashed and was replaced in the same run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CrashedSession {
+    /// The number of the session.
+    pub session: u32,
+    /// The generation that replaced the program.
+    pub generation: u32,
 }
 
 impl CliFacts {
@@ -47,6 +65,24 @@ impl CliFacts {
     #[must_use]
     pub fn is_turn_open(&self) -> bool {
         self.turn.as_ref().is_some_and(|turn| turn.state == CliTurnState::Open)
+    }
+
+    /// Returns whether there is a message that no turn was begun with.
+    #[must_use]
+    pub fn has_unheard(&self) -> bool {
+        self.last_input > self.heard
+    }
+
+    /// Returns the last session that belongs to a run before this one, or whose program crashed. `ended` is the last
+    /// generation that has ended.
+    #[must_use]
+    pub fn last_session_before(&self, ended: u32) -> u32 {
+        match self.crashed {
+            // The program that replaced it was of the same run, which is over.
+            Some(crashed) if crashed.generation <= ended => ended.max(crashed.session.saturating_add(1)),
+            Some(crashed) => ended.max(crashed.session),
+            None => ended,
+        }
     }
 }
 
@@ -67,9 +103,21 @@ impl History {
                 called_to: 0,
                 calls: 0,
                 is_refused: false,
+                // Every process begins with a message, whose record comes before this one.
+                last_input: 1,
+                crashed: None,
+                restarts: Vec::new(),
             }));
         }
+        let generation = self.epoch.0;
         let Some(facts) = &mut self.cli else { return };
+        if let Some(session) = record.crashed {
+            facts.crashed = Some(CrashedSession { session, generation });
+            if facts.restarts.len() == LAUNCHES_MAX {
+                facts.restarts.remove(0);
+            }
+            facts.restarts.push(at);
+        }
         if let Some(launched) = &record.launched {
             facts.gateway.clone_from(&launched.gateway);
             if facts.launches.len() == LAUNCHES_MAX {
@@ -101,6 +149,40 @@ impl History {
         facts.origin_session = facts.session_id.take().or(facts.origin_session.take());
         (facts.turn, facts.read, facts.heard) = (None, None, seq);
         facts.launches.clear();
+        facts.restarts.clear();
+        facts.crashed = None;
         (facts.gateway, facts.called_to, facts.calls) = (None, 0, 0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_sessions_of_crashed_programs_and_of_earlier_runs_are_passed() {
+        let check = |crashed: Option<(u32, u32)>, ended, expect| {
+            let mut history = History::default();
+            let agent = Some(Box::new(CliAgent::default()));
+            history.take_cli(Timestamp::UNIX_EPOCH, &CliRecord { agent, ..CliRecord::default() });
+            if let Some((session, generation)) = crashed {
+                history.epoch = relive_core::Generation(generation);
+                let record = CliRecord { crashed: Some(session), ..CliRecord::default() };
+                history.take_cli(Timestamp::UNIX_EPOCH, &record);
+            }
+            let facts = history.cli.unwrap();
+            assert_eq!(facts.last_session_before(ended), expect, "{crashed:?} {ended}");
+            assert_eq!(facts.restarts.len(), usize::from(crashed.is_some()));
+        };
+        // Nothing crashed: sessions have the numbers of their generations.
+        check(None, 0, 0);
+        check(None, 4, 4);
+        // Session 1 crashed in generation 1: session 2 is of the same run, until that has ended.
+        check(Some((1, 1)), 0, 1);
+        check(Some((1, 1)), 1, 2);
+        // Three crashes in one generation are more sessions than generations.
+        check(Some((3, 1)), 0, 3);
+        check(Some((3, 1)), 1, 4);
+        check(Some((3, 1)), 6, 6);
     }
 }

@@ -27,6 +27,9 @@ pub struct CliRecord {
     /// A model call that went through the gateway is over.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub call: Option<Box<CliModelCall>>,
+    /// The program of this session has crashed, and another one is about to be started in its place.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub crashed: Option<u32>,
 }
 
 /// The start of a program.

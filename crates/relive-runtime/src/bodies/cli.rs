@@ -10,6 +10,8 @@ mod conversation;
 mod deliver;
 mod known;
 mod live;
+mod pool;
+mod restart;
 mod route;
 mod translate;
 
@@ -20,15 +22,15 @@ use std::time::Duration;
 
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
-use relive_core::{End, ErrorCode, Moment, ProcessStatus, Signal, Uuid};
+use relive_core::{End, ErrorCode, Moment, ProcessStatus, Signal, Timestamp, Uuid};
 use relive_journal::history::CliFacts;
-use relive_journal::record::{Body as Record, CliGateway, CliLaunch, CliRecord, CliStart, CliTurnState};
+use relive_journal::record::{Body as Record, CliGateway, CliLaunch, CliRecord, CliStart, CliTurnState, Input};
 use relive_journal::{Durability, History, Journal, Seen};
 use relive_session::spec::Spec;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
-use super::exec::{Attended, Tenant};
+use super::exec::{AfterSession, Attended, Tenant};
 use super::{Body, Context, DeliveryTime, ExecBody, Exit, LiveSession, Rest, Verb};
 use crate::clock::Clock;
 use crate::drive::BodyOwner;
@@ -41,16 +43,24 @@ use conversation::{Conversation, Finished};
 pub(crate) use agents::{BUILT_IN, built_in, provider_of};
 pub(crate) use live::LiveAgent;
 use live::LiveAgents;
+use pool::{AgentPool, AskedRun};
+use restart::Crash;
 pub(crate) use route::{NoRoute, route};
 
 /// What an agent is told that was interrupted in a turn, when nobody says anything.
 const CONTINUE: &str = "Continue.";
+
+/// How the id of the message begins that an agent is told whose program crashed in a turn.
+const RESTART_ID: &str = "restart:";
+/// Why a process failed whose program ended in a turn.
+const BROKEN: &str = "the agent ended in the middle of its turn";
 
 /// Runs CLI agents.
 #[derive(Debug, Clone)]
 pub(crate) struct CliBody {
     pub(crate) exec: ExecBody,
     pub(crate) agents: LiveAgents,
+    pub(crate) pool: AgentPool,
     pub(crate) clock: Clock,
     pub(crate) live: Arc<LiveSettings>,
     pub(crate) gateways: Arc<Gateways>,
@@ -82,7 +92,11 @@ impl Body for CliBody {
     }
 
     fn accepts_message(&self, uuid: Uuid, when: DeliveryTime) -> BoxFuture<'_, Result<()>> {
-        self.exec.accepts_message(uuid, when)
+        match when {
+            // Its program is not there yet, and may not be for long: the message waits in the journal.
+            DeliveryTime::Now(Some(session)) if session.borrow().is_none() => std::future::ready(Ok(())).boxed(),
+            when @ (DeliveryTime::Now(_) | DeliveryTime::NextRun) => self.exec.accepts_message(uuid, when),
+        }
     }
 
     fn reads_journal(&self) -> bool {
@@ -111,8 +125,10 @@ impl Body for CliBody {
                 conversation: Mutex::default(),
                 boundary: watch::Sender::new(true),
             };
+            body.pool.begins(agent.process.uuid);
             let exit = body.exec.run_to_end(cx, &agent).await;
             body.agents.remove(agent.process.uuid);
+            body.pool.leaves(agent.process.uuid);
             // It may be served although its program was never started.
             let is_over = matches!(exit, Exit::Ended(_) | Exit::Over(_) | Exit::Cancelled);
             if is_over && body.gateways.facts(agent.process.uuid).is_some() {
@@ -154,7 +170,7 @@ impl Body for CliBody {
 
 impl CliBody {
     pub(crate) fn new(exec: ExecBody, clock: Clock, live: Arc<LiveSettings>, gateways: Arc<Gateways>) -> Self {
-        Self { exec, agents: LiveAgents::default(), clock, live, gateways }
+        Self { exec, agents: LiveAgents::default(), pool: AgentPool::default(), clock, live, gateways }
     }
 
     /// Returns how long an agent may be idle; zero for ever.
@@ -180,13 +196,51 @@ impl RunningAgent<'_> {
         self.conversation.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
-    async fn facts(&self) -> io::Result<(CliFacts, String)> {
+    async fn history(&self) -> io::Result<History> {
         let (data, uuid) = (Arc::clone(&self.body.exec.data), self.process.uuid);
         let read = self.body.exec.pool.run(move || data.history(uuid).map(|(history, _)| history)).await;
-        let history = read.map_err(io::Error::other)??;
+        read.map_err(io::Error::other)?
+    }
+
+    async fn facts(&self) -> io::Result<CliFacts> {
         let untold = || io::Error::other("the journal does not say which CLI agent it is");
-        let cwd = history.identity.as_ref().map(|identity| identity.spawned.cwd.clone()).unwrap_or_default();
-        Ok((*history.cli.ok_or_else(untold)?, cwd))
+        Ok(*self.history().await?.cli.ok_or_else(untold)?)
+    }
+
+    /// Returns since when the run is to begin, in the words of the journal, so that every daemon has the same order.
+    async fn asked_run(&self) -> io::Result<AskedRun> {
+        let history = self.history().await?;
+        let is_over = history.incarnations.iter().rposition(|incarnation| incarnation.ended.is_some());
+        let first = history.incarnations.get(is_over.map_or(0, |place| place + 1));
+        let since: Timestamp = first.map_or_else(|| self.body.clock.now(), |incarnation| incarnation.at);
+        let facts = history.cli.as_deref();
+        let dialect = facts.map(|facts| facts.agent.dialect.clone()).unwrap_or_default();
+        Ok(AskedRun { since, dialect, session_id: facts.and_then(|facts| facts.session_id.clone()) })
+    }
+
+    /// Records that a program which has crashed is replaced by another one, if it is to be.
+    async fn repair(&self, folder: &Path, end: &End, finished: Option<&Finished>) -> bool {
+        let in_turn = finished == Some(&Finished::Broken);
+        let facts = self.owner.look(|history| history.cli.as_deref().cloned()).await;
+        let Some(facts) = facts.ok().flatten() else { return false };
+        let Some(crash) = Crash::of(end, in_turn, &facts) else { return false };
+        if !crash.is_repaired(&facts.restarts, self.body.clock.now()) {
+            return false;
+        }
+        let crashed = translate::session_number(folder).0;
+        let mut records = vec![Record::Cli(CliRecord { crashed: Some(crashed), ..CliRecord::default() })];
+        if in_turn && !facts.has_unheard() {
+            let id = format!("{RESTART_ID}{crashed}");
+            records.push(Record::Input(Input { id, from: None, text: CONTINUE.into() }));
+        }
+        let recorded = self.journal.append(records, Durability::Synced).await;
+        if let Err(error) = &recorded {
+            self.conversation(folder).warn(&format!("it crashed and cannot be started again: {error}"));
+        } else {
+            let text = "its program has crashed, and is started again";
+            self.journal.event("restarted", serde_json::json!({"text": text, "number": facts.restarts.len() + 1}));
+        }
+        recorded.is_ok()
     }
 
     /// Has the calls of a program that is about to start go through the gateway, if they can.
@@ -229,9 +283,20 @@ impl RunningAgent<'_> {
 }
 
 impl Tenant for RunningAgent<'_> {
+    fn admit<'b>(&'b self, cx: &'b mut Context) -> BoxFuture<'b, bool> {
+        async move {
+            match self.asked_run().await {
+                Ok(asked) => self.body.wait_for_room(cx, asked).await,
+                // The launch fails for the same reason, and says so.
+                Err(_) => true,
+            }
+        }
+        .boxed()
+    }
+
     fn prepare(&self, spec: Spec) -> BoxFuture<'_, io::Result<Spec>> {
         async move {
-            let (facts, _) = self.facts().await?;
+            let facts = self.facts().await?;
             let how = agents::start_of(&facts);
             if let Some(refused) = agents::refusal(&facts.agent, how) {
                 return Err(io::Error::other(refused));
@@ -248,28 +313,33 @@ impl Tenant for RunningAgent<'_> {
 
     fn accompany<'b>(&'b self, session: &'b Attended<'_>) -> BoxFuture<'b, ()> {
         let conversation = self.conversation(&session.folder);
+        self.body.pool.runs(self.process.uuid, session.connection.clone());
         let task = tokio::spawn(conversation.follow(session.connection.clone(), self.boundary.clone()));
         *self.conversation.lock().unwrap_or_else(PoisonError::into_inner) = Some(task);
         std::future::pending().boxed()
     }
 
-    fn ended<'b>(&'b self, folder: &'b Path, end: End) -> BoxFuture<'b, End> {
+    fn ended<'b>(&'b self, folder: &'b Path, end: End) -> BoxFuture<'b, AfterSession> {
         async move {
             let finished = match self.take_task() {
                 Some(task) => task.await.ok(),
                 None => Some(self.conversation(folder).read_rest().await),
             };
             if self.count_last_calls(folder).await || finished == Some(Finished::OverBudget) {
-                return calls::over_budget(end);
+                return AfterSession::Over(calls::over_budget(end));
             }
             // Most CLIs exit with 0 when they are asked to end, which does not mean that their work was done.
             if let Some(signal) = self.owner.told_to_end() {
-                return End { cause: end.cause, ..End::of(ProcessStatus::Killed { signal: signal.into() }) };
+                let status = ProcessStatus::Killed { signal: signal.into() };
+                return AfterSession::Over(End { cause: end.cause, ..End::of(status) });
             }
-            match finished {
+            if self.repair(folder, &end, finished.as_ref()).await {
+                return AfterSession::Again;
+            }
+            AfterSession::Over(match finished {
                 Some(finished) => end_of(end, finished),
                 None => end,
-            }
+            })
         }
         .boxed()
     }
@@ -299,7 +369,8 @@ fn end_of(end: End, finished: Finished) -> End {
     match finished {
         Finished::Closed if end.cause.is_none() => End::of(ProcessStatus::Exited { code: 0 }),
         Finished::Failed(message) if exited => End::of(ProcessStatus::Faulted { fault: message }),
-        Finished::Closed | Finished::Failed(_) | Finished::Quiet | Finished::OverBudget => end,
+        Finished::Broken if exited => End::of(ProcessStatus::Faulted { fault: BROKEN.to_owned() }),
+        Finished::Closed | Finished::Failed(_) | Finished::Broken | Finished::Quiet | Finished::OverBudget => end,
     }
 }
 

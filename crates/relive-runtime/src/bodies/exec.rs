@@ -37,7 +37,7 @@ pub(crate) use facts::last_session;
 use facts::{Facts, Trace, facts};
 
 pub(in crate::bodies) use attend::Attended;
-pub(in crate::bodies) use tenant::Tenant;
+pub(in crate::bodies) use tenant::{AfterSession, Tenant};
 
 use super::{Body, Context, DeliveryTime, Exit, LiveSession, OTHER_VERSION, Rest, Shim, Verb};
 use crate::environment::Environments;
@@ -216,7 +216,11 @@ impl ExecBody {
                 SessionStatus::Ended(record) => {
                     requests.show().await;
                     let end = attributed(end_of(&record), &record, &cx);
-                    return Exit::Ended(tenant.ended(&folder, end).await);
+                    match tenant.ended(&folder, end).await {
+                        AfterSession::Over(end) => return Exit::Ended(end),
+                        AfterSession::Again => self.clear_for_next(&cx, &mut launches).await,
+                    }
+                    continue;
                 }
                 SessionStatus::NeverRan => return Exit::Cancelled,
             };
@@ -228,11 +232,23 @@ impl ExecBody {
             match left {
                 Left::Ended(record) => {
                     let end = attributed(end_of(&record), &record, &cx);
-                    return Exit::Over(tenant.ended(&attended.folder, end).await);
+                    match tenant.ended(&attended.folder, end).await {
+                        AfterSession::Over(end) => return Exit::Over(end),
+                        AfterSession::Again => self.clear_for_next(&cx, &mut launches).await,
+                    }
                 }
                 Left::Gone => tenant.lost().await,
             }
             paused = cx.orders.borrow().stop;
+        }
+    }
+
+    /// Ends what a program that crashed has left running, before the next one is launched.
+    async fn clear_for_next(&self, cx: &Context, launches: &mut Launches) {
+        *launches = Launches::default();
+        let sessions = self.data.directory(cx.process.uuid).sessions();
+        if let Err(error) = self.sessions.end_all(&sessions).await {
+            cx.owner.warn(format!("a program of {} could not be stopped: {error}", cx.process.uuid));
         }
     }
 
@@ -258,7 +274,7 @@ impl ExecBody {
         if let Some(found) = self.found(cx, &facts, launches).await? {
             return Ok(found);
         }
-        if !may_launch(cx, launches.count).await {
+        if !may_launch(cx, launches.count).await || !tenant.admit(cx).await {
             return Err(NoSession::NotNeeded);
         }
         if launches.count == LAUNCHES_MAX {

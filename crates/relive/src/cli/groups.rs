@@ -9,7 +9,23 @@ use super::Cli;
 /// Every command that is not hidden, once.
 const GROUPS: [(&str, &[&str]); 8] = [
     ("Run", &["run", "exec", "attach", "send", "enter", "compose", "supervise"]),
-    ("Look", &["ps", "top", "inbox", "next", "info", "logs", "steps", "strace", "lineage", "usage", "list-resumable"]),
+    (
+        "Look",
+        &[
+            "ps",
+            "top",
+            "inbox",
+            "next",
+            "info",
+            "logs",
+            "steps",
+            "strace",
+            "lineage",
+            "usage",
+            "pool",
+            "list-resumable",
+        ],
+    ),
     (
         "Control",
         &["pause", "resume", "kill", "wait", "retry", "resolve", "rename", "proceed", "abort", "signals", "handle"],

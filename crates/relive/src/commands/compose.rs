@@ -158,7 +158,7 @@ struct NodeLimits {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     max_tokens: Option<u64>,
     /// Set a new limit of cost of the node, in dollars
-    #[arg(long, value_name = "USD", value_parser = super::run::parse_dollars)]
+    #[arg(long, value_name = "USD", value_parser = super::limits::parse_dollars)]
     max_cost: Option<relive_core::Usd>,
     /// Set a new time limit of the node, counted from its start; pauses do not count
     #[arg(long, value_name = "DURATION", value_parser = relive_types::duration::parse)]
@@ -183,7 +183,7 @@ pub(crate) struct FlowLimits {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     max_tokens: Option<u64>,
     /// Maximum cost in dollars, of all processes together
-    #[arg(long, value_name = "USD", value_parser = super::run::parse_dollars)]
+    #[arg(long, value_name = "USD", value_parser = super::limits::parse_dollars)]
     max_cost: Option<relive_core::Usd>,
     /// End it after this time; pauses do not count
     #[arg(long, value_name = "DURATION", value_parser = relive_types::duration::parse)]

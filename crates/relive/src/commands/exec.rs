@@ -67,7 +67,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "DIRECTORY")]
     cwd: Option<PathBuf>,
     /// End the program after this time; pauses do not count
-    #[arg(long, value_name = "DURATION", value_parser = super::run::parse_time_limit)]
+    #[arg(long, value_name = "DURATION", value_parser = super::limits::parse_time_limit)]
     timeout: Option<Duration>,
     /// A name for the process
     #[arg(long)]

@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use relive_core::{Limits, Usd};
 
-use super::run::{parse_dollars, parse_time_limit};
 use crate::render::time::as_millis;
 
 #[derive(Debug, Default, clap::Args)]
@@ -32,4 +31,20 @@ impl LimitArgs {
             timeout_ms: self.timeout.map(as_millis),
         }
     }
+}
+
+/// A time limit, more than nothing.
+pub(crate) fn parse_time_limit(text: &str) -> Result<Duration, String> {
+    match relive_types::duration::parse(text) {
+        Ok(Duration::ZERO) => Err("use a duration above zero, such as 10m".to_owned()),
+        parsed => parsed.map_err(|error| error.to_string()),
+    }
+}
+
+/// An amount of dollars, more than nothing.
+pub(crate) fn parse_dollars(text: &str) -> Result<Usd, String> {
+    let amount = text.strip_prefix('$').unwrap_or(text).parse().ok().and_then(Usd::from_dollars);
+    amount
+        .filter(|amount| amount.nanos() > 0)
+        .ok_or_else(|| "not an amount of dollars: use a number such as 0.50".to_owned())
 }

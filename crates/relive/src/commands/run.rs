@@ -9,7 +9,7 @@ mod stdin;
 use std::cell::Cell;
 
 use relive_api::{Isolation, Network, RunRequest};
-use relive_core::{ErrorCode, Usd};
+use relive_core::ErrorCode;
 use relive_types::program::quote;
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -205,22 +205,6 @@ fn request(context: &Context, args: &Args) -> Outcome<RunRequest> {
         foreground: !args.detach,
         no_gateway: args.no_gateway,
     })
-}
-
-/// A time limit, more than nothing.
-pub(crate) fn parse_time_limit(text: &str) -> Result<Duration, String> {
-    match relive_types::duration::parse(text) {
-        Ok(Duration::ZERO) => Err("use a duration above zero, such as 10m".to_owned()),
-        parsed => parsed.map_err(|error| error.to_string()),
-    }
-}
-
-/// An amount of dollars, more than nothing.
-pub(crate) fn parse_dollars(text: &str) -> Result<Usd, String> {
-    let amount = text.strip_prefix('$').unwrap_or(text).parse().ok().and_then(Usd::from_dollars);
-    amount
-        .filter(|amount| amount.nanos() > 0)
-        .ok_or_else(|| "not an amount of dollars: use a number such as 0.50".to_owned())
 }
 
 fn system_prompt(given: &str) -> Outcome<String> {

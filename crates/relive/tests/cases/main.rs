@@ -13,6 +13,7 @@ mod authority;
 mod budgets;
 mod cli_agents;
 mod cli_gateway;
+mod cli_pool;
 mod collecting;
 mod completions;
 mod configuring;

@@ -130,10 +130,14 @@ pub(super) fn handshake(facts: &CliFacts, how: CliStart, cwd: &str) -> Vec<Strin
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
 
-    fn facts(name: &str, session_id: Option<&str>, origin_session: Option<&str>) -> CliFacts {
+    pub(in crate::bodies::cli) fn facts(
+        name: &str,
+        session_id: Option<&str>,
+        origin_session: Option<&str>,
+    ) -> CliFacts {
         let mut agent = built_in(name).unwrap();
         agent.model = Some("big".to_owned());
         let (session_id, origin_session) = (session_id.map(str::to_owned), origin_session.map(str::to_owned));
@@ -151,6 +155,9 @@ mod tests {
             called_to: 0,
             calls: 0,
             is_refused: false,
+            last_input: 1,
+            crashed: None,
+            restarts: Vec::new(),
         }
     }
 

@@ -14,6 +14,7 @@ use relive_journal::{Durability, History, Journal};
 use relive_session::connection::Connection;
 use relive_session::log::{Chunk, Item, Reader};
 use relive_session::protocol::Verb;
+use serde_json::json;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
@@ -42,6 +43,8 @@ pub(super) enum Finished {
     /// Its last turn failed.
     Failed(String),
     Quiet,
+    /// It ended in the middle of a turn.
+    Broken,
     /// A model call was refused, because nothing was left to spend.
     OverBudget,
 }
@@ -61,7 +64,7 @@ impl Conversation {
         let Some((mut known, history)) = self.known().await else { return Finished::Quiet };
         let mut calls = Calls::begin(&self, &known.facts, boundary).await;
         let Some(mut reader) = self.open_log() else { return Finished::Quiet };
-        let mut bell = self.owner.follow();
+        let (mut bell, mut pool_bell) = (self.owner.follow(), self.body.pool.follow());
         let mut seen = connection.seen();
         let _ = connection.request(Verb::Attach).await;
         // All that an earlier daemon has read comes before any message.
@@ -75,6 +78,7 @@ impl Conversation {
         let mut closing: Option<Instant> = None;
         loop {
             bell.borrow_and_update();
+            pool_bell.borrow_and_update();
             let (is_over, is_ended) = {
                 let seen = seen.borrow_and_update();
                 (seen.ended.is_some() || seen.gone, seen.ended.is_some())
@@ -101,12 +105,13 @@ impl Conversation {
                 closing = Some(Instant::now() + CLOSES_WITHIN);
                 let _ = connection.request(Verb::CloseInput).await;
             }
-            self.end_if_idle(&mut known);
+            self.end_if_idle(&mut known, &delivery).await;
             let idle_at = known.stream.machine().idle_kill_at().map(|at| self.in_time(at));
             let collected_at = known.collecting_since.map(|since| since + COLLECTED_FOR);
             tokio::select! {
                 _ = seen.changed() => {}
                 _ = bell.changed() => {}
+                _ = pool_bell.changed() => {}
                 () = Calls::changed(&mut calls) => {}
                 () = delivery.write(), if delivery.has_more() => {}
                 () = at(collected_at) => {}
@@ -140,7 +145,7 @@ impl Conversation {
         self.record(&mut known).await;
         match known.last_failure.take() {
             Some(message) => Finished::Failed(message),
-            None if turn_was_open => Finished::Failed("the agent ended in the middle of its turn".to_owned()),
+            None if turn_was_open => Finished::Broken,
             None if known.closed => Finished::Closed,
             None => Finished::Quiet,
         }
@@ -342,11 +347,29 @@ impl Conversation {
             && !self.owner.is_paused()
     }
 
-    fn end_if_idle(&self, known: &mut Known) {
-        let is_due = known.stream.machine().idle_kill_at().is_some_and(|at| at <= self.now());
-        if is_due && !known.told_idle && !known.closed && !self.owner.is_paused() {
-            known.told_idle = true;
-            self.owner.end_for(Why::Idle);
+    /// Ends an agent that has been idle for long enough, or whose room another one needs. A message that was acknowledged
+    /// meanwhile keeps it.
+    async fn end_if_idle(&self, known: &mut Known, delivery: &Delivery) {
+        let (pool, uuid, machine) = (&self.body.pool, self.process.uuid, known.stream.machine());
+        let is_idle = machine.lifecycle() == Lifecycle::Idle
+            && !known.translator.is_turn_open()
+            && delivery.is_done()
+            && !known.closed
+            && !known.told_idle
+            && !self.owner.is_paused();
+        pool.report_idle(uuid, is_idle.then(|| machine.last_active()));
+        let is_evicted = pool.is_to_leave(uuid);
+        let is_due = machine.idle_kill_at().is_some_and(|at| at <= self.now());
+        if is_idle && (is_due || is_evicted) {
+            let read_to = delivery.last_input();
+            let is_needed = move |history: &History| history.cli.as_ref().is_none_or(|cli| cli.last_input > read_to);
+            known.told_idle = self.owner.end_unless(Why::Idle, is_needed).await;
+            if known.told_idle && is_evicted {
+                self.journal.event("evicted", json!({"text": "it was idle, and another agent needs its place"}));
+            }
+        }
+        if is_evicted && !known.told_idle {
+            pool.stays(uuid);
         }
     }
 
@@ -377,7 +400,7 @@ fn is_lasting(record: &Record) -> bool {
 }
 
 /// Waits until a moment, or for ever without one.
-async fn at(moment: Option<Instant>) {
+pub(super) async fn at(moment: Option<Instant>) {
     match moment {
         Some(moment) => tokio::time::sleep_until(moment).await,
         None => std::future::pending().await,

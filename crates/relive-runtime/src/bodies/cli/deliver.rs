@@ -24,6 +24,9 @@ const READ_AT_ONCE: usize = 256;
 /// The number of the messages by which a program begins: before every record.
 const FIRST: u64 = 0;
 
+/// The lowest number that the record of a message can have.
+const FIRST_INPUT: u64 = 1;
+
 /// Something to be written to a program.
 #[derive(Debug, Clone)]
 pub(super) struct Outgoing {
@@ -72,6 +75,8 @@ pub(super) struct Delivery {
     numbered: VecDeque<(u64, Due)>,
     /// Written by an earlier daemon.
     done: Vec<Due>,
+    /// The last message that was read.
+    last_input: u64,
     /// The record that is being numbered.
     claimed: Option<u64>,
     current: Option<Outgoing>,
@@ -108,6 +113,7 @@ impl Delivery {
             due: VecDeque::new(),
             numbered: VecDeque::new(),
             done: Vec::new(),
+            last_input: known.facts.heard.max(FIRST_INPUT),
             claimed: None,
             current,
             is_closed: false,
@@ -155,7 +161,12 @@ impl Delivery {
 
     fn take_in(&mut self, found: Found) {
         match found {
-            Found::Due(due) => self.due.push_back(due),
+            Found::Due(due) => {
+                if matches!(due.what, What::Turn(_)) {
+                    self.last_input = self.last_input.max(due.seq);
+                }
+                self.due.push_back(due);
+            }
             Found::Sent { number, seq } => {
                 self.claimed.take_if(|claimed| *claimed == seq);
                 let Some(place) = self.due.iter().position(|due| due.seq == seq) else { return };
@@ -207,6 +218,11 @@ impl Delivery {
         if !conversation.number(seq).await {
             self.claimed = None;
         }
+    }
+
+    /// Returns the last message that was read, by its record.
+    pub(super) fn last_input(&self) -> u64 {
+        self.last_input
     }
 
     pub(super) fn has_more(&self) -> bool {

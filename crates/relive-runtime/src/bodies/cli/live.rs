@@ -104,6 +104,7 @@ impl LiveAgent {
             "session_id": self.session_id,
             "usage": if self.gateway.is_some() { "counted" } else { "claimed" },
             "gateway": self.gateway.map(LiveGateway::to_json),
+            "queued": null,
         })
     }
 }

@@ -50,7 +50,11 @@ pub(super) fn facts(data: &DataDirectory, uuid: relive_core::Uuid, boot_id: &str
     // A session of an ended incarnation belongs to an earlier run.
     let over = history.incarnations.iter().rev().find(|incarnation| incarnation.ended.is_some());
     let over = over.map_or(0, |incarnation| incarnation.generation.0);
-    let is_of_run = |number: &u32| *number > over && *number <= history.epoch.0;
+    // A session is numbered by the generation that launched it. The programs that replace a crashed one in the same
+    // generation have the numbers after it.
+    let passed = history.cli.as_ref().map_or(over, |cli| cli.last_session_before(over));
+    let next = history.epoch.0.max(passed.saturating_add(1));
+    let is_of_run = |number: &u32| *number > passed && *number <= next;
     let before = relive_session::sessions::numbered(&sessions)?.into_iter().filter(is_of_run).max();
     let trace = match before {
         Some(_) => Trace::None,
@@ -73,7 +77,7 @@ pub(super) fn facts(data: &DataDirectory, uuid: relive_core::Uuid, boot_id: &str
         cwd: spawned.cwd.clone(),
         isolated: spawned.isolated.clone().unwrap_or_default(),
         before: before.map(|number| sessions.join(number.to_string())),
-        next: sessions.join(history.epoch.0.to_string()),
+        next: sessions.join(next.to_string()),
     })
 }
 

@@ -14,16 +14,28 @@ use super::{Attended, ExecBody};
 use crate::bodies::Context;
 use crate::drive::BodyOwner;
 
+/// What follows when a session has ended.
+#[derive(Debug)]
+pub(in crate::bodies) enum AfterSession {
+    /// The process ends like this.
+    Over(End),
+    /// Another program is launched in its place. That is recorded.
+    Again,
+}
+
 /// A kind of program.
 pub(in crate::bodies) trait Tenant: Send + Sync {
+    /// Waits until the program may be launched; `false` if the process has to end before that.
+    fn admit<'a>(&'a self, cx: &'a mut Context) -> BoxFuture<'a, bool>;
+
     /// Completes how the program is launched.
     fn prepare(&self, spec: Spec) -> BoxFuture<'_, std::io::Result<Spec>>;
 
     /// Runs while the session answers. It may be dropped at any moment.
     fn accompany<'a>(&'a self, session: &'a Attended<'_>) -> BoxFuture<'a, ()>;
 
-    /// Finishes its work with a session that has ended, and returns how the process ends.
-    fn ended<'a>(&'a self, folder: &'a Path, end: End) -> BoxFuture<'a, End>;
+    /// Finishes its work with a session that has ended, and returns what follows.
+    fn ended<'a>(&'a self, folder: &'a Path, end: End) -> BoxFuture<'a, AfterSession>;
 
     /// Tells whether a pause may freeze the program now. It waits for that, unless it is urgent.
     fn boundary(&self) -> watch::Receiver<bool>;
@@ -50,6 +62,10 @@ impl<'a> Program<'a> {
 }
 
 impl Tenant for Program<'_> {
+    fn admit<'a>(&'a self, _: &'a mut Context) -> BoxFuture<'a, bool> {
+        std::future::ready(true).boxed()
+    }
+
     fn prepare(&self, spec: Spec) -> BoxFuture<'_, std::io::Result<Spec>> {
         std::future::ready(Ok(spec)).boxed()
     }
@@ -58,8 +74,8 @@ impl Tenant for Program<'_> {
         self.body.deliver(self.uuid, self.owner.clone(), Arc::clone(&self.journal), session).boxed()
     }
 
-    fn ended<'a>(&'a self, _: &'a Path, end: End) -> BoxFuture<'a, End> {
-        std::future::ready(end).boxed()
+    fn ended<'a>(&'a self, _: &'a Path, end: End) -> BoxFuture<'a, AfterSession> {
+        std::future::ready(AfterSession::Over(end)).boxed()
     }
 
     fn boundary(&self) -> watch::Receiver<bool> {

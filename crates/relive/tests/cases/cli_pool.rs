@@ -1,0 +1,216 @@
+//! The pool of CLI agents: places, the queue, and programs that crash.
+
+use std::fs;
+use std::path::Path;
+
+use relive_fake_model::Turn;
+use rustix::process::Signal;
+use serde_json::{Value, json};
+
+use crate::cli_agents::{Agents, bash};
+use crate::world::{Begun, World, begun, kill, wait_for, wait_until};
+
+/// An agent that speaks the language of claude. It notes its launches and what it hears, and a message says what it does.
+const PROGRAM: &str = r#"echo "$1 $2" >> launches
+while read -r line; do
+  echo "$2 $line" >> heard
+  printf '{"type":"system","subtype":"init","session_id":"%s","model":"m","tools":[],"uuid":"u"}\n' "$2"
+  case "$line" in
+    *"wait for go"*) while [ ! -e go ]; do sleep 0.02; done ;;
+    *"crash once"*) [ -e crashed ] || { : > crashed; kill -9 $$; } ;;
+    *"crash always"*|*Continue.*) [ ! -e crashes ] || kill -9 $$ ;;
+  esac
+  printf '{"type":"assistant","message":{"id":"1","role":"assistant","content":[{"type":"text","text":"done"}]},"session_id":"%s","uuid":"u"}\n' "$2"
+  printf '{"type":"result","subtype":"success","is_error":false,"session_id":"%s","usage":{"input_tokens":3,"output_tokens":1}}\n' "$2"
+done
+"#;
+
+fn scripted(yaml: &str) -> World {
+    let world = World::with_config(yaml);
+    let agents = world.root().join("config/relive/agents");
+    fs::create_dir_all(&agents).unwrap();
+    fs::write(world.root().join("program"), PROGRAM).unwrap();
+    let file = format!(
+        "command: [sh, {}]\ndialect: claude\nstart: [begin, '{{session}}']\nresume: [again, '{{session}}']\n",
+        world.root().join("program").display()
+    );
+    fs::write(agents.join("mine.yaml"), file).unwrap();
+    world
+}
+
+#[track_caller]
+fn run(world: &World, task: &str) -> Begun {
+    begun(&world.relive(&["run", "-d", "--json", "--agent", "mine", task]).ok().json())
+}
+
+fn lines(world: &World, file: &str, process: &Begun) -> usize {
+    let text = fs::read_to_string(world.work().join(file)).unwrap_or_default();
+    text.lines().filter(|line| line.contains(&process.uuid)).count()
+}
+
+#[track_caller]
+fn await_lifecycle(world: &World, process: &Begun, lifecycle: &str) -> Value {
+    wait_for(&format!("{} is {lifecycle}", process.uuid), || {
+        Some(world.info(&process.uuid)).filter(|info| info["agent"]["lifecycle"] == lifecycle)
+    })
+}
+
+#[track_caller]
+fn await_queued(world: &World, process: &Begun, place: usize) {
+    wait_until(&format!("{} has place {place}", process.uuid), || {
+        let info = world.info(&process.uuid);
+        info["agent"]["queued"]["place"] == json!(place) && info["display"] == "loading"
+    });
+}
+
+#[test]
+fn case_45_a_full_pool_queues_and_the_next_message_continues_what_was_evicted() {
+    let test = "case_45";
+    let command = "while [ ! -e go ]; do sleep 0.05; done";
+    let turns = [bash(command), Turn::text("one"), Turn::text("two"), Turn::text("three"), Turn::text("four")];
+    let Some(agents) = Agents::with_config(test, "claude", "pool: {max_running: 1}\n", turns) else { return };
+    let world = &agents.world;
+    let first = agents.run("claude", &["-y"]);
+    wait_until("its tool runs", || world.info(&first.uuid)["agent"]["activity"] == "running_tool");
+    let host_pid = world.info(&first.uuid)["session"]["host_pid"].clone();
+    let second = agents.run("claude", &["--name", "second"]);
+    await_queued(world, &second, 1);
+    let long = format!("the second message {} its end", "x".repeat(100_000));
+    world.relive(&["send", "second", &long]).ok();
+    world.kill_daemon();
+    await_queued(world, &second, 1);
+    let pool = world.relive(&["pool", "--json"]).ok().json();
+    assert_eq!((&pool["running"], &pool["queued"], &pool["limits"]["max_running"]), (&json!(1), &json!(1), &json!(1)));
+    assert_eq!((&pool["agents"][0]["state"], &pool["agents"][1]["state"]), (&json!("working"), &json!("queued")));
+    assert_eq!(world.info(&first.uuid)["session"]["host_pid"], host_pid, "the program was not disturbed");
+    let ps = world.relive(&["ps"]).ok().stdout;
+    assert!(ps.contains("queued, 1 of 1"), "{ps}");
+    fs::write(world.work().join("go"), "").unwrap();
+    // It has nothing to do any more, and makes room.
+    let ended = world.await_field(&first.uuid, "state", "dead");
+    assert_eq!((&ended["why"], &ended["exit"]["reason"]), (&json!("idle"), &json!("idle")));
+    agents.assert_nothing_left(&host_pid);
+    wait_until("the queued messages are heard, whole", || agents.last_question().contains(&long));
+    assert!(agents.last_question().contains("the task"));
+    let launches = world.records(&second.uuid, "cli").iter().filter(|record| !record["launched"].is_null()).count();
+    assert_eq!(launches, 1, "nothing is started twice");
+    await_lifecycle(world, &second, "idle");
+    // The next message continues the same conversation, when the other one has made room.
+    world.relive(&["send", &first.uuid, "the next task"]).ok();
+    wait_until("it hears it", || agents.last_question().contains("the next task"));
+    assert!(agents.last_question().contains(command), "{}", agents.last_question());
+    let ended = world.await_field(&second.uuid, "state", "dead");
+    assert_eq!(ended["why"], "idle");
+}
+
+#[test]
+fn the_longest_idle_agent_makes_room_and_the_queue_keeps_its_order() {
+    let world = scripted("pool: {max_running: 2}\n");
+    let first = run(&world, "a");
+    await_lifecycle(&world, &first, "idle");
+    let second = run(&world, "b");
+    await_lifecycle(&world, &second, "idle");
+    let third = run(&world, "wait for go");
+    let ended = world.await_field(&first.uuid, "state", "dead");
+    assert_eq!(ended["why"], "idle");
+    await_lifecycle(&world, &third, "working");
+    assert_eq!(world.info(&second.uuid)["state"], "running");
+    let fourth = run(&world, "wait for go");
+    world.await_field(&second.uuid, "state", "dead");
+    await_lifecycle(&world, &fourth, "working");
+    // All work. Whoever comes now waits, in that order, also under another daemon.
+    let queued = [run(&world, "c"), run(&world, "d"), run(&world, "e")];
+    world.kill_daemon();
+    for (place, process) in (1..).zip(&queued) {
+        await_queued(&world, process, place);
+    }
+    // One that is paused lets the others go before it; one that is killed never starts.
+    world.relive(&["pause", &queued[0].uuid]).ok();
+    world.await_display(&queued[0].uuid, "suspended");
+    await_queued(&world, &queued[1], 1);
+    world.relive(&["kill", &queued[2].uuid]).ok();
+    let killed = world.await_field(&queued[2].uuid, "state", "dead");
+    assert_eq!((&killed["why"], &killed["status"]["kind"]), (&json!("user"), &json!("killed")));
+    fs::write(world.work().join("go"), "").unwrap();
+    await_lifecycle(&world, &queued[1], "idle");
+    assert_eq!(lines(&world, "launches", &queued[0]), 0);
+    world.relive(&["resume", &queued[0].uuid]).ok();
+    wait_until("it has its turn", || lines(&world, "heard", &queued[0]) == 1);
+    for process in [&third, &fourth, &queued[0], &queued[1]] {
+        assert_eq!(lines(&world, "launches", process), 1);
+    }
+    assert_eq!(lines(&world, "launches", &queued[2]), 0);
+}
+
+#[test]
+fn agents_wait_while_the_others_use_too_much_memory() {
+    let world = scripted("pool: {max_running: 0, max_memory_mb: 1}\n");
+    // One alone may use more than the limit, or it could never run.
+    let first = run(&world, "wait for go");
+    await_lifecycle(&world, &first, "working");
+    let second = run(&world, "b");
+    await_queued(&world, &second, 1);
+    let pool = world.relive(&["pool"]).ok();
+    assert!(pool.stderr.contains("1 running, ") && pool.stderr.contains(" of 1.0 MB, 1 queued"), "{}", pool.stderr);
+    fs::write(world.work().join("go"), "").unwrap();
+    world.await_field(&first.uuid, "state", "dead");
+    wait_until("there is memory", || lines(&world, "heard", &second) == 1);
+}
+
+#[test]
+fn a_program_that_crashes_in_its_turn_is_started_again_in_the_same_process() {
+    let world = scripted("");
+    let process = run(&world, "crash once");
+    let info = wait_for("it is idle", || {
+        let info = world.info(&process.uuid);
+        (lines(&world, "heard", &process) == 2 && info["agent"]["lifecycle"] == "idle").then_some(info)
+    });
+    assert_eq!(info["pid"], json!(process.pid));
+    let launches = fs::read_to_string(world.work().join("launches")).unwrap();
+    assert_eq!(launches, format!("begin {0}\nagain {0}\n", process.uuid));
+    assert!(fs::read_to_string(world.work().join("heard")).unwrap().contains("Continue."));
+    // The next crash leaves no work: it ends.
+    kill(u32::try_from(info["session"]["host_pid"].as_u64().unwrap()).unwrap(), Signal::KILL);
+    let ended = world.await_field(&process.uuid, "state", "dead");
+    assert_eq!((&ended["status"]["kind"], &ended["why"]), (&json!("killed"), &Value::Null));
+    world.relive(&["resume", &process.uuid, "--input", "again"]).ok();
+    wait_until("it continues", || lines(&world, "heard", &process) == 3);
+    assert_eq!(lines(&world, "launches", &process), 3);
+}
+
+#[test]
+fn a_crash_restarts_at_most_three_times_and_a_stop_never_does() {
+    let world = scripted("");
+    fs::write(world.work().join("crashes"), "").unwrap();
+    let process = run(&world, "crash always");
+    let ended = world.await_field(&process.uuid, "state", "dead");
+    assert_eq!((&ended["status"]["kind"], lines(&world, "launches", &process)), (&json!("killed"), 4));
+    // The count is that of the journal, not of the daemon or the run.
+    world.kill_daemon();
+    world.relive(&["resume", &process.uuid]).ok();
+    wait_until("it has crashed again", || {
+        lines(&world, "launches", &process) == 5 && world.info(&process.uuid)["state"] == "dead"
+    });
+    let stopped = run(&world, "wait for go");
+    await_lifecycle(&world, &stopped, "working");
+    world.relive(&["kill", "-9", &stopped.uuid]).ok();
+    let ended = world.await_field(&stopped.uuid, "state", "dead");
+    assert_eq!((&ended["why"], lines(&world, "launches", &stopped)), (&json!("user"), 1));
+}
+
+#[test]
+fn a_crash_while_there_is_no_daemon_is_repaired_by_the_next_one() {
+    let world = scripted("");
+    let process = run(&world, "wait for go");
+    let info = await_lifecycle(&world, &process, "working");
+    world.kill_daemon();
+    let host_pid = info["session"]["host_pid"].as_u64().unwrap();
+    kill(u32::try_from(host_pid).unwrap(), Signal::KILL);
+    wait_until("it is gone", || !Path::new(&format!("/proc/{host_pid}")).exists());
+    fs::write(world.work().join("go"), "").unwrap();
+    wait_until("another program has continued", || {
+        let info = world.info(&process.uuid);
+        info["agent"]["lifecycle"] == "idle" && lines(&world, "heard", &process) == 2
+    });
+    assert_eq!(lines(&world, "launches", &process), 2);
+}
