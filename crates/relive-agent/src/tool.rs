@@ -7,7 +7,7 @@
 //! Dropping the future of a tool cancels it, which is how the loop abandons a tool that only reads or waits.
 
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
@@ -24,9 +24,9 @@ pub struct Context {
     pub uuid: Uuid,
     /// The directory the agent works in; file tools do not leave it.
     pub cwd: PathBuf,
-    /// Relive's own directories below or above the working directory, without symbolic links: file tools do not touch
-    /// them.
-    pub private: Arc<[PathBuf]>,
+    /// What file tools do not touch below or above the working directory, without symbolic links: Relive's own directories,
+    /// and what is hidden from or protected against its commands.
+    pub private: PrivatePaths,
     /// The runtime, with the view of this process.
     pub host: Arc<dyn Host>,
     /// Threads for blocking I/O.
@@ -42,6 +42,38 @@ pub struct Context {
     pub journal: Option<Arc<dyn Journal>>,
     /// The directory with the sessions of this process.
     pub folder: PathBuf,
+}
+
+/// Paths that are found when the first tool needs them: a process that waits for its model does not.
+#[derive(Clone)]
+pub struct PrivatePaths(Arc<Paths>);
+
+struct Paths {
+    found: OnceLock<Box<[PathBuf]>>,
+    find: Box<dyn Fn() -> Box<[PathBuf]> + Send + Sync>,
+}
+
+impl PrivatePaths {
+    /// `find` may block.
+    pub fn new(find: impl Fn() -> Box<[PathBuf]> + Send + Sync + 'static) -> Self {
+        Self(Arc::new(Paths { found: OnceLock::new(), find: Box::new(find) }))
+    }
+
+    /// Returns whether it is known that there are none.
+    pub(crate) fn are_known_to_be_none(&self) -> bool {
+        self.0.found.get().is_some_and(|found| found.is_empty())
+    }
+
+    /// Finds the paths, the first time. Blocks.
+    pub(crate) fn get(&self) -> &[PathBuf] {
+        self.0.found.get_or_init(|| (self.0.find)())
+    }
+}
+
+impl std::fmt::Debug for PrivatePaths {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("PrivatePaths").field(&self.0.found.get()).finish()
+    }
 }
 
 /// The result of a call.

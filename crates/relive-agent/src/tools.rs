@@ -115,8 +115,8 @@ async fn in_directory<T: Send + 'static>(
     context: &Context,
     work: impl FnOnce(&Directory) -> Result<T, Refused> + Send + 'static,
 ) -> Result<T, ToolResult> {
-    let (cwd, private, links) = (context.cwd.clone(), Arc::clone(&context.private), links_of(context));
-    match pool.run(move || work(&Directory::open(&cwd, &private, links)?)).await {
+    let (cwd, private, links) = (context.cwd.clone(), context.private.clone(), links_of(context));
+    match pool.run(move || work(&Directory::open(&cwd, private.get(), links)?)).await {
         Ok(Ok(found)) => Ok(found),
         Ok(Err(refused)) => Err(ToolResult::failed(refused.to_string())),
         Err(lost) => Err(ToolResult::failed(lost.to_string())),

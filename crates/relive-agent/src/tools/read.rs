@@ -74,9 +74,10 @@ impl Tool for Read {
                 Ok(wanted) => wanted,
                 Err(failed) => return failed,
             };
-            // With private paths, each path is checked on a thread.
+            // With private paths, each path is checked on a thread, and there they are found.
             let links = super::links_of(&context);
-            let at_hand = context.private.is_empty().then(|| hot::read(&context.cwd, links, &wanted.path)).flatten();
+            let at_hand =
+                context.private.are_known_to_be_none().then(|| hot::read(&context.cwd, links, &wanted.path)).flatten();
             let read = match at_hand {
                 Some((path, bytes)) => {
                     text_of(bytes.as_slice(), &wanted, &path).map_err(|refused| ToolResult::failed(refused.to_string()))

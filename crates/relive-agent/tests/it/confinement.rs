@@ -197,7 +197,8 @@ async fn relives_own_directories_are_refused_even_below_the_working_directory() 
     world.put("data/steps/1/steps.jsonl", "a needle of a journal\n");
     world.put("notes", "a needle of a note\n");
     world.link("data/steps", "shortcut");
-    world.context.private = std::sync::Arc::from([world.cwd.join("data")]);
+    let data = world.cwd.join("data");
+    world.context.private = relive_agent::tool::PrivatePaths::new(move || Box::new([data.clone()]));
     for path in ["data/steps/1/steps.jsonl", "shortcut/1/steps.jsonl", "data/new", "data/new/deep", "shortcut/2"] {
         world.refused("write", json!({"path": path, "content": "x"}), "belongs to Relive itself").await;
     }

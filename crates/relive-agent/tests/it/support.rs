@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
-use relive_agent::tool::{ChildEnd, ChildRequest, Context, Host, OwnEnd, Tool, ToolResult};
+use relive_agent::tool::{ChildEnd, ChildRequest, Context, Host, OwnEnd, PrivatePaths, Tool, ToolResult};
 use relive_agent::tools;
 use relive_journal::Pool;
 use relive_journal::recovery::Recovery;
@@ -103,7 +103,7 @@ impl World {
         let context = Context {
             uuid: Uuid::max(),
             cwd: cwd.clone(),
-            private: Arc::from([]),
+            private: PrivatePaths::new(|| Box::new([])),
             host: Arc::clone(&host) as Arc<dyn Host>,
             pool: Pool::default(),
             slow_pool: Pool::new("slow", 2, 64),

@@ -6,7 +6,7 @@ use std::sync::{Arc, OnceLock};
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 use relive_agent::snapshots::Snapshots;
-use relive_agent::tool::{ChildEnd, ChildRequest, Context as ToolContext, Host, OwnEnd};
+use relive_agent::tool::{ChildEnd, ChildRequest, Context as ToolContext, Host, OwnEnd, PrivatePaths};
 use relive_agent::{Agent, Budget, Cadence, Exit as AgentExit};
 use relive_api::{EndSelfRequest, Environment, Isolated};
 use relive_core::status::MAX_STEPS_EXCEEDED;
@@ -65,7 +65,7 @@ struct Parts {
     meta: ProcessMeta,
     model: Arc<dyn Model>,
     cwd: String,
-    private: Arc<[PathBuf]>,
+    private: PrivatePaths,
     intent: String,
     on_budget: OnBudget,
     /// The root of its tree.
@@ -254,7 +254,6 @@ impl AgentBody {
         let isolations = self.isolations.clone();
         async move {
             let uuid = process.uuid;
-            let environment = environments.of(uuid);
             let failed = |error: &dyn std::fmt::Display| NoAgent::Journal(error.to_string());
             // The journal is open, so nobody reads it again for this.
             let known =
@@ -270,18 +269,9 @@ impl AgentBody {
                 if let Some(model) = changed {
                     meta.model = model;
                 }
-                let cwd = real(Path::new(&spawned.cwd));
-                let mut private = private(&cwd, &own);
-                if let Some(isolated) = spawned.isolated.as_ref().filter(|isolated| !isolated.isolation.is_none()) {
-                    // What its commands do not see or may not change.
-                    let hidden = relive_sandbox::hidden(&isolations.reach(isolated), &variables(&environment));
-                    let near = hidden.into_iter().filter(|path| path.starts_with(&cwd) || cwd.starts_with(path));
-                    private = private.iter().cloned().chain(near).chain(relive_sandbox::protected(&cwd)).collect();
-                }
-                Ok::<_, std::io::Error>((meta, spawned, private, intent))
+                Ok::<_, std::io::Error>((meta, spawned, intent))
             });
-            let (meta, spawned, private, intent) =
-                read.await.map_err(NoAgent::Unread)?.map_err(|error| failed(&error))?;
+            let (meta, spawned, intent) = read.await.map_err(NoAgent::Unread)?.map_err(|error| failed(&error))?;
             let model = match prepared {
                 Some(PreparedModel(model)) => model,
                 None => {
@@ -296,6 +286,10 @@ impl AgentBody {
             };
             let root = spawned.root_uuid.unwrap_or(uuid);
             let isolated = spawned.isolated.unwrap_or_default();
+            let (cwd, of) = (spawned.cwd.clone(), isolated.clone());
+            let private = PrivatePaths::new(move || {
+                private(&real(Path::new(&cwd)), &own, &isolations, &of, || variables(&environments.of(uuid)))
+            });
             let on_budget = spawned.on_budget;
             // A person who is asked before a command runs can also be asked what it may reach.
             let unknown = match spawned.policy.of(COMMAND_TOOL) {
@@ -319,9 +313,21 @@ async fn patiently<T, F: Future<Output = Result<T, NoModel>>>(mut build: impl Fn
     build().await
 }
 
-/// Returns those of Relive's own directories that an agent could reach from its working directory, a real path.
-fn private(cwd: &Path, own: &[PathBuf]) -> Arc<[PathBuf]> {
-    own.iter().filter(|path| path.starts_with(cwd) || cwd.starts_with(path)).cloned().collect()
+/// Returns what an agent could reach from its working directory, a real path, and its tools do not touch: Relive's own
+/// directories, and what its commands do not see or may not change.
+fn private(
+    cwd: &Path,
+    own: &[PathBuf],
+    isolations: &Isolations,
+    isolated: &Isolated,
+    env: impl Fn() -> Vec<(String, String)>,
+) -> Box<[PathBuf]> {
+    let is_near = |path: &PathBuf| path.starts_with(cwd) || cwd.starts_with(path);
+    if isolated.isolation.is_none() {
+        return own.iter().filter(|path| is_near(path)).cloned().collect();
+    }
+    let hidden = relive_sandbox::hidden(&isolations.reach(isolated), &env());
+    own.iter().cloned().chain(hidden).filter(is_near).chain(relive_sandbox::protected(cwd)).collect()
 }
 
 /// Returns a path without symbolic links, as far as there is one.
