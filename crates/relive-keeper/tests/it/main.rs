@@ -145,6 +145,7 @@ fn a_keeper_is_not_started_without_the_lock() {
 }
 
 #[test]
+#[expect(clippy::disallowed_methods, reason = "a file of the test's own")]
 fn a_daemon_inside_of_a_process_gets_nothing_and_replaces_no_keeper() {
     let place = Place::new();
     let mut keeper = place.start();
