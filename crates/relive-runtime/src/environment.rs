@@ -260,4 +260,33 @@ mod tests {
         let told = put(6000).unwrap_err();
         assert!(told.to_string().contains("for another environment"), "{told}");
     }
+
+    /// Otherwise an environment that is put in between would be forgotten here, and not by the keeper, or the other way round.
+    #[test]
+    fn environments_are_forgotten_while_nobody_else_talks_to_the_keeper() {
+        let forgets: [fn(&Environments); 2] = [|all| all.remove(Uuid::from_u128(1)), Environments::close];
+        for forget in forgets {
+            let (_directory, environments) = place();
+            environments.put(Uuid::from_u128(1), &environment("KEY", "value")).unwrap();
+            environments.end_with_the_daemon();
+            let link = environments.link();
+            let (tell, thread) = std::sync::mpsc::channel();
+            let forgetting = std::thread::spawn({
+                let environments = Arc::clone(&environments);
+                move || {
+                    tell.send(std::fs::read_link("/proc/thread-self").unwrap()).unwrap();
+                    forget(&environments);
+                }
+            });
+            let stat = std::path::Path::new("/proc").join(thread.recv().unwrap()).join("stat");
+            let sleeps = || std::fs::read_to_string(&stat).is_ok_and(|stat| stat.contains(") S "));
+            while !sleeps() {
+                std::thread::yield_now();
+            }
+            assert_eq!(environments.of(Uuid::from_u128(1)), environment("KEY", "value"));
+            drop(link);
+            forgetting.join().unwrap();
+            assert!(environments.of(Uuid::from_u128(1)).is_empty());
+        }
+    }
 }
