@@ -44,7 +44,7 @@ fn case_72_an_agent_whose_directory_was_removed_is_not_resumed() {
     let typed = |args: &[&str]| output(world.command(args).current_dir(world.root()).output().unwrap());
     let hint = format!("mkdir -p {}", world.work().display());
     typed(&["resume", &process.uuid]).fails(3, &["was removed", &hint]);
-    typed(&["resume", "--fork", "--workspace", "here", &process.uuid]).fails(3, &["not there any more", &hint]);
+    typed(&["resume", "--fork", "--workspace", "here", &process.uuid]).fails(3, &["no longer exists", &hint]);
     fs::rename(&aside, world.work()).unwrap();
     world.relive(&["resume", &process.uuid]).ok();
 }

@@ -113,7 +113,7 @@ fn case_72_paths_to_restore_may_have_dots_and_are_never_empty() {
         let args = ["restore", &process.uuid, "--step", "1", path];
         crate::world::output(world.command(&args).current_dir(world.work().join("d")).output().unwrap())
     };
-    restore("").fails(2, &["empty text is no path"]);
+    restore("").fails(2, &["a path is empty"]);
     restore("../../outside").fails(2, &["../../outside is not in the workspace"]);
     assert_eq!(look(&world.work()), before);
     restore("../f").ok();
