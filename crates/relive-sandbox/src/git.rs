@@ -33,7 +33,13 @@ pub(crate) fn find_repository(cwd: &Path, writable: &[PathBuf]) -> Repository {
     let Ok(owner) = cwd.metadata().map(|found| found.uid()) else { return repository };
     for work_tree in cwd.ancestors() {
         let dot_git = work_tree.join(".git");
-        let Ok(found) = dot_git.symlink_metadata() else { continue };
+        let Ok(found) = dot_git.symlink_metadata() else {
+            if is_bare(work_tree) && work_tree.metadata().is_ok_and(|found| found.uid() == owner) {
+                repository.add(work_tree, Vec::new());
+                return repository;
+            }
+            continue;
+        };
         if found.uid() != owner && work_tree != cwd {
             return repository;
         }
@@ -46,7 +52,9 @@ pub(crate) fn find_repository(cwd: &Path, writable: &[PathBuf]) -> Repository {
                 repository.add(&dot_git, Vec::new());
             }
         } else if found.is_file() {
-            repository.add_linked(&dot_git);
+            if repository.add_linked(&dot_git).is_none() {
+                repository.add_separate(&dot_git, cwd, writable);
+            }
             repository.file = Some(dot_git);
         } else if is_writable && found.is_symlink() {
             repository.unprotected.push(link(&dot_git));
@@ -107,6 +115,46 @@ impl Repository {
         directory.configs.extend(real(&[Place::WorktreeConfig.name()]));
         Some(())
     }
+
+    /// Adds a repository that is kept apart from its working tree. One that the program can write anyway needs no proof; another
+    /// one, such as that of a submodule, becomes writable only if it names the working tree in turn.
+    fn add_separate(&mut self, dot_git: &Path, cwd: &Path, writable: &[PathBuf]) -> Option<()> {
+        let text = read_file(dot_git, LINE_MAX)?;
+        let named = text.strip_prefix("gitdir: ")?.lines().next()?;
+        let work_tree = dot_git.parent()?;
+        let own = work_tree.join(named).canonicalize().ok().filter(|own| own.is_dir() && own.parent().is_some())?;
+        let is_writable =
+            std::iter::once(cwd).chain(writable.iter().map(PathBuf::as_path)).any(|path| own.starts_with(path));
+        let is_named = || is_git_directory(&own) && work_tree_of(&own).is_some_and(|named| named == work_tree);
+        if !is_writable && !is_named() {
+            return None;
+        }
+        // One that contains the working directory is that of another program.
+        if !cwd.starts_with(&own) {
+            self.add(&own, vec![own.clone()]);
+        }
+        Some(())
+    }
+}
+
+/// Returns whether a directory is a bare repository. Its configuration, which a confined program cannot change, says so also
+/// while the program has moved the other parts away.
+fn is_bare(path: &Path) -> bool {
+    let is_said = |text: String| {
+        let mut lines = text.lines().map(|line| line.replace([' ', '\t'], "").to_ascii_lowercase());
+        lines.any(|line| line == "bare=true" || line == "bare")
+    };
+    is_git_directory(path) || read_file(&path.join("config"), CONFIG_MAX).is_some_and(is_said)
+}
+
+/// Returns the working tree that the configuration of a repository names.
+fn work_tree_of(path: &Path) -> Option<PathBuf> {
+    let config = read_file(&path.join("config"), CONFIG_MAX)?;
+    let named = config.lines().find_map(|line| {
+        let (key, value) = line.trim().split_once('=')?;
+        key.trim().eq_ignore_ascii_case("worktree").then(|| value.trim().trim_matches('"').to_owned())
+    })?;
+    path.join(named).canonicalize().ok()
 }
 
 /// Returns whether Git would take a directory for a repository.

@@ -44,6 +44,7 @@ mod impostors;
 mod interactive;
 mod isolation;
 mod isolation_escapes;
+mod isolation_layouts;
 mod journal;
 mod keepers_stopped;
 mod killing;

@@ -1,0 +1,64 @@
+//! Isolated programs in repositories of other layouts, with caches that are missing, and on machines that can do less.
+
+use std::fs;
+use std::process::Command;
+
+use crate::isolation::{RELIVE, worlds};
+use crate::world::World;
+
+const WHO: &str = "export GIT_AUTHOR_NAME=a GIT_AUTHOR_EMAIL=a@b GIT_COMMITTER_NAME=a GIT_COMMITTER_EMAIL=a@b; ";
+
+/// Runs a script of the user, outside of every isolation.
+fn outside(world: &World, script: &str) {
+    world.relive(&["exec", "--", "sh", "-c", &format!("{WHO}{script}")]).ok();
+}
+
+#[test]
+fn hooks_and_configuration_are_protected_wherever_the_repository_is_kept() {
+    // How the repository is made, where a program works, and where its parts are from there.
+    let layouts = [
+        ("git init -q --bare .bare; echo 'gitdir: ./.bare' > .git", ".", ".bare"),
+        ("git init -q --separate-git-dir=kept .", ".", "kept"),
+        ("git init -q --bare repo", "repo", "."),
+    ];
+    for world in worlds() {
+        for (number, (make, at, parts)) in layouts.iter().enumerate() {
+            outside(&world, &format!("mkdir l{number}; cd l{number}; {make}"));
+            let cwd = world.work().join(format!("l{number}/{at}"));
+            let cwd = cwd.to_str().unwrap();
+            let plant =
+                format!("echo x > {parts}/hooks/planted; echo '#x' >> {parts}/config; mv {parts}/hooks {parts}/h2");
+            // Also a launch for which the program has moved away what makes it a repository.
+            let again = format!(
+                "mv {parts}/HEAD {parts}/H; {RELIVE} exec -d --name n{number} -- sh -c '{plant}'; {RELIVE} wait n{number}"
+            );
+            for script in [&plant, &again] {
+                world.relive(&["exec", "--isolation", "confined", "--cwd", cwd, "--", "sh", "-c", script]);
+                let path = |name: &str| world.work().join(format!("l{number}/{at}/{parts}/{name}"));
+                assert!(path("hooks").exists() && !path("hooks/planted").exists(), "{make}: {script}");
+                assert!(!fs::read_to_string(path("config")).unwrap().contains("#x"), "{make}: {script}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_submodule_can_be_committed_to() {
+    for world in worlds() {
+        outside(
+            &world,
+            "git init -q lib && git -C lib commit -q --allow-empty -m a && git init -q top && cd top && \
+             git -c protocol.file.allow=always submodule --quiet add ../lib sub",
+        );
+        let cwd = world.work().join("top/sub");
+        let commit =
+            format!("{WHO}git commit -q --allow-empty -m b && echo x > $(git rev-parse --git-dir)/hooks/planted");
+        let args = ["exec", "--isolation", "confined", "--cwd", cwd.to_str().unwrap(), "--", "sh", "-c", &commit];
+        let shown = world.relive(&args);
+        let mut git = Command::new("git");
+        git.args(["-c", "safe.directory=*", "-C"]).arg(&cwd).args(["log", "--format=%s"]);
+        let log = git.output().unwrap();
+        assert_eq!(String::from_utf8_lossy(&log.stdout), "b\na\n", "{shown:?}");
+        assert!(!world.work().join("top/.git/modules/sub/hooks/planted").exists(), "{shown:?}");
+    }
+}
