@@ -133,7 +133,10 @@ impl Surroundings {
         let proc_controls = ["bus", "fs", "irq", "sys", "sysrq-trigger"].map(|name| Path::new("/proc").join(name));
         let devices = ["null", "zero", "full", "random", "urandom", "tty"].map(|name| Path::new("/dev").join(name));
         let writable = distinct(policy.writable.iter().filter_map(|path| directory(path)));
-        let repository = git::find_repository(&cwd, &writable);
+        let within = policy.within.as_deref().map(Path::canonicalize).transpose()?;
+        // A directory that is refused below may be one to which a link was made right now: nothing is made in it.
+        let is_refused = within.as_ref().is_some_and(|within| !cwd.starts_with(within));
+        let repository = if is_refused { git::Repository::default() } else { git::find_repository(&cwd, &writable) };
         let found = Self {
             own_temporary: variable("TMPDIR").and_then(|path| directory(&path)).filter(|own| !temporary.contains(own)),
             temporary,
@@ -153,7 +156,7 @@ impl Surroundings {
             devices: devices.into_iter().filter(|path| path.exists()).collect(),
             is_root: is_root(),
             terminal: None,
-            within: policy.within.as_deref().map(Path::canonicalize).transpose()?,
+            within,
             cwd,
         };
         Ok((found, repository.places))
@@ -251,4 +254,29 @@ fn caches(home: &Path) -> Vec<PathBuf> {
         directory(&path).filter(|found| *found == path)
     };
     distinct(CACHES.into_iter().filter_map(cache))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_is_made_in_a_repository_outside_of_the_directory_of_the_parent() {
+        let dir = tempfile::tempdir().unwrap();
+        let root = dir.path().canonicalize().unwrap();
+        let (own, away) = (root.join("own"), root.join("away"));
+        for path in [&own, &away] {
+            let made =
+                std::process::Command::new("git").args(["init", "-q", "--template="]).arg(path).status().unwrap();
+            assert!(made.success());
+        }
+        // A link that took the place of a directory after that was checked.
+        rustix::fs::symlink(&away, own.join("sub")).unwrap();
+        let policy = Policy { isolation: Isolation::Sealed, within: Some(own.clone()), ..Policy::default() };
+        let (_, _places) = Surroundings::look(&policy, &own, &[]).unwrap();
+        assert!(own.join(".git/hooks").exists(), "in its own it is made");
+        let (found, _places) = Surroundings::look(&policy, &own.join("sub"), &[]).unwrap();
+        assert_eq!((found.cwd, found.within), (away.clone(), Some(own)));
+        assert!(!away.join(".git/hooks").exists() && !away.join(".git/commondir").exists());
+    }
 }
