@@ -12,8 +12,8 @@ use crate::places::Places;
 use crate::policy::{Isolation, Policy};
 use crate::{git, system};
 
-/// Caches that build tools cannot do without, below the home directory. Each is made if the directory before it exists,
-/// as the tool would. Not all of `.cargo`: its `bin` is in the user's `PATH`.
+/// Caches that build tools cannot do without, below the home directory. Each is made if it is missing, with the directory
+/// before it: a program could not. Not all of `.cargo` is writable: its `bin` is in the user's `PATH`.
 const CACHES: [(&str, &str); 4] = [("", ".cache"), (".cargo", "registry"), (".cargo", "git"), (".npm", "_cacache")];
 
 /// Secrets below the home directory.
@@ -246,6 +246,10 @@ fn caches(home: &Path) -> Vec<PathBuf> {
         return Vec::new();
     }
     let cache = |(parent, name): (&str, &str)| {
+        if !parent.is_empty() {
+            let opened = system::find(&c_path(home).ok()?).ok()?;
+            let _ = rustix::fs::mkdirat(&opened, parent, Mode::from_raw_mode(0o700));
+        }
         let parent = home.join(parent);
         let opened = system::find(&c_path(&parent).ok()?).ok()?;
         // Present already, or it cannot be made: then the tool says so.

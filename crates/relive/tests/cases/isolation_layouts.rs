@@ -62,3 +62,12 @@ fn a_submodule_can_be_committed_to() {
         assert!(!world.work().join("top/.git/modules/sub/hooks/planted").exists(), "{shown:?}");
     }
 }
+
+#[test]
+fn the_caches_of_build_tools_are_made_for_a_confined_program() {
+    for world in worlds() {
+        let script = "echo x > ~/.npm/_cacache/a && echo x > ~/.cargo/registry/a";
+        world.relive(&["exec", "--isolation", "confined", "--", "sh", "-c", script]).ok();
+        assert!(world.root().join("home/.npm/_cacache/a").exists());
+    }
+}
