@@ -20,17 +20,17 @@ const NUMBERS: u32 = 63;
 
 /// Drops all capabilities but those above, for ever. Allocates nothing.
 pub(crate) fn reduce() -> Result<()> {
+    let held = rustix::thread::capabilities(None)?;
     for number in (0..NUMBERS).filter(|number| KEPT.bits() & 1 << number == 0) {
         // SAFETY: plain numbers.
         match crate::system::checked(unsafe { libc::prctl(libc::PR_CAPBSET_DROP, number, 0, 0, 0) }.into()) {
             // The first number that the kernel does not know.
             Err(Errno::INVAL) => break,
-            // Without privileges there is nothing to drop, and a program can get none.
-            Err(Errno::PERM) if !rustix::process::geteuid().is_root() => break,
+            // Not even root may without this one. It matters only to a program that could gain privileges, and none can.
+            Err(Errno::PERM) if !held.effective.contains(CapabilitySet::SETPCAP) => break,
             other => drop(other?),
         }
     }
-    let held = rustix::thread::capabilities(None)?;
     let kept = if rustix::process::geteuid().is_root() { held.permitted & KEPT } else { CapabilitySet::empty() };
     rustix::thread::set_capabilities(
         None,

@@ -71,3 +71,21 @@ fn the_caches_of_build_tools_are_made_for_a_confined_program() {
         assert!(world.root().join("home/.npm/_cacache/a").exists());
     }
 }
+
+#[test]
+fn root_without_capabilities_runs_a_program_with_what_is_left_of_its_isolation() {
+    if !rustix::process::getuid().is_root() {
+        return;
+    }
+    let world = World::new();
+    let relive = world.command(&["exec", "--isolation", "confined", "--allow-degraded", "--", "echo", "ran"]);
+    let mut command = Command::new("setpriv");
+    command
+        .args(["--bounding-set", "-all", "--inh-caps", "-all", "--"])
+        .arg(relive.get_program())
+        .args(relive.get_args());
+    command.current_dir(world.work()).env_clear();
+    command.envs(relive.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    let shown = command.output().unwrap();
+    assert_eq!(String::from_utf8_lossy(&shown.stdout), "ran\n", "{shown:?}");
+}
