@@ -98,6 +98,8 @@ pub(super) struct Directory {
     real: PathBuf,
     /// Directories that no tool touches.
     private: Vec<PathBuf>,
+    /// Refused for an isolated process, which does not write what makes other programs execute commands either.
+    links: Links,
 }
 
 /// A place for a file: an open directory and a name in it that is not a symbolic link.
@@ -119,7 +121,7 @@ impl Directory {
         };
         let fd = fd.map_err(failed)?;
         let real = if private.is_empty() { PathBuf::new() } else { real_path(&fd).map_err(failed)? };
-        Ok(Self { private: private.to_vec(), fd, path: path.to_path_buf(), real })
+        Ok(Self { private: private.to_vec(), fd, path: path.to_path_buf(), real, links })
     }
 
     /// Returns whether a path from the directory, without symbolic links, leads to something of Relive's own.
@@ -189,7 +191,9 @@ impl Directory {
                 Err(Errno::INVAL | Errno::NOENT) => {
                     let real = real_path(&directory).map_err(|errno| refused(errno, &shown))?;
                     let above = real_path(&self.fd).map_err(|errno| refused(errno, &shown))?;
-                    if self.private.iter().any(|private| real.join(&name).starts_with(private)) {
+                    let is_private = self.private.iter().any(|private| real.join(&name).starts_with(private));
+                    let is_isolated = self.links == Links::Refuse;
+                    if is_private || is_isolated && relive_sandbox::executes(&above, &real.join(&name)) {
                         return Err(Refused::Private(shown));
                     }
                     let below = real.strip_prefix(&above).unwrap_or(&real).join(&name);

@@ -3,6 +3,8 @@
 use std::fs;
 use std::process::Command;
 
+use serde_json::json;
+
 use crate::isolation::{RELIVE, worlds};
 use crate::world::World;
 
@@ -69,6 +71,21 @@ fn the_caches_of_build_tools_are_made_for_a_confined_program() {
         let script = "echo x > ~/.npm/_cacache/a && echo x > ~/.cargo/registry/a";
         world.relive(&["exec", "--isolation", "confined", "--", "sh", "-c", script]).ok();
         assert!(world.root().join("home/.npm/_cacache/a").exists());
+    }
+}
+
+#[test]
+fn the_file_tools_of_a_confined_agent_do_not_make_the_configuration_of_other_agents() {
+    for world in worlds() {
+        for (isolation, expect) in [("confined", false), ("none", true)] {
+            for name in [".mcp.json", ".claude/settings.local.json"] {
+                let call = json!({ "path": name, "content": "after\n" });
+                let turns = format!("turns: [{{calls: [{{name: write, args: {call}}}]}}, {{text: done}}]");
+                let begun = world.run_with(&turns, &["--yes", "--isolation", isolation]);
+                world.relive(&["wait", &begun.uuid]).ok();
+                assert_eq!(world.work().join(name).exists(), expect, "{isolation} {name}");
+            }
+        }
     }
 }
 
