@@ -124,6 +124,13 @@ pub struct Session {
     /// The namespaces of its own: `user pid mount net ipc uts cgroup time`.
     #[serde(default)]
     pub namespaces: Vec<String>,
+    /// The limits that were asked for: bytes of memory, processes and threads, and thousandths of a core.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub memory: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pids: Option<u32>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cpu: Option<u32>,
     /// Limits that cannot be enforced, or only weakly.
     pub degraded: Vec<String>,
     /// The mechanism that keeps its process tree together.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use relive_api::{Affected, GateRequest, LastSignal, Session};
-use relive_core::{Cause, ErrorCode, OsSignal, Pid, Uuid, Why};
+use relive_core::{Cause, ErrorCode, OsSignal, Pid, Program, Uuid, Why};
 use relive_session::connection::Connection;
 use relive_session::directory::SessionDirectory;
 use relive_session::log::Reader;
@@ -130,17 +130,23 @@ impl Runtime {
     pub(crate) async fn session_view(&self, pid: Pid, uuid: Uuid) -> Result<Option<Session>> {
         let session = self.owners.find(uuid).and_then(|owner| owner.session());
         let live = session.and_then(|session| session.borrow().clone());
-        if let Some(LiveSession { folder, shim: Shim::Answers { connection, rungs }, .. }) = live {
+        if let Some(LiveSession { folder, program, shim: Shim::Answers { connection, rungs }, .. }) = live {
             let paused = self.lock().table.machine(pid).is_some_and(|machine| machine.pause().is_some());
             let snapshot = connection.seen().borrow().snapshot.clone();
             // The freezer decides, not the journal: a daemon may have died between the two.
             let frozen = paused && snapshot.stage == Stage::Running && is_frozen(&connection).await;
             let session = view(&snapshot, &rungs, &folder, frozen);
             let dropped = self.pools.journal.run(move || Reader::oldest(&folder)).await?.unwrap_or(0);
-            return Ok(Some(Session { output_dropped: dropped, ..session }));
+            return Ok(Some(with_limits(Session { output_dropped: dropped, ..session }, &program)));
         }
         let Some(path) = self.last_session(uuid).await? else { return Ok(None) };
-        Ok(self.pools.reads.run(move || of_folder(&path)).await?)
+        let session = self.pools.reads.run(move || of_folder(&path)).await?;
+        let read = self.on_disk(move |data| data.history(uuid)).await?;
+        let program = read.ok().and_then(|(history, _)| history.identity?.spawned.program);
+        Ok(session.map(|session| match &program {
+            Some(program) => with_limits(session, program),
+            None => session,
+        }))
     }
 
     pub(crate) async fn last_session(&self, uuid: Uuid) -> Result<Option<PathBuf>> {
@@ -211,6 +217,10 @@ fn of_folder(path: &Path) -> Option<Session> {
     Some(Session { output_dropped, output_lost, oom_kills, left, last_signal, ..view(&snapshot, &rungs, path, false) })
 }
 
+fn with_limits(session: Session, program: &Program) -> Session {
+    Session { memory: program.memory, pids: program.pids, cpu: program.cpu, ..session }
+}
+
 fn view(snapshot: &Snapshot, rungs: &Rungs, folder: &Path, frozen: bool) -> Session {
     let mode = match snapshot.mode {
         Mode::Spawn => "spawn",
@@ -227,6 +237,9 @@ fn view(snapshot: &Snapshot, rungs: &Rungs, folder: &Path, frozen: bool) -> Sess
         isolation: if rungs.isolation.is_empty() { "none".to_owned() } else { rungs.isolation.clone() },
         network: if rungs.network.is_empty() { "full".to_owned() } else { rungs.network.clone() },
         namespaces: rungs.namespaces.clone(),
+        memory: None,
+        pids: None,
+        cpu: None,
         degraded: rungs.degraded.clone(),
         tree: rungs.tree.clone(),
         pause: rungs.pause.clone(),

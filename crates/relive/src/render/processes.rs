@@ -235,6 +235,15 @@ fn session_rows(session: &Session) -> Vec<(&'static str, String)> {
     if !session.namespaces.is_empty() {
         rows.push(("NAMESPACES", session.namespaces.join(" ")));
     }
+    let limits = [
+        session.memory.map(|bytes| format!("memory {}", super::size::bytes(bytes))),
+        session.pids.map(|count| format!("pids {count}")),
+        session.cpu.map(|cores| format!("cpu {}", f64::from(cores) / 1000.0)),
+    ];
+    let limits: Vec<String> = limits.into_iter().flatten().collect();
+    if !limits.is_empty() {
+        rows.push(("LIMITS", limits.join(", ")));
+    }
     if !session.degraded.is_empty() {
         rows.push(("DEGRADED", one_line(&session.degraded.join("; "))));
     }

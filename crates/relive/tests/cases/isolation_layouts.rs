@@ -90,6 +90,19 @@ fn the_file_tools_of_a_confined_agent_do_not_make_the_configuration_of_other_age
 }
 
 #[test]
+fn info_shows_the_limits_of_a_program() {
+    let world = World::new();
+    let limits = ["--memory", "64M", "--pids", "50", "--cpu", "0.5", "--allow-degraded"];
+    world.relive(&[&["exec", "--name", "held"], &limits as &[&str], &["--", "true"]].concat()).ok();
+    let session = world.info("held")["session"].clone();
+    assert_eq!((&session["pids"], &session["cpu"]), (&json!(50), &json!(500)), "{session}");
+    assert_eq!(session["memory"], 64 << 20, "{session}");
+    let info = world.relive(&["info", "held"]).ok().stdout;
+    let row = info.lines().find(|line| line.starts_with("LIMITS")).unwrap_or_else(|| panic!("{info}"));
+    assert!(["memory 67", "pids 50", "cpu 0.5"].iter().all(|part| row.contains(part)), "{row}");
+}
+
+#[test]
 fn root_without_capabilities_runs_a_program_with_what_is_left_of_its_isolation() {
     if !rustix::process::getuid().is_root() {
         return;
