@@ -27,6 +27,11 @@ pub struct Follower {
     told: u64,
 }
 
+/// Returns whether the proxy of a session runs: without it, the session reaches no host.
+pub async fn is_alive(session: &Path) -> bool {
+    connect(session).await.is_some()
+}
+
 impl Follower {
     /// Follows a session from where the last follower stopped. Nothing if it has no proxy.
     pub async fn new(session: &Path) -> io::Result<Option<Self>> {

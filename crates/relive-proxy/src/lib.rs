@@ -26,7 +26,7 @@ mod settings;
 mod socks;
 
 pub use address::is_public;
-pub use follow::Follower;
+pub use follow::{Follower, is_alive};
 pub use log::{Protocol, Record, Verdict};
 pub use process::main;
 pub use settings::{Answers, Settings, Unknown};

@@ -18,6 +18,8 @@ use crate::error::{Error, Result};
 use crate::lookup::LookedUp;
 use crate::runtime::{ProcessRef, Runtime};
 
+/// Said of a program that reaches listed hosts only, and now none.
+const NO_PROXY: &str = "network: its proxy has ended, so it reaches no host any more";
 /// How long a shim may take to say whether its tree is frozen.
 const FROZEN_WITHIN: Duration = Duration::from_secs(1);
 
@@ -135,7 +137,11 @@ impl Runtime {
             let snapshot = connection.seen().borrow().snapshot.clone();
             // The freezer decides, not the journal: a daemon may have died between the two.
             let frozen = paused && snapshot.stage == Stage::Running && is_frozen(&connection).await;
-            let session = view(&snapshot, &rungs, &folder, frozen);
+            let mut session = view(&snapshot, &rungs, &folder, frozen);
+            let needs_proxy = session.network.starts_with("allow:") && snapshot.stage == Stage::Running;
+            if needs_proxy && snapshot.mode == Mode::Spawn && !relive_proxy::is_alive(&folder).await {
+                session.degraded.push(NO_PROXY.to_owned());
+            }
             let dropped = self.pools.journal.run(move || Reader::oldest(&folder)).await?.unwrap_or(0);
             return Ok(Some(with_limits(Session { output_dropped: dropped, ..session }, &program)));
         }

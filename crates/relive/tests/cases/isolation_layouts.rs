@@ -6,7 +6,7 @@ use std::process::Command;
 use serde_json::json;
 
 use crate::isolation::{RELIVE, worlds};
-use crate::world::World;
+use crate::world::{World, wait_until};
 
 const WHO: &str = "export GIT_AUTHOR_NAME=a GIT_AUTHOR_EMAIL=a@b GIT_COMMITTER_NAME=a GIT_COMMITTER_EMAIL=a@b; ";
 
@@ -118,4 +118,27 @@ fn root_without_capabilities_runs_a_program_with_what_is_left_of_its_isolation()
     command.envs(relive.get_envs().filter_map(|(name, value)| Some((name, value?))));
     let shown = command.output().unwrap();
     assert_eq!(String::from_utf8_lossy(&shown.stdout), "ran\n", "{shown:?}");
+}
+
+#[test]
+fn info_says_that_the_proxy_of_a_program_has_ended() {
+    for world in worlds() {
+        let args =
+            ["exec", "-d", "--json", "--isolation", "confined", "--net", "allow:example.com", "--", "sleep", "600"];
+        let uuid = world.relive(&args).ok().json()["uuid"].as_str().unwrap().to_owned();
+        let degraded = || world.info(&uuid)["session"]["degraded"].to_string();
+        wait_until("it runs", || world.info(&uuid)["session"]["stage"] == "running");
+        assert!(!degraded().contains("proxy"), "{}", degraded());
+        let folder = world.info(&uuid)["session"]["folder"].as_str().unwrap().to_owned();
+        let is_proxy = |pid: &i32| {
+            let line = fs::read_to_string(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+            line.starts_with("relive-proxy\0") && line.contains(&folder)
+        };
+        let pids = fs::read_dir("/proc").unwrap().filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
+        let proxy = pids.into_iter().find(is_proxy).unwrap();
+        rustix::process::kill_process(rustix::process::Pid::from_raw(proxy).unwrap(), rustix::process::Signal::KILL)
+            .unwrap();
+        wait_until("it is said", || degraded().contains("its proxy has ended"));
+        world.relive(&["kill", &uuid]).ok();
+    }
 }
