@@ -1,6 +1,6 @@
 //! Processes that work on a copy: where it is made, what it is made of, and what the model is told of it.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use relive_api::{Isolated, Isolation, Workspace, WorkspaceKind};
@@ -89,6 +89,7 @@ impl Runtime {
         if wanted.unwrap_or(usual) == WorkspaceKind::Here {
             return Ok(RunPlace { cwd, own: None, records: Vec::new() });
         }
+        self.check_copy(&cwd, isolated).await?;
         match self.copy_for_run(uuid, &cwd).await {
             Ok(MadeCopy { place, records, .. }) => Ok(RunPlace { cwd: place.cwd, own: Some(place.own), records }),
             Err(error) if wanted.is_none() && error.hint().is_none() => {
@@ -99,18 +100,38 @@ impl Runtime {
         }
     }
 
+    /// Refuses a copy with something that is hidden from an isolated process: in the copy it would not be.
+    async fn check_copy(&self, cwd: &str, isolated: Option<&Isolated>) -> Result<()> {
+        let Some(isolated) = isolated.filter(|isolated| !isolated.isolation.is_none()) else { return Ok(()) };
+        let (policy, from) = (self.bodies.agent.isolations.policy(isolated), PathBuf::from(cwd));
+        let find = move || {
+            let hidden = relive_sandbox::hidden(&policy, &[]).into_iter();
+            hidden.filter(|path| !policy.private.contains(path)).find(|path| path.starts_with(&from) && path.exists())
+        };
+        match self.pools.files.run_within(FILE_WITHIN, find).await? {
+            None => Ok(()),
+            Some(path) => {
+                let (path, isolation) = (path.display(), isolated.isolation);
+                let message = format!("a copy of {cwd} would contain {path}, which is hidden at isolation {isolation}");
+                Err(Error::new(ErrorCode::Permission, message)
+                    .with_hint("--workspace here works in the directory itself"))
+            }
+        }
+    }
+
     /// Returns where a new program works. It is not told of its copy: it reads no messages.
     pub(crate) async fn place_for_program(
         self: &Arc<Self>,
         uuid: Uuid,
         cwd: String,
         wanted: WorkspaceKind,
+        isolated: Option<&Isolated>,
     ) -> Result<RunPlace> {
         if wanted == WorkspaceKind::Own && !matches!(self.presence(uuid).await?, Presence::Never) {
             // It is there, and works on its copy.
             return Ok(RunPlace { cwd, own: None, records: Vec::new() });
         }
-        let mut place = self.place_for_run(uuid, cwd, Some(wanted), (None, None)).await?;
+        let mut place = self.place_for_run(uuid, cwd, Some(wanted), (None, isolated)).await?;
         place.records.retain(|record| !matches!(record, Body::Input(_)));
         Ok(place)
     }

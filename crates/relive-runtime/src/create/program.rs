@@ -70,7 +70,7 @@ impl Runtime {
         let network = self.network(isolation, network);
         let mut isolated = above.isolated(Isolated { isolation, namespaces, network, within: None, allow_degraded });
         let cwd = self.directory_below(above, uuid, cwd).await?;
-        let place = self.place_for_program(uuid, cwd, workspace).await?;
+        let place = self.place_for_program(uuid, cwd, workspace, isolated.as_ref()).await?;
         place.is_the_only_one_of(&mut isolated);
         let program = Program {
             argv,

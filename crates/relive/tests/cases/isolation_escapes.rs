@@ -132,6 +132,23 @@ fn the_commands_of_an_agent_on_a_copy_work_below_a_confined_program() {
 }
 
 #[test]
+fn no_copy_is_made_of_what_is_hidden_from_a_confined_agent() {
+    for world in worlds() {
+        world.relive(&["exec", "--", "sh", "-c", "mkdir keys; echo secret > keys/id"]).ok();
+        world.configure(&format!("isolation: {{hidden: [{}]}}\n", world.work().join("keys").display()));
+        let model = calls(&world, &[("shell", json!({"command": "cat keys/id"}))]);
+        let run = |isolation: &str| {
+            world.relive(&["run", "-d", "-y", "--isolation", isolation, "--workspace", "own", "--model", &model, "x"])
+        };
+        for isolation in ["confined", "sealed"] {
+            let shown = run(isolation);
+            assert!(shown.code != 0 && shown.stderr.contains("would contain"), "{isolation}: {shown:?}");
+        }
+        run("none").ok();
+    }
+}
+
+#[test]
 fn a_confined_program_merges_into_its_own_directory_only() {
     for world in worlds() {
         let ssh = secrets(&world);
