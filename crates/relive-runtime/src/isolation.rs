@@ -18,8 +18,10 @@ const HINT: &str = "relive doctor";
 /// Turns the isolation of a process into the policy of its programs.
 #[derive(Debug, Clone)]
 pub(crate) struct Isolations {
-    /// Relive's own directories.
-    own: Arc<[PathBuf]>,
+    /// The data directory.
+    data: PathBuf,
+    /// The runtime directory, in which nobody works.
+    runtime: Option<PathBuf>,
     paths: Paths,
     home: Option<PathBuf>,
     /// Relive's own program, which may be installed in a directory that is empty for others.
@@ -29,10 +31,12 @@ pub(crate) struct Isolations {
 
 impl Isolations {
     pub(crate) fn new(paths: &Paths, live: Arc<LiveSettings>) -> Self {
-        let runtime = paths.socket.parent().map(Path::to_owned);
-        let own = [Some(paths.data.clone()), runtime].into_iter().flatten().collect();
+        let own = paths.socket.parent();
+        // Each data directory has one of its own in that of all.
+        let all = own.and_then(Path::parent).filter(|all| all.file_name().is_some_and(|name| name == "relive"));
+        let (data, runtime) = (paths.data.clone(), all.or(own).map(Path::to_owned));
         let home = std::env::var_os("HOME").map(PathBuf::from);
-        Self { own, paths: paths.clone(), home, program: std::env::current_exe().ok(), live }
+        Self { data, runtime, paths: paths.clone(), home, program: std::env::current_exe().ok(), live }
     }
 
     /// Returns the policy of a program of this process.
@@ -63,8 +67,8 @@ impl Isolations {
             git_config: config.git_config,
             unheld: if isolated.allow_degraded { Unheld::Say } else { Unheld::Fail },
             writable: config.writable.iter().map(path).collect(),
-            hidden: config.hidden.iter().map(path).chain(keys).collect(),
-            private: self.own.to_vec(),
+            hidden: config.hidden.iter().map(path).chain(keys).chain(self.runtime.clone()).collect(),
+            private: vec![self.data.clone()],
             shown: Vec::new(),
             within: isolated.within.as_ref().map(PathBuf::from),
             home: self.home.clone(),

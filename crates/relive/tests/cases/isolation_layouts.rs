@@ -103,6 +103,21 @@ fn info_shows_the_limits_of_a_program() {
 }
 
 #[test]
+fn no_confined_program_works_in_the_directory_of_the_daemons_socket() {
+    for world in worlds() {
+        world.relive(&["ps"]).ok();
+        let cwd = world.root().join("run/relive");
+        let inner = cwd.join("inner");
+        outside(&world, &format!("mkdir -p {}", inner.display()));
+        for cwd in [&cwd, &inner] {
+            let args = ["exec", "--isolation", "confined", "--cwd", cwd.to_str().unwrap(), "--", "true"];
+            let shown = world.relive(&args);
+            assert!(shown.code != 0 && shown.stderr.contains("is hidden at isolation confined"), "{shown:?}");
+        }
+    }
+}
+
+#[test]
 fn root_without_capabilities_runs_a_program_with_what_is_left_of_its_isolation() {
     if !rustix::process::getuid().is_root() {
         return;
