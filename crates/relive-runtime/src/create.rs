@@ -105,8 +105,7 @@ impl Runtime {
             return Ok(created);
         }
         // Before anything in the directory is read.
-        let cwd = self.directory_below(&above, request.uuid, request.cwd).await?;
-        let request = RunRequest { cwd, ..request };
+        let request = self.run_in_area(&above, request).await?;
         let (file, files) = match self.find_agent(&request).await? {
             Named::Native(native) => *native,
             Named::Cli(cli) => return self.create_cli(above, parent, request, *cli, hash).await,
@@ -121,8 +120,7 @@ impl Runtime {
         };
         warning.into_iter().for_each(|warning| self.warn_once(warning));
         let mut isolated = self.agent_isolation(&above, &request, (isolation, network)).await?;
-        let model = self.model_or_default(request.model.or(model))?;
-        let model = self.model_in(above.area(&self.bodies.agent.isolations), model, &request.cwd).await?;
+        let model = self.model_below(&above, request.model.or(model), &request.cwd).await?;
         self.check_cost_of_script(request.limits, &model, request.cwd.as_ref(), (request.uuid, &request.env)).await?;
         let mut meta = ProcessMeta::new(model, system_prompt, tools);
         meta.instructions = files;
@@ -164,6 +162,16 @@ impl Runtime {
             },
         )
         .await
+    }
+
+    async fn run_in_area(&self, above: &Above, request: RunRequest) -> Result<RunRequest> {
+        let cwd = self.directory_below(above, request.uuid, request.cwd).await?;
+        Ok(RunRequest { cwd, ..request })
+    }
+
+    async fn model_below(&self, above: &Above, chosen: Option<String>, cwd: &str) -> Result<String> {
+        let model = self.model_or_default(chosen)?;
+        self.model_in(above.area(&self.bodies.agent.isolations), model, cwd).await
     }
 
     fn model_or_default(&self, chosen: Option<String>) -> Result<String> {

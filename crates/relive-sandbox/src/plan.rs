@@ -268,15 +268,7 @@ fn mounts(policy: &Policy, found: &Surroundings) -> Vec<Mount> {
     let git = found.git.iter().flat_map(|git| &git.pinned);
     let caches = found.caches.iter().filter(|path| !is_hidden(path));
     let changed: Vec<&PathBuf> = caches.chain(&found.writable).chain(git).chain(own).collect();
-    changed.iter().for_each(|at| choose(writable(at)));
-    // A directory above a hidden one cannot be renamed: elsewhere, nothing would be hidden in it.
-    let hidden = found.hidden.iter().map(|(path, _)| path).chain(&found.private);
-    for path in hidden.flat_map(|path| path.ancestors().skip(1)) {
-        let is_below = changed.iter().any(|other| path != other.as_path() && path.starts_with(other));
-        if is_below && !is_hidden(path) && !found.private.iter().any(|private| path.starts_with(private)) {
-            choose(writable(&path.to_owned()));
-        }
-    }
+    changed.iter().copied().chain(&above_hidden(found, &changed)).for_each(|at| choose(writable(at)));
     // Where nothing is writable, nothing has to be protected.
     let is_writable = |path: &&PathBuf| changed.iter().any(|other| path.starts_with(other));
     for at in found.protected.iter().filter(is_writable) {
@@ -335,6 +327,15 @@ fn mounts(policy: &Policy, found: &Surroundings) -> Vec<Mount> {
         | Mount::ProcReadOnly { .. } => true,
     };
     mounts.iter().filter(matters).cloned().collect()
+}
+
+/// Returns the directories above hidden ones that a program could otherwise rename: elsewhere, nothing would be hidden in them.
+fn above_hidden(found: &Surroundings, changed: &[&PathBuf]) -> Vec<PathBuf> {
+    let hidden = || found.hidden.iter().map(|(path, _)| path).chain(&found.private);
+    let is_hidden = |path: &Path| hidden().any(|hidden| path.starts_with(hidden));
+    let is_below = |path: &Path| changed.iter().any(|other| path != other.as_path() && path.starts_with(other));
+    let above = hidden().flat_map(|path| path.ancestors().skip(1));
+    above.filter(|path| is_below(path) && !is_hidden(path)).map(Path::to_owned).collect()
 }
 
 /// Returns the mount that a path is on, apart from its own, and its place in the list.
