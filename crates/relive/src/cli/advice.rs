@@ -244,9 +244,13 @@ fn least(line: &Line<'_>, option: &str) -> u32 {
 fn number(rendered: &str) -> Option<String> {
     let first = rendered.lines().next()?.strip_prefix("error: ")?;
     let (about, cause) = first.rsplit_once(": ")?;
-    if let Some((_, range)) = cause.split_once(" is not in ") {
+    if let Some((value, range)) = cause.split_once(" is not in ") {
         let (low, high) = range.split_once("..")?;
         let high: Option<u64> = high.trim_start_matches('=').parse().ok();
+        let is_large = |high| value.parse::<u128>().is_ok_and(|value| value > u128::from(high));
+        if let Some(high) = high.filter(|high| *high >= u64::from(u32::MAX) && is_large(*high)) {
+            return Some(format!("{about}: the number is too large, use at most {high}"));
+        }
         let high = high.filter(|high| *high < u64::from(u32::MAX));
         let wanted = match high {
             Some(high) => format!("use a whole number from {low} to {high}"),

@@ -33,6 +33,9 @@ fn cause(failure: &Failure) -> String {
         ("cpu.max", _) => format!("this machine cannot limit its processors ({stage}: {errno})"),
         ("execve", "EACCES") => "permission denied".to_owned(),
         ("execve", "ENOEXEC") => "it is not in a format that can be executed".to_owned(),
+        ("clone3" | "fork", "EAGAIN") => {
+            "no further process can be started: its limit (`--pids`), or that of the user, is reached".to_owned()
+        }
         ("chdir", "ENOENT") => "its working directory does not exist".to_owned(),
         ("enter", "ESRCH") => "the session that it was to enter has ended".to_owned(),
         // Its cause is a sentence of its own.
