@@ -112,8 +112,10 @@ fn as_command_error(text: &str) -> CommandError {
 
 /// The help of the command that a usage is of.
 fn help_of(usage: &str) -> String {
-    let is_command = |word: &&str| word.chars().all(|letter| letter.is_ascii_lowercase() || letter == '-');
-    let is_command = |word: &&str| is_command(word) && !word.starts_with('-');
+    let is_command = |word: &&str| {
+        let is_plain = word.chars().all(|letter| letter.is_ascii_lowercase() || letter == '-');
+        is_plain && !word.starts_with('-')
+    };
     let words: Vec<&str> = usage.split(' ').take_while(is_command).collect();
     format!("{} --help", words.join(" "))
 }

@@ -74,7 +74,8 @@ pub(crate) async fn run(context: &Context) -> Outcome<u8> {
     rows.push(sessions::isolation(&ladder.isolation));
     let failed = rows.iter().any(|row| row.state == State::Failed);
     if context.json {
-        context.print_json(&json!({ "ok": !failed, "rows": rows, "notes": ladder.notes }))?;
+        let isolation = sessions::grades(&ladder.isolation);
+        context.print_json(&json!({ "ok": !failed, "rows": rows, "isolation": isolation, "notes": ladder.notes }))?;
     } else {
         context.print(&text(&rows, &context.out))?;
     }

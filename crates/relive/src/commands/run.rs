@@ -214,6 +214,13 @@ fn system_prompt(given: &str) -> Outcome<String> {
 
 /// Nothing configured yet is the first thing a new user meets.
 fn explain(context: &Context, request: &RunRequest, error: CommandError) -> CommandError {
+    const PROVIDERS: [&str; 6] = ["anthropic", "openai", "gemini", "ollama", "deepseek", "script"];
+    let colon = request.model.as_deref().filter(|model| !model.contains('/')).and_then(|model| model.split_once(':'));
+    if let Some((provider, model)) = colon.filter(|(provider, _)| PROVIDERS.contains(provider))
+        && error.code() == Some(ErrorCode::Invalid)
+    {
+        return error.with_hint(format!("did you mean `{provider}/{model}`?"));
+    }
     let no_model =
         request.model.is_none() && error.code() == Some(ErrorCode::Invalid) && error.message.contains("no model");
     if !no_model {

@@ -77,3 +77,9 @@ fn a_limit_that_suspends_is_named() {
     assert!(row.starts_with("suspended  reached --timeout after 0."), "{shown}");
     assert!(world.relive(&["info", "late"]).ok().stdout.contains("suspended (reached --timeout after"), "{shown}");
 }
+
+#[test]
+fn a_model_with_a_colon_is_offered_with_a_slash() {
+    let world = World::new();
+    world.relive(&["run", "-n", "--model", "script:s.yaml", "x"]).fails(2, &["hint: did you mean `script/s.yaml`?"]);
+}

@@ -260,6 +260,7 @@ fn doctor_looks_at_everything_without_a_daemon_and_leaves_nothing() {
         "isolation",
     ];
     assert_eq!(names, all);
+    assert!(["full", "degraded", "none"].iter().any(|grade| json["isolation"]["confined"] == *grade), "{json}");
     for row in rows {
         assert_eq!(row["state"] == "ok", row.get("hint").is_none(), "{row}");
     }

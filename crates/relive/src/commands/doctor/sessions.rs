@@ -2,6 +2,7 @@
 
 use relive_session::spec::Machine;
 use relive_session::tree::Rungs;
+use serde_json::{Value, json};
 
 use super::Row;
 
@@ -101,10 +102,38 @@ pub(super) fn isolation(machine: &Machine) -> Row {
     }
 }
 
+/// Returns how much of each isolation this machine gives: `full`, `degraded` or `none`.
+pub(super) fn grades(machine: &Machine) -> Value {
+    let (confined, sealed) = match (&machine.no_namespaces, machine.landlock_abi) {
+        (None, 6..) => ("full", "full"),
+        (None, _) => ("degraded", "full"),
+        (Some(_), 1..) => ("degraded", "none"),
+        (Some(_), 0) => ("none", "none"),
+    };
+    json!({ "confined": confined, "sealed": sealed })
+}
+
 fn memory(rung: &str) -> Row {
     let row = |means| Row::ok("memory", rung, means);
     match rung {
         "cgroup2" | "cgroup1" => row("the memory of a program can be limited"),
         _ => row("a program with --memory is refused, because the limit cannot be enforced").weak(CONTROLLER),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_isolation_has_a_grade() {
+        let check = |no_namespaces: Option<&str>, landlock_abi, confined: &str, sealed: &str| {
+            let machine = Machine { no_namespaces: no_namespaces.map(Into::into), landlock_abi };
+            assert_eq!(grades(&machine), json!({ "confined": confined, "sealed": sealed }));
+        };
+        check(None, 6, "full", "full");
+        check(None, 3, "degraded", "full");
+        check(Some("EPERM"), 3, "degraded", "none");
+        check(Some("EPERM"), 0, "none", "none");
     }
 }
