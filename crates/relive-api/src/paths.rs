@@ -113,8 +113,14 @@ impl Paths {
         if xdg.is_relative() {
             return Some(format!("XDG_RUNTIME_DIR ({}) is not used: its path is relative", xdg.display()));
         }
-        let wrong = check_directory(&xdg).err()?;
-        Some(format!("XDG_RUNTIME_DIR ({}) is not used: {}", xdg.display(), wrong.reason()))
+        let reason = match check_directory(&xdg) {
+            Err(wrong) => wrong.reason(),
+            Ok(()) if Found::at(&xdg, rustix::process::getuid().as_raw()) == Found::Other => {
+                "it belongs to root".to_owned()
+            }
+            Ok(()) => return None,
+        };
+        Some(format!("XDG_RUNTIME_DIR ({}) is not used: {reason}", xdg.display()))
     }
 
     /// Returns a short name that is unique to this data directory.
@@ -151,9 +157,9 @@ enum Found {
     Nothing,
     /// A directory that belongs to the user alone.
     Private,
-    /// Something else that belongs to the user or to root.
+    /// Something else that belongs to the user, or to root and that everybody may write to.
     Own,
-    /// Something that belongs to another user.
+    /// Something that belongs to another user, or to root alone.
     Other,
 }
 
@@ -165,7 +171,9 @@ impl Found {
             // Also where a link leads: whoever owns that can put another socket there.
             Ok(_) if check_directory(path).is_err() => Self::Other,
             Ok(found) if found.uid() == uid && found.is_dir() && found.mode() & 0o077 == 0 => Self::Private,
-            Ok(found) if found.uid() == uid || found.uid() == 0 => Self::Own,
+            Ok(found) if found.uid() == uid => Self::Own,
+            // After `su` from root the variable has the directory of root.
+            Ok(found) if found.uid() == 0 && found.mode() & 0o002 != 0 => Self::Own,
             Ok(_) | Err(_) => Self::Other,
         }
     }
@@ -219,6 +227,15 @@ mod tests {
         let paths = resolve(vars, &[]).unwrap();
         assert_eq!((paths.data.to_str(), paths.config.to_str()), (Some(data), Some(config)));
         paths.socket
+    }
+
+    #[test]
+    fn a_directory_that_only_another_user_may_write_to_is_not_ours() {
+        use std::os::unix::fs::MetadataExt as _;
+        let directory = tempfile::tempdir().unwrap();
+        let owner = directory.path().metadata().unwrap().uid();
+        assert_eq!(Found::at(directory.path(), owner), Found::Private);
+        assert_eq!(Found::at(directory.path(), owner + 1), Found::Other, "also if the other one is root");
     }
 
     #[test]
