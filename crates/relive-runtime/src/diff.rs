@@ -11,6 +11,7 @@ use relive_workspace::{Change, EntryKind, FileState, Store, TextDiff, shown};
 
 use crate::error::{Error, Result};
 use crate::runtime::Runtime;
+use crate::workspace_list::skipped;
 use crate::workspaces::from_record;
 
 /// A longer unified diff is cut.
@@ -48,13 +49,13 @@ impl Runtime {
         };
         let foreign = foreign(&history, sides.from.0, sides.to.0);
         let unknown = history.unknown_from(activity).filter(|first| *first <= sides.to.0);
-        let workspaces = self.workspaces.clone();
+        let (workspaces, is_copy) = (self.workspaces.clone(), self.workspaces.has_own(uuid));
         let compared = self.pools.reads.run(move || {
             let store = workspaces.store()?;
             let to = from_record(sides.to.1);
             let changes = store.diff(&from_record(sides.from.1), &to)?;
             let text = if query.text { Some(unified(&store, &changes)?) } else { None };
-            Ok::<_, Error>((describe(&store, &changes)?, text, store.skipped(&to)?))
+            Ok::<_, Error>((describe(&store, &changes)?, text, skipped(&store, &to, is_copy)?))
         });
         let (mut files, diff, skipped) = compared.await??;
         for file in &mut files {

@@ -12,7 +12,7 @@ use crate::own_workspace::grade_word;
 use crate::owner::Lane;
 use crate::runtime::Runtime;
 use crate::workspaces::{Take, Whose, from_record, named};
-use relive_workspace::{FilePath, Grade, disk_usage, shown};
+use relive_workspace::{FilePath, GIT_INDEX, Grade, Snapshot, Store, disk_usage, shown};
 
 impl Runtime {
     /// Lists the own workspaces there are.
@@ -129,7 +129,7 @@ impl Runtime {
         let workspaces = self.workspaces.clone();
         let changed = self.pools.reads.run(move || {
             let (store, last) = (workspaces.store().ok()?, from_record(last));
-            let skipped = store.skipped(&last).ok()?;
+            let skipped = skipped(&store, &last, own).ok()?;
             Some((shown(&store.diff(&from_record(first), &last).ok()?).len() as u64, skipped))
         });
         let (changed, skipped) = changed.await.ok().flatten().unzip();
@@ -148,6 +148,13 @@ impl Runtime {
     pub(crate) async fn known_files(&self, uuid: Uuid) -> Option<KnownFiles> {
         self.on_disk(move |data| data.info(uuid)).await.ok()?.ok()??.files
     }
+}
+
+/// Returns the files that a snapshot lacks. A copy is partial because what was copied is: it has no repository.
+pub(crate) fn skipped(store: &Store, snapshot: &Snapshot, is_copy: bool) -> relive_workspace::Result<Vec<FilePath>> {
+    let mut skipped = store.skipped(snapshot)?;
+    skipped.retain(|path| !is_copy || path.as_bytes() != GIT_INDEX.as_bytes());
+    Ok(skipped)
 }
 
 /// Refuses to remove what is in a workspace only.

@@ -13,7 +13,7 @@ use crate::object::{EntryKind, ObjectId};
 use crate::path::FilePath;
 use crate::rules::Rules;
 use crate::settings::Settings;
-use crate::snapshot::Snapshot;
+use crate::snapshot::{Grade, Snapshot};
 use crate::store::Store;
 pub use text::{LineCounts, TextDiff, is_binary};
 use trees::Trees;
@@ -92,9 +92,14 @@ pub fn shown(changes: &[Change]) -> Vec<&Change> {
 }
 
 impl Store {
-    /// Returns the paths that could not be stored in a snapshot, sorted; the root if there were too many to list.
+    /// Returns the paths that could not be stored in a snapshot, sorted; the root if there were too many to list. If the
+    /// Git index could not be read, that is [`crate::GIT_INDEX`]; a copy of such a snapshot has it too.
     pub fn skipped(&self, snapshot: &Snapshot) -> Result<Vec<FilePath>> {
-        Ok(self.extras(snapshot)?.skipped.into_iter().collect())
+        let extras = self.extras(snapshot)?;
+        // The grade is lowered by a path that was left out, by set-id bits, or by the index.
+        let is_for_index = snapshot.grade == Grade::Partial && extras.skipped.is_empty() && !extras.has_set_id_bits();
+        let index = is_for_index.then(FilePath::git_index);
+        Ok(extras.skipped.into_iter().chain(index).collect())
     }
 
     /// Returns every path that differs, sorted. Directories are listed if they appear, disappear or change permissions. A

@@ -133,6 +133,11 @@ impl Extras {
         Some(bytes)
     }
 
+    pub(crate) fn has_set_id_bits(&self) -> bool {
+        let UsualModes { file, executable, directory } = self.usual;
+        [file, executable, directory].into_iter().chain(self.modes.values().copied()).any(|mode| mode & 0o6000 != 0)
+    }
+
     /// Returns whether a path existed, or may have existed, without being stored.
     pub(crate) fn has_skipped(&self, path: &FilePath) -> bool {
         self.skipped.contains(path)

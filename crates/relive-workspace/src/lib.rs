@@ -44,7 +44,7 @@ pub use error::{Error, Limit, RefusedRoot, Result};
 pub use faults::Faults;
 pub use merge::{Conflict, ConflictKind, MergeRequest, Merged, PreparedMerge};
 pub use object::{EntryKind, InvalidId, ObjectId};
-pub use path::{FilePath, InvalidPath};
+pub use path::{FilePath, GIT_INDEX, InvalidPath};
 pub use plan::{Plan, PlanKind};
 pub use restore::{Force, Prepared, RestoreRequest, Restored};
 pub use settings::Settings;

@@ -22,11 +22,19 @@ pub struct FilePath(Vec<u8>);
 #[error("not a path inside a workspace: {0}")]
 pub struct InvalidPath(String);
 
+/// The file that says which files are tracked. Where it cannot be read, tracked files that are ignored may be missing.
+pub const GIT_INDEX: &str = ".git/index";
+
 impl FilePath {
     /// Returns the root of a workspace.
     #[must_use]
     pub fn root() -> Self {
         Self::default()
+    }
+
+    /// Returns the path of the Git index, only to be shown: no snapshot has it.
+    pub(crate) fn git_index() -> Self {
+        Self(GIT_INDEX.as_bytes().to_vec())
     }
 
     /// Accepts relative paths of ordinary components; refuses `..`, empty components, NUL, and names reserved by Git

@@ -63,7 +63,10 @@ impl Workspace {
         self.check_not_interrupted()?;
         if request.target.grade != Grade::Exact && request.force == Force::No {
             let now = self.snapshot(control)?.skipped.into_iter();
-            let left_out = now.filter(|skipped| skipped.reason.leaves_out()).map(|skipped| skipped.path).collect();
+            let left_out = now.filter(|skipped| skipped.reason.leaves_out()).map(|skipped| skipped.path);
+            let is_read = self.tracked.as_ref().is_none_or(|tracked| tracked.is_complete());
+            let index = (!is_read).then(FilePath::git_index);
+            let left_out = left_out.chain(index).collect();
             return Err(Error::NotExact { grade: request.target.grade, left_out });
         }
         let before = self.snapshot(control)?;

@@ -1,6 +1,11 @@
 //! Reads the paths of a Git index, also of a split one.
+//!
+//! Whoever can write to the repository can write the index, so nothing in it decides how much memory is used.
 
-use std::collections::HashSet;
+/// The longest path that the system takes. An index with a longer one is not read.
+const PATH_MAX: usize = 4_096;
+/// The bytes of all paths together. An index with more is not read.
+const PATH_BYTES_MAX: usize = 256 << 20;
 
 /// An index file.
 #[derive(Debug)]
@@ -18,8 +23,8 @@ type Entry = (u32, Vec<u8>);
 struct Link {
     /// The end of the file's name.
     id: String,
-    /// The places of the shared entries that were removed.
-    removed: HashSet<usize>,
+    /// The compressed bitmap of the shared entries that were removed.
+    removed: Vec<u8>,
 }
 
 impl Index {
@@ -42,14 +47,18 @@ impl Index {
         self.link.as_ref().map(|link| link.id.as_str())
     }
 
-    /// Returns the paths of all files, with those of the shared index.
-    pub(super) fn files(self, shared: Option<Self>) -> Vec<Vec<u8>> {
-        let removed = self.link.map(|link| link.removed).unwrap_or_default();
-        let shared = shared.map(|shared| shared.entries).unwrap_or_default().into_iter().enumerate();
-        let kept = shared.filter(|(at, _)| !removed.contains(at)).map(|(_, entry)| entry);
+    /// Returns the paths of all files, with those of the shared index; `None` if the list of removed ones is damaged.
+    pub(super) fn files(self, shared: Option<Self>) -> Option<Vec<Vec<u8>>> {
+        let shared = shared.map(|shared| shared.entries).unwrap_or_default();
+        let removed = self.link.map(|link| link.removed).filter(|removed| !removed.is_empty());
+        let mut is_removed = vec![false; shared.len()];
+        if let Some(removed) = removed {
+            set_bits(&removed, &mut is_removed)?;
+        }
+        let kept = shared.into_iter().zip(is_removed).filter(|(_, is_removed)| !is_removed).map(|(entry, _)| entry);
         // Submodules and directories of a sparse index are not files. An entry without a path replaces a shared one.
         let is_file = |(mode, path): &Entry| matches!(mode & 0o170_000, 0o100_000 | 0o120_000) && !path.is_empty();
-        kept.chain(self.entries).filter(is_file).map(|(_, path)| path).collect()
+        Some(kept.chain(self.entries).filter(is_file).map(|(_, path)| path).collect())
     }
 }
 
@@ -60,7 +69,7 @@ fn number(bytes: &[u8], at: usize) -> Option<u32> {
 /// Returns the entries, and where they end.
 fn entries(index: &[u8], id_bytes: usize) -> Option<(Vec<Entry>, usize)> {
     let version = number(index, 4)?;
-    let (mut entries, mut at, mut previous) = (Vec::new(), 12, Vec::new());
+    let (mut entries, mut at, mut previous, mut path_bytes) = (Vec::new(), 12, Vec::new(), 0);
     for _ in 0..number(index, 8)? {
         let start = at;
         let mode = number(index, start + 24)?;
@@ -79,6 +88,10 @@ fn entries(index: &[u8], id_bytes: usize) -> Option<(Vec<Entry>, usize)> {
             return None;
         }
         let len = index.get(at..)?.iter().position(|&byte| byte == 0)?;
+        path_bytes += path.len() + len;
+        if path.len() + len > PATH_MAX || path_bytes > PATH_BYTES_MAX {
+            return None;
+        }
         path.extend_from_slice(&index[at..at + len]);
         at += len + 1;
         if version != 4 {
@@ -113,30 +126,32 @@ fn parse_link(link: &[u8], id_bytes: usize) -> Option<Option<Link>> {
         return Some(None);
     }
     let id = id.iter().map(|byte| format!("{byte:02x}")).collect();
-    let bitmap = &link[id_bytes..];
-    let removed = if bitmap.is_empty() { HashSet::new() } else { set_bits(bitmap)? };
-    Some(Some(Link { id, removed }))
+    Some(Some(Link { id, removed: link[id_bytes..].to_vec() }))
 }
 
-/// Decodes a compressed bitmap as Git writes it: runs of equal words, each followed by literal words.
-fn set_bits(bitmap: &[u8]) -> Option<HashSet<usize>> {
-    let bits = usize::try_from(number(bitmap, 0)?).ok()?;
+/// Decodes a compressed bitmap as Git writes it: runs of equal words, each followed by literal words. Bits for which
+/// `set` has no place are ignored.
+fn set_bits(bitmap: &[u8], set: &mut [bool]) -> Option<()> {
     let end = usize::try_from(number(bitmap, 4)?).ok()?.checked_mul(8)?.checked_add(8)?;
     let mut words = bitmap.get(8..end)?.chunks_exact(8).map(|word| word.try_into().map_or(0, u64::from_be_bytes));
-    let (mut set, mut at) = (HashSet::new(), 0_usize);
+    let mut at = 0_usize;
     while let Some(marker) = words.next() {
         let run = usize::try_from((marker >> 1) & 0xffff_ffff).ok()?.checked_mul(64)?;
         let run_end = at.checked_add(run)?;
         if marker & 1 == 1 {
-            // More bits than there are would be the work of somebody who wants the memory.
-            set.extend(at..run_end.min(bits));
+            let last = run_end.min(set.len());
+            set[at.min(last)..last].fill(true);
         }
         at = run_end;
         for _ in 0..marker >> 33 {
             let word = words.next()?;
-            set.extend((0..64).filter(|bit| word >> bit & 1 == 1).map(|bit| at + bit));
+            for bit in (0..64).filter(|bit| word >> bit & 1 == 1) {
+                if let Some(place) = at.checked_add(bit).and_then(|at| set.get_mut(at)) {
+                    *place = true;
+                }
+            }
             at = at.checked_add(64)?;
         }
     }
-    Some(set)
+    Some(())
 }

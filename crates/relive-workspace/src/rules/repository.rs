@@ -16,6 +16,8 @@ use crate::stat::{FileKey, Time, read_small, stat_at};
 
 /// A larger index is not read.
 const INDEX_MAX: u64 = 512 << 20;
+/// The bytes of the paths of all directories together. An index with more is not used.
+const DIRECTORY_BYTES_MAX: usize = 64 << 20;
 /// The largest `.git` file, `commondir` or `HEAD`: each is one line.
 const LINE_MAX: u64 = 64 << 10;
 
@@ -99,9 +101,11 @@ impl Repository {
         let index = read(&path);
         let shared = index.as_ref().and_then(Index::shared);
         let shared = shared.map(|id| read(&self.git_directory.join(format!("sharedindex.{id}"))));
-        let is_complete = key.is_none() || index.is_some() && !matches!(shared, Some(None));
-        let paths = index.map(|index| index.files(shared.flatten())).unwrap_or_default();
-        let tracked = Tracked::new(paths, &self.prefix, key);
+        let has_shared = !matches!(shared, Some(None));
+        let paths = index.and_then(|index| index.files(shared.flatten()));
+        let is_complete = key.is_none() || paths.is_some() && has_shared;
+        let tracked = Tracked::new(paths.unwrap_or_default(), &self.prefix, key);
+        let is_complete = tracked.is_complete && is_complete;
         let is_settled = tracked.is_settled && is_complete;
         Arc::new(Tracked { is_complete, is_settled, ..tracked })
     }
@@ -153,7 +157,7 @@ impl Tracked {
         let mut tracked = Self { key, ..Self::none() };
         let recently = Time::before(std::time::SystemTime::now(), std::time::Duration::from_secs(1));
         tracked.is_settled = key.is_some_and(|key| !key.is_since(recently));
-        let mut fingerprint = DefaultHasher::new();
+        let (mut fingerprint, mut directory_bytes) = (DefaultHasher::new(), 0);
         for path in paths {
             let path = &path[prefix.len()..];
             path.hash(&mut fingerprint);
@@ -163,6 +167,11 @@ impl Tracked {
                 if !tracked.directories.insert(above.into()) {
                     break;
                 }
+                directory_bytes += above.len();
+            }
+            if directory_bytes > DIRECTORY_BYTES_MAX {
+                // A path can have as many directories as it has bytes.
+                return Self { key, is_complete: false, ..Self::none() };
             }
             tracked.files.insert(path.into());
         }

@@ -6,7 +6,7 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use relive_workspace::{Grade, SkipReason};
+use relive_workspace::{Error, Grade, SkipReason};
 
 use crate::support::{bed, git, run, shell};
 
@@ -109,4 +109,72 @@ impl crate::support::Bed {
     fn ls_tree_len(&mut self) -> usize {
         usize::try_from(self.take().files).unwrap()
     }
+}
+
+/// An index entry of version 4, which removes `removed` bytes of the path before it and adds `added`.
+fn entry(removed: &[u8], added: &[u8]) -> Vec<u8> {
+    let mut entry = vec![0; 24];
+    entry.extend(0o100_644_u32.to_be_bytes());
+    entry.extend([0; 12 + 20 + 2]);
+    [entry, removed.to_vec(), added.to_vec(), vec![0]].concat()
+}
+
+fn index(version: u32, entries: &[Vec<u8>], extension: &[u8]) -> Vec<u8> {
+    let count = u32::try_from(entries.len()).unwrap();
+    let head = [b"DIRC".as_slice(), &version.to_be_bytes(), &count.to_be_bytes()].concat();
+    [head, entries.concat(), extension.to_vec(), vec![0; 20]].concat()
+}
+
+#[test]
+fn a_small_index_that_stands_for_much_memory_is_not_read_and_named() {
+    let mut bed = bed();
+    run(git().current_dir(&bed.root).args(["init", "-q"]));
+    bed.write("a", "x");
+    let exact = bed.snapshot();
+    assert_eq!(exact.grade, Grade::Exact);
+    // Each entry repeats the path of the one before.
+    let repeated = [vec![entry(&[0], &vec![b'a'; 1 << 20])], vec![entry(&[0], b""); 200_000]].concat();
+    // Directories of paths that differ at their beginning.
+    let deep = |number: u32| [format!("{number}/").into_bytes(), b"a/".repeat(2_000)].concat();
+    let padded = |path: Vec<u8>| {
+        let mut entry = entry(b"", &path);
+        entry.resize(entry.len().div_ceil(8) * 8, 0);
+        entry
+    };
+    let directories: Vec<_> = (0..2_000).map(|number| padded(deep(number))).collect();
+    let many = |path_len: usize, count| {
+        vec![entry(&[0], &vec![b'a'; path_len])].into_iter().chain(vec![entry(&[0], b""); count])
+    };
+    let sum: Vec<_> = many(4_000, 100_000).collect();
+    for (what, text) in [
+        ("one long path", index(4, &repeated, b"")),
+        ("directories", index(2, &directories, b"")),
+        ("sum of paths", index(4, &sum, b"")),
+    ] {
+        fs::write(bed.path(".git/index"), text).unwrap();
+        assert_eq!(bed.snapshot().grade, Grade::Partial, "{what}");
+    }
+    let partial = bed.snapshot();
+    let named = |paths: &[relive_workspace::FilePath]| paths.iter().map(ToString::to_string).collect::<Vec<_>>();
+    assert_eq!(named(&bed.store.skipped(&partial).unwrap()), [".git/index"]);
+    let refused = bed.try_restore(&partial).unwrap_err();
+    assert!(matches!(&refused, Error::NotExact { left_out, .. } if named(left_out) == [".git/index"]), "{refused:?}");
+}
+
+#[test]
+fn removed_entries_of_a_split_index_take_no_more_memory_than_it_has_entries() {
+    let mut bed = bed();
+    run(git().current_dir(&bed.root).args(["init", "-q"]));
+    bed.write("a.o", "x");
+    bed.write(".gitignore", "*.o\n");
+    let shared = index(4, &[entry(&[0], b"a.o")], b"");
+    fs::write(bed.path(&format!(".git/sharedindex.{}", "11".repeat(20))), shared).unwrap();
+    // One run of four billion words.
+    let run = [u32::MAX.to_be_bytes(), 1_u32.to_be_bytes()].concat();
+    let marker = (u64::from(u32::MAX) << 1 | 1).to_be_bytes();
+    let link = [vec![0x11; 20], run, marker.to_vec(), vec![0; 4]].concat();
+    let extension = [b"link".as_slice(), &u32::try_from(link.len()).unwrap().to_be_bytes(), &link].concat();
+    fs::write(bed.path(".git/index"), index(4, &[], &extension)).unwrap();
+    let taken = bed.take();
+    assert_eq!((taken.snapshot.grade, taken.files), (Grade::Exact, 1), "the shared entry is removed");
 }
