@@ -28,7 +28,7 @@ use crate::signal::{PauseFor, SignalOrder};
 use crate::workspaces::{OnInterrupted, Planned, RestoreOrder, from_record, to_record};
 use order::{Done, Goal, Order, forced};
 use paths::paths_in;
-use refuse::{check_foreign, in_command, no_undo, resumed_meanwhile};
+use refuse::{in_command, no_undo, resumed_meanwhile};
 use told::{left_note, told};
 
 pub(crate) use paths::unquoted;
@@ -185,7 +185,8 @@ impl Runtime {
         if order.force == Force::Yes {
             return Ok(());
         }
-        check_foreign(&check.history, check.step, &planned).map_err(|error| order.with_way_out(id, error))
+        let checked = self.check_foreign(&check.history, check.step, &planned).await;
+        checked.map_err(|error| order.with_way_out(id, error))
     }
 
     /// Resumes what was paused for a verb that was then refused, unless somebody else has asked for a pause since.
@@ -328,7 +329,8 @@ impl Turn {
         let planned = runtime.plan_restore(restore).await.map_err(|error| order.with_way_out(id, error))?;
         let PlannedRestore { planned, files, foreign } = planned;
         if order.force == Force::No {
-            check_foreign(&history, target.step, &planned).map_err(|error| order.with_way_out(id, error))?;
+            let checked = runtime.check_foreign(&history, target.step, &planned).await;
+            checked.map_err(|error| order.with_way_out(id, error))?;
         }
         let Standing { directory, last_step, .. } = standing;
         let Target { files: wanted, step } = target;

@@ -1,12 +1,15 @@
 //! Why a rewind is refused.
 
+use std::collections::HashSet;
+
 use relive_core::ErrorCode;
 use relive_journal::files::{FileHistory, NoUndo};
 use relive_journal::record::{PATHS_MAX, Snapshot as SnapshotRecord};
-use relive_workspace::FilePath;
+use relive_workspace::{Change, FilePath, Store};
 
 use crate::error::{Error, Result};
-use crate::workspaces::{Planned, named};
+use crate::runtime::Runtime;
+use crate::workspaces::{Planned, from_record, named};
 
 pub(super) fn resumed_meanwhile(id: &str) -> Error {
     let message = format!("process {id} was resumed meanwhile");
@@ -27,28 +30,43 @@ pub(super) fn no_undo(id: &str, why: NoUndo) -> Error {
     Error::new(ErrorCode::Conflict, message).with_hint(format!("relive steps {id}"))
 }
 
-/// Refuses to undo what others did after the step.
-pub(super) fn check_foreign(history: &FileHistory, step: u32, planned: &Planned) -> Result<()> {
-    // What was forced over is not there any more, unless that was undone.
-    let is_there = |snapshot: &SnapshotRecord| !snapshot.before_verb || history.last() == Some(snapshot.files);
-    let is_later = |snapshot: &SnapshotRecord| snapshot.after > step || snapshot.before_verb;
-    let later = history.snapshots().filter(|found| found.foreign_count > 0 && is_later(found) && is_there(found));
+impl Runtime {
+    /// Refuses to undo what others did after the step.
+    pub(super) async fn check_foreign(&self, history: &FileHistory, step: u32, planned: &Planned) -> Result<()> {
+        let is_later = |snapshot: &&SnapshotRecord| snapshot.after > step || snapshot.before_verb;
+        let later = history.snapshots().filter(|found| found.foreign_count > 0).filter(is_later);
+        let later: Vec<SnapshotRecord> = later.cloned().collect();
+        let changes: Vec<Change> = planned.files().into_iter().cloned().collect();
+        if later.is_empty() || changes.is_empty() {
+            return Ok(());
+        }
+        let workspaces = self.workspaces.clone();
+        let touched = self.pools.bulk.run(move || foreign_among(&workspaces.store()?, &later, &changes)).await??;
+        if touched.is_empty() {
+            return Ok(());
+        }
+        let message = format!("this would undo what others changed in the same directory: {}", named(&touched));
+        Err(Error::new(ErrorCode::Conflict, message))
+    }
+}
+
+/// Returns the paths of a plan that others changed.
+fn foreign_among(store: &Store, later: &[SnapshotRecord], changes: &[Change]) -> Result<Vec<FilePath>> {
     let mut touched: Vec<FilePath> = Vec::new();
     for snapshot in later {
+        let listed: HashSet<&str> = snapshot.foreign.iter().map(String::as_str).collect();
         // Where not all are listed, each may be one of them.
-        let is_foreign = |path: &FilePath| {
-            snapshot.foreign_count > PATHS_MAX as u64
-                || snapshot.foreign.iter().any(|foreign| *foreign == path.to_string())
-        };
-        for change in planned.files() {
-            if is_foreign(&change.path) && !touched.contains(&change.path) {
+        let is_any = snapshot.foreign_count > PATHS_MAX as u64;
+        for change in changes.iter().filter(|change| is_any || listed.contains(&*change.path.to_string())) {
+            // What a verb was forced over is not there any more; what it did not touch, or what was undone, is.
+            let is_there = !snapshot.before_verb || {
+                let then = store.state(&from_record(snapshot.files), &change.path)?;
+                then == change.before
+            };
+            if is_there && !touched.contains(&change.path) {
                 touched.push(change.path.clone());
             }
         }
     }
-    if touched.is_empty() {
-        return Ok(());
-    }
-    let message = format!("this would undo what others changed in the same directory: {}", named(&touched));
-    Err(Error::new(ErrorCode::Conflict, message))
+    Ok(touched)
 }

@@ -98,6 +98,7 @@ mod workspaces_gone;
 mod workspaces_hostile;
 mod workspaces_kept;
 mod workspaces_killed;
+mod workspaces_others;
 mod workspaces_partial;
 mod workspaces_random;
 mod workspaces_shared;
