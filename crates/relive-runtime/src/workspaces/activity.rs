@@ -56,18 +56,19 @@ pub(super) enum Changer {
 
 impl Activities {
     fn with<T>(&self, directory: &Path, act: impl FnOnce(&mut Activity) -> T) -> T {
+        act(of(&mut lock(&self.0), directory))
+    }
+
+    /// Notes that the files of a directory may have changed, and with them those of the directories above and below it.
+    fn touch(&self, directory: &Path, writer: Uuid) {
         let mut all = lock(&self.0);
-        if all.len() >= DIRECTORIES_MAX && !all.contains_key(directory) {
-            all.retain(|_, activity| !activity.writers.is_empty());
-        }
-        act(all.entry(directory.to_owned()).or_default())
+        let related = all.iter_mut().filter(|(known, _)| is_related(known, directory));
+        related.for_each(|(_, activity)| activity.touch(writer));
     }
 
     pub(super) fn begin(&self, directory: &Path, writer: Uuid) {
-        self.with(directory, |activity| {
-            *activity.writers.entry(writer).or_default() += 1;
-            activity.touch(writer);
-        });
+        self.with(directory, |activity| *activity.writers.entry(writer).or_default() += 1);
+        self.touch(directory, writer);
     }
 
     pub(super) fn end(&self, directory: &Path, writer: Uuid) {
@@ -78,14 +79,17 @@ impl Activities {
                     activity.writers.remove(&writer);
                 }
             }
-            // A call that an earlier daemon began is known only now.
-            activity.touch(writer);
         });
+        // A call that an earlier daemon began is known only now.
+        self.touch(directory, writer);
     }
 
     /// Notes that the files are being looked at from now on.
     pub(super) fn look(&self, directory: &Path) {
-        self.with(directory, |activity| activity.touched_since = activity.writers.keys().copied().collect());
+        let mut all = lock(&self.0);
+        let related = all.iter().filter(|(known, _)| is_related(known, directory));
+        let writers = related.flat_map(|(_, activity)| activity.writers.keys().copied()).collect();
+        of(&mut all, directory).touched_since = writers;
     }
 
     /// Returns the last snapshot, unless this process may have changed files since.
@@ -110,6 +114,18 @@ impl Activities {
             intervals
         })
     }
+}
+
+fn of<'a>(all: &'a mut HashMap<PathBuf, Activity>, directory: &Path) -> &'a mut Activity {
+    if all.len() >= DIRECTORIES_MAX && !all.contains_key(directory) {
+        all.retain(|_, activity| !activity.writers.is_empty());
+    }
+    all.entry(directory.to_owned()).or_default()
+}
+
+/// Tells whether one of the directories is in the other, or both are the same.
+fn is_related(one: &Path, other: &Path) -> bool {
+    one.starts_with(other) || other.starts_with(one)
 }
 
 impl Activity {
@@ -190,6 +206,25 @@ mod tests {
         assert_eq!(activities.last_seen(directory, two), None, "what it did since is in no snapshot");
         assert_eq!(look(&activities, &[one], one, 2, 3), [(3, Changer::Others)]);
         assert_eq!(look(&activities, &[one], one, 3, 4), [(4, Changer::Itself)]);
+    }
+
+    #[test]
+    fn what_is_done_above_or_below_a_directory_is_the_work_of_others_in_it() {
+        let (one, two, beside) = (id(1), id(2), id(3));
+        let (directory, below) = (Path::new("/w"), Path::new("/w/sub"));
+        let activities = Activities::default();
+        look(&activities, &[one], one, 0, 1);
+        activities.begin(below, two);
+        activities.begin(Path::new("/w2"), beside);
+        activities.look(directory);
+        activities.seen(directory, one, Some(state(1)), state(2));
+        // It is still at work.
+        assert_eq!(look(&activities, &[one], one, 2, 3), [(3, Changer::Others)]);
+        activities.end(below, two);
+        assert_eq!(look(&activities, &[one], one, 3, 4), [(4, Changer::Others)]);
+        assert_eq!(look(&activities, &[one], one, 4, 5), [(5, Changer::Itself)]);
+        activities.look(below);
+        assert_eq!(activities.seen(below, two, Some(state(7)), state(8))[0].by, Changer::Others, "done above");
     }
 
     #[test]

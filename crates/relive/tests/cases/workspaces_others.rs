@@ -1,8 +1,28 @@
 //! The work of others in a directory is never undone unasked.
 
 use std::fs;
+use std::path::Path;
 
-use crate::world::World;
+use crate::workspaces_support::shell;
+use crate::world::{Begun, World, begun};
+
+impl World {
+    /// Runs an agent in another directory, whose steps are these commands, and waits for its end.
+    #[track_caller]
+    fn run_in(&self, directory: &Path, commands: &[&str]) -> Begun {
+        let turns: String = commands.iter().map(|command| shell(command)).collect();
+        let path = self.root().join(format!("in-{}.yaml", fs::read_dir(self.root()).unwrap().count()));
+        fs::write(&path, format!("turns:\n{turns}  - text: over\n")).unwrap();
+        let model = format!("script/{}", path.display());
+        let args = ["run", "-d", "--json", "-y", "--isolation", "none", "--model", &model, "do it"];
+        let told = self.command(&args).current_dir(directory).output().unwrap();
+        assert!(told.status.success(), "{told:?}");
+        let process = begun(&serde_json::from_slice(&told.stdout).unwrap());
+        self.relive(&["wait", &process.uuid]).ok();
+        self.await_retired(&process.uuid);
+        process
+    }
+}
 
 #[test]
 fn case_72_a_restore_does_not_make_the_changes_of_others_its_own() {
@@ -23,4 +43,34 @@ fn case_72_a_restore_does_not_make_the_changes_of_others_its_own() {
     assert_eq!(fs::read_to_string(world.work().join("notes")).unwrap(), "1\n");
     world.relive(&["rewind", &process.uuid, "--to-step", "1", "-y"]).ok();
     world.relive(&rewind).ok();
+}
+
+#[test]
+fn case_72_what_an_agent_did_in_a_directory_below_is_not_rewound() {
+    let world = World::new();
+    let sub = world.work().join("sub");
+    fs::create_dir(&sub).unwrap();
+    fs::write(sub.join("given"), "given\n").unwrap();
+    let hold = world.hanging();
+    let turns = [
+        shell("echo a1 > own"),
+        format!("  - calls: [{{name: spawn_agent, args: {{intent: hold, name: hold, model: '{hold}'}}}}]\n"),
+        "  - calls: [{name: wait_agent, args: {uuid: '{{child}}', timeout: 10m}}]\n".to_owned(),
+        shell("echo a2 > own"),
+        "  - text: over\n".to_owned(),
+    ];
+    let above = world.run_with(&format!("turns:\n{}", turns.concat()), &["-y"]);
+    world.await_records(&above, "call_started", 3);
+    let below = world.run_in(&sub, &["echo b1 > theirs"]);
+    world.relive(&["kill", "hold"]).ok();
+    world.relive(&["wait", &above.uuid]).ok();
+    world.await_retired(&above.uuid);
+    let last = world.records(&above.uuid, "snapshot").pop().unwrap();
+    // Nobody looked between the work of the two, so that its own counts as theirs too.
+    assert_eq!(last["foreign"], serde_json::json!(["own", "sub/theirs"]), "{last}");
+    world.relive(&["rewind", &above.uuid, "--to-step", "1", "-y"]).fails(3, &["sub/theirs", "--force"]);
+    assert!(sub.join("theirs").exists());
+    // The agent below may undo its own work.
+    world.relive(&["rewind", &below.uuid, "--to-step", "0", "-y"]).ok();
+    assert!(!sub.join("theirs").exists() && sub.join("given").exists());
 }
