@@ -10,7 +10,7 @@ use relive_journal::{Hash, Opening, Writer};
 
 use crate::bodies::{DeliveryTime, Verb};
 use crate::error::{Error, Result};
-use crate::own_workspace::MadeCopy;
+use crate::own_workspace::{MadeCopy, begun_here};
 use crate::owner::Lane;
 use crate::resume::at_gate;
 use crate::runtime::{ProcessRef, Runtime};
@@ -145,6 +145,10 @@ impl Runtime {
             None => None,
         };
         let (view, has_copy) = (copy.as_ref().map(MadeCopy::view), copy.is_some());
+        let here = match has_copy {
+            true => None,
+            false => begun_here(&self.file_history(source).await?, step, self.files_activity(source)),
+        };
         let runtime = Arc::clone(self);
         let forked = self.in_bulk(move |data| {
             let pid = data.next_pid()?;
@@ -174,7 +178,12 @@ impl Runtime {
                     return Err(Error::new(ErrorCode::Conflict, message).with_hint("try again"));
                 }
                 let model = request.model.clone().map(|model| Body::Model(NewModel { model, req: None }));
-                let records = copy.map(|copy| copy.records).unwrap_or_default();
+                let known = &history.files;
+                let here = here
+                    .filter(|_| history.completed_step == step)
+                    .filter(|here| known.last != Some(here.files) || known.has_unseen_effect)
+                    .map(Body::Snapshot);
+                let records = copy.map(|copy| copy.records).unwrap_or_default().into_iter().chain(here);
                 Ok(model.into_iter().chain(records).chain(first.map(Body::Input)).collect())
             });
             let writer = forked.inspect_err(|_| {

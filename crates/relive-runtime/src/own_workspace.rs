@@ -6,7 +6,7 @@ use std::sync::Arc;
 use relive_api::{Isolated, Isolation, Workspace, WorkspaceKind};
 use relive_core::{ErrorCode, Uuid};
 use relive_journal::data::ForkWorkspace;
-use relive_journal::files::FileHistory;
+use relive_journal::files::{Activity, FileHistory};
 use relive_journal::record::{Body, FilesId, Grade as RecordedGrade, Input, OwnWorkspace, Snapshot as Record, Spawned};
 use relive_workspace::Grade;
 
@@ -210,6 +210,16 @@ impl Runtime {
         });
         made.map(Some)
     }
+}
+
+/// Returns what a fork that works in the directory of its original begins with: the files after its step. What differs
+/// from them when it starts is the work of others. `None` where they are not known.
+pub(crate) fn begun_here(history: &FileHistory, step: u32, activity: Activity) -> Option<Box<Record>> {
+    let files = history.after(step, activity)?;
+    let state = history.states.iter().rfind(|state| state.files == files)?;
+    // They were seen then, and not when the process is forked.
+    let taken = state.snapshot.as_ref().and_then(|snapshot| snapshot.taken).unwrap_or(state.at);
+    Some(Box::new(Record { taken: Some(taken), ..with_changes(Record::new(step, files), history) }))
 }
 
 /// Says that a fork works in the directory of its original, if that is still there.

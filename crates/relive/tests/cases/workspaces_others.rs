@@ -74,3 +74,27 @@ fn case_72_what_an_agent_did_in_a_directory_below_is_not_rewound() {
     world.relive(&["rewind", &below.uuid, "--to-step", "0", "-y"]).ok();
     assert!(!sub.join("theirs").exists() && sub.join("given").exists());
 }
+
+#[test]
+fn case_71_what_was_changed_before_a_fork_that_works_here_is_not_the_work_of_the_fork() {
+    let world = World::new();
+    let process = world.run_commands(&["echo 1 > f", "echo 2 > g"], &[]);
+    fs::write(world.work().join("mine"), "mine\n").unwrap();
+    let path = world.root().join("fork.yaml");
+    fs::write(&path, format!("turns:\n{}{}  - text: over\n", shell("true"), shell("echo 3 > h"))).unwrap();
+    let model = format!("script/{}", path.display());
+    let args =
+        ["resume", "--fork", "--from-step", "1", "--workspace", "here", "--model", &model, "--json", &process.uuid];
+    let fork = begun(&world.relive(&args).ok().json());
+    world.relive(&["wait", &fork.uuid]);
+    world.await_retired(&fork.uuid);
+    assert!(world.work().join("h").exists(), "{}", world.relive(&["log", &fork.uuid]).stdout);
+    for step in ["0", "1"] {
+        let refused = world.relive(&["rewind", &fork.uuid, "--to-step", step, "-y"]);
+        if step == "0" {
+            refused.fails(3, &["mine", "--force"]);
+        }
+        assert_eq!(fs::read_to_string(world.work().join("mine")).unwrap(), "mine\n", "{step}");
+        assert!(world.work().join("g").exists(), "{step}");
+    }
+}
