@@ -100,6 +100,7 @@ impl Runtime {
             Some(inherited) => crate::policy::resolve_below(inherited, &request)?,
         };
         let hash = request_hash(&RunRequest { env: Environment::default(), ..request.clone() });
+        let _creation = self.workspaces.hold_creation(request.uuid).await;
         if let Some(created) = self.created_before(request.uuid, &hash).await? {
             // Before its files are read again: they may have gone.
             return Ok(created);

@@ -13,10 +13,11 @@ mod take;
 
 use std::collections::{HashMap, VecDeque};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, Weak};
 use std::time::{Duration, Instant};
 
 use relive_config::Snapshots as Wanted;
+use relive_core::Uuid;
 use relive_journal::record::{FilesId, Grade as RecordedGrade};
 use relive_journal::{Hash, Pool};
 use relive_workspace::{Control, Disk, Grade, ObjectId, Settings, Snapshot, Store, Workspace};
@@ -90,6 +91,8 @@ struct Inner {
     activities: Activities,
     /// Whether the processes of an earlier daemon have started: until then nobody looks at files in advance.
     recovered: watch::Sender<bool>,
+    /// Processes that are being created.
+    creations: Mutex<HashMap<Uuid, Weak<tokio::sync::Mutex<()>>>>,
     recent: Mutex<VecDeque<(Instant, Snapshot)>>,
     /// Held for reading while a snapshot is taken and not remembered yet, for writing by the garbage collector.
     collecting: RwLock<()>,
@@ -116,6 +119,7 @@ impl Workspaces {
             refused: Mutex::default(),
             activities: Activities::default(),
             recovered: watch::Sender::new(false),
+            creations: Mutex::default(),
             recent: Mutex::default(),
             collecting: RwLock::default(),
         }))

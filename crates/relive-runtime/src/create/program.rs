@@ -30,12 +30,15 @@ impl Runtime {
         let above = self.above(parent).await?;
         let (request, entered) = self.find_entered(request, &above).await?;
         check_exec(&request)?;
+        let creation = self.workspaces.hold_creation(request.uuid).await;
         let mut draft = self.draft_of_program(&above, parent, request, workspace).await?;
         draft.spawned.request = Some(hash);
         if let Some(program) = &mut draft.spawned.program {
             program.enter = entered;
         }
-        self.started(self.create_below(above.parent, draft).await?).await
+        let created = self.create_below(above.parent, draft).await?;
+        drop(creation);
+        self.started(created).await
     }
 
     async fn draft_of_program(

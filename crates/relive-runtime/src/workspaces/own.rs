@@ -1,13 +1,14 @@
 //! Workspaces of their own: copies of a snapshot, one directory for each process.
 
 use std::path::{Path, PathBuf};
-use std::sync::PoisonError;
+use std::sync::{Arc, PoisonError, Weak};
 
-use relive_core::Uuid;
+use relive_core::{ErrorCode, Uuid};
 use relive_workspace::{Control, Snapshot};
+use tokio::sync::OwnedMutexGuard;
 
-use super::Workspaces;
-use crate::error::Result;
+use super::{Workspaces, lock};
+use crate::error::{Error, Result};
 
 /// How the name of a mark ends that a copy has until its process exists.
 const UNCLAIMED: &str = ".unclaimed";
@@ -36,8 +37,13 @@ impl Workspaces {
     pub(crate) fn copy(&self, snapshot: &Snapshot, uuid: Uuid) -> Result<(PathBuf, Snapshot)> {
         let (store, path) = (self.store()?, self.own(uuid));
         let _counted = self.0.collecting.read().unwrap_or_else(PoisonError::into_inner);
-        // What a daemon left that was killed before the process existed.
-        store.remove_copy(&path)?;
+        if self.unclaimed(uuid).symlink_metadata().is_ok() {
+            // What a daemon left that was killed before the process existed.
+            store.remove_copy(&path)?;
+        } else if path.symlink_metadata().is_ok() {
+            let message = format!("{} is there already, and may be the workspace of a process", path.display());
+            return Err(Error::new(ErrorCode::Conflict, message).with_hint("relive workspace list"));
+        }
         // Until the process exists, a start may remove the copy.
         store.mark_copy(&self.unclaimed(uuid))?;
         let snapshot = store.as_copied(snapshot)?;
@@ -47,6 +53,21 @@ impl Workspaces {
             return Err(error.into());
         }
         Ok((path, snapshot))
+    }
+
+    /// Waits until nobody else creates a process with this UUID, and keeps others from it: the copy that is made for a
+    /// request must not be replaced by the copy for the same request, sent again.
+    pub(crate) async fn hold_creation(&self, uuid: Uuid) -> OwnedMutexGuard<()> {
+        let creation = {
+            let mut all = lock(&self.0.creations);
+            all.retain(|_, creation| creation.strong_count() > 0);
+            all.get(&uuid).and_then(Weak::upgrade).unwrap_or_else(|| {
+                let creation = Arc::default();
+                all.insert(uuid, Arc::downgrade(&creation));
+                creation
+            })
+        };
+        creation.lock_owned().await
     }
 
     fn unclaimed(&self, uuid: Uuid) -> PathBuf {

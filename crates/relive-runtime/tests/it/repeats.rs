@@ -1,6 +1,6 @@
 //! The same request twice: the second gets the answer of the first, from this daemon and from the next.
 
-use relive_api::{PauseRequest, Resolution, RunRequest};
+use relive_api::{PauseRequest, Resolution, RunRequest, WorkspaceKind};
 use relive_core::ErrorCode;
 
 use crate::world::{Daemon, PAUSE, PAUSE_NOW, World, answer, mask, message, new_uuid, resume};
@@ -331,4 +331,30 @@ fn a_subtree_pause_that_is_asked_for_again_is_answered_alike() {
     let pause = || PauseRequest { subtree: true, now: true };
     let affected = thrice(&world, daemon, |daemon| daemon.pause(parent.uuid, pause(), REQUEST).affected);
     assert_eq!(affected, [3, 3, 3]);
+}
+
+#[test]
+fn a_run_on_a_copy_that_is_asked_for_twice_at_once_makes_one_copy() {
+    let world = World::new();
+    let request = RunRequest { workspace: Some(WorkspaceKind::Own), ..world.hanging() };
+    let daemon = world.start();
+    let ask = || daemon.runtime.run(request.clone());
+    let (first, second) = daemon.block(async { tokio::join!(ask(), ask()) });
+    assert_eq!(first.unwrap(), second.unwrap());
+    let own = world.data().with_file_name("data-workspaces");
+    assert!(own.join(request.uuid.to_string()).join("script1.yaml").exists());
+    assert_eq!(std::fs::read_dir(own).unwrap().count(), 1, "one copy, and no mark of an unclaimed one");
+}
+
+#[test]
+fn a_copy_that_belongs_to_a_process_is_never_replaced() {
+    let world = World::new();
+    let request = RunRequest { workspace: Some(WorkspaceKind::Own), ..world.hanging() };
+    let copy = world.data().with_file_name("data-workspaces").join(request.uuid.to_string());
+    std::fs::create_dir_all(&copy).unwrap();
+    std::fs::write(copy.join("work"), "of a process").unwrap();
+    let daemon = world.start();
+    let refused = daemon.block(daemon.runtime.run(request.clone())).unwrap_err();
+    assert_eq!(refused.code(), ErrorCode::Conflict, "{refused}");
+    assert_eq!(std::fs::read_to_string(copy.join("work")).unwrap(), "of a process");
 }
