@@ -1,5 +1,6 @@
 //! Own workspaces: which there are, and removing them; and where a process works, as `info` shows it.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use relive_api::{OwnWorkspace, OwnWorkspaces, RemoveWorkspaceRequest, Workspace, WorkspaceKind};
@@ -40,6 +41,7 @@ impl Runtime {
                 let message = format!("process {id} works there, and has not ended");
                 return Err(Error::new(ErrorCode::Conflict, message).with_hint(format!("relive kill {id}")));
             }
+            runtime.check_unused(&id, uuid)?;
             let (found, left_out) = runtime.own_workspace(uuid).await?;
             if !request.force {
                 check_merged(&id, &found, &left_out)?;
@@ -51,6 +53,22 @@ impl Runtime {
             Ok(found)
         })
         .await
+    }
+
+    /// Refuses to remove a workspace in which another process works, such as a fork of its own.
+    fn check_unused(&self, id: &str, uuid: Uuid) -> Result<()> {
+        let own = self.workspaces.own(uuid);
+        // The recorded path of a process is the real one.
+        let real = own.canonicalize().unwrap_or_else(|_| own.clone());
+        let state = self.lock();
+        let mut all = state.table.processes(self.moment());
+        let is_there = |cwd: &Path| cwd.starts_with(&own) || cwd.starts_with(&real);
+        let Some(other) = all.find(|view| view.exit_code.is_none() && is_there(Path::new(view.cwd))) else {
+            return Ok(());
+        };
+        let pid = other.pid;
+        let message = format!("process {pid} works there, in the workspace of {id}, and has not ended");
+        Err(Error::new(ErrorCode::Conflict, message).with_hint(format!("relive kill {pid}")))
     }
 
     /// Says why a process has no own workspace that could be removed.

@@ -98,3 +98,22 @@ fn case_71_what_was_changed_before_a_fork_that_works_here_is_not_the_work_of_the
         assert!(world.work().join("g").exists(), "{step}");
     }
 }
+
+#[test]
+fn case_75_a_copy_in_which_another_process_works_is_not_removed() {
+    let world = World::new();
+    let process = world.run_commands(&["echo 1 > f"], &["--workspace", "own"]);
+    let copy = world.own(&process);
+    let hold = world.script(&format!("turns:\n{}", "  - hang: true\n".repeat(9)));
+    let args = ["resume", "--fork", "--workspace", "here", "--model", &hold, "--json", &process.uuid];
+    let fork = begun(&world.relive(&args).ok().json());
+    world.await_step(&fork, 3);
+    let short = fork.pid.to_string();
+    world
+        .relive(&["workspace", "rm", "--force", &process.uuid])
+        .fails(3, &["works there", &format!("relive kill {short}")]);
+    assert!(copy.join("f").exists());
+    world.end(&fork);
+    world.relive(&["workspace", "rm", "--force", &process.uuid]).ok();
+    assert!(!copy.exists());
+}
