@@ -1,5 +1,7 @@
 //! A plan of changes to the files of a workspace, saved before the first change is made.
 
+use std::path::Path;
+
 use rustix::fs::CWD;
 use serde::Serialize;
 
@@ -9,8 +11,8 @@ use crate::error::{Context as _, Error, Result};
 use crate::object::{self, EntryKind, ObjectId};
 use crate::path::FilePath;
 use crate::stat::{read_small, stat_at, stat_of};
-use crate::store::open_directory;
-use crate::workspace::Workspace;
+use crate::store::{Store, open_directory};
+use crate::workspace::{STATES, Workspace};
 
 const PLAN: &str = "plan";
 /// The largest size of a plan file.
@@ -162,6 +164,34 @@ fn decode_state<'a>(fields: &mut impl Iterator<Item = &'a [u8]>) -> Option<Optio
     Some(Some(FileState { kind, mode, id, same_as }))
 }
 
+impl Store {
+    /// Returns the changes of all interrupted plans. A plan that cannot be read is an error: what it needs is not known.
+    pub(crate) fn interrupted_changes(&self) -> Result<Vec<Change>> {
+        let states = self.path().join(STATES);
+        let entries = match std::fs::read_dir(&states) {
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
+            entries => entries.context("read", &states)?,
+        };
+        let mut changes = Vec::new();
+        for entry in entries {
+            let state = entry.context("read", &states)?.path();
+            changes.extend(read_plan(&state)?.map(|(plan, _)| plan.changes).unwrap_or_default());
+        }
+        Ok(changes)
+    }
+}
+
+/// Returns the plan in the state directory of a workspace, and the directory that it is for.
+fn read_plan(state: &Path) -> Result<Option<(Plan, Option<Identity>)>> {
+    let path = state.join(PLAN);
+    if !path.exists() {
+        return Ok(None);
+    }
+    let bytes = read_small(&path, PLAN_MAX);
+    let plan = bytes.and_then(|bytes| Plan::decode(&bytes));
+    plan.map(Some).ok_or(Error::DamagedFile { path, what: "not a plan" })
+}
+
 impl Workspace {
     /// Saves the plan, so that it can be finished or rolled back after an interruption.
     pub(crate) fn write_plan(&self, plan: &Plan) -> Result<()> {
@@ -180,13 +210,7 @@ impl Workspace {
     }
 
     fn read_plan(&self) -> Result<Option<(Plan, Option<Identity>)>> {
-        let path = self.state().join(PLAN);
-        if !path.exists() {
-            return Ok(None);
-        }
-        let bytes = read_small(&path, PLAN_MAX);
-        let plan = bytes.and_then(|bytes| Plan::decode(&bytes));
-        plan.map(Some).ok_or(Error::DamagedFile { path, what: "not a plan" })
+        read_plan(self.state())
     }
 
     /// Returns the interrupted plan, if there is one. Refuses one that is for a directory that was at this path before.

@@ -22,7 +22,7 @@ use crate::store::{Store, lock_file, open_directory};
 const CACHE_MAX: u64 = 1 << 30;
 const CACHE: &str = "cache";
 /// The directory below the store with the state of each workspace.
-const STATES: &str = "workspaces";
+pub(crate) const STATES: &str = "workspaces";
 
 /// A directory of which snapshots are taken, with its stat cache in memory.
 ///

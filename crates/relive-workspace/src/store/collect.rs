@@ -207,6 +207,12 @@ struct Mark {
 
 impl Mark {
     fn run(mut self, store: &Store, snapshots: &[Snapshot], control: &Control) -> Result<(Vec<Live>, u64)> {
+        // An interrupted restore or merge is finished or rolled back with these, whatever the journals name.
+        for change in store.interrupted_changes()? {
+            for id in [&change.before, &change.after].into_iter().flatten().filter_map(|state| state.id) {
+                self.add(store, id, [b"/", change.path.as_bytes()].concat(), Kind::Blob);
+            }
+        }
         for snapshot in snapshots {
             control.check()?;
             if let Some(extras) = snapshot.extras {

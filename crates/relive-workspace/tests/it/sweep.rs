@@ -5,7 +5,8 @@ use std::fs;
 use std::sync::Arc;
 
 use relive_workspace::{
-    Control, Direction, Disk, Error, Faults, Force, MergeRequest, RestoreRequest, Settings, Snapshot, Workspace,
+    Control, Direction, Disk, Error, Faults, Force, MergeRequest, Removal, RestoreRequest, Settings, Snapshot,
+    Workspace,
 };
 
 use crate::support::{Bed, Seen, look, shell, unprivileged};
@@ -131,6 +132,28 @@ fn case_73_an_interrupted_restore_waits_for_its_directory() {
     assert_eq!(look(&world.bed.root), half);
     reopen(&world).settle_interrupted(Direction::RollBack, &Control::default()).unwrap();
     assert_eq!(look(&world.bed.root), world.new.1);
+}
+
+#[test]
+fn case_73_gc_keeps_what_an_interrupted_restore_needs() {
+    for direction in [Direction::RollBack, Direction::Finish] {
+        let mut world = world();
+        for at in 0.. {
+            world.faults.stop_after(at);
+            restore(&mut world).unwrap_err();
+            world.faults.allow_all();
+            if world.bed.workspace.interrupted().unwrap().is_some() && look(&world.bed.root) != world.new.1 {
+                break;
+            }
+            let _ = world.bed.workspace.settle_interrupted(Direction::RollBack, &Control::default());
+        }
+        // No journal names any of the files.
+        world.bed.store.collect(&[], Removal::Remove, &Control::default()).unwrap();
+        let applied = reopen(&world).settle_interrupted(direction, &Control::default()).unwrap();
+        assert!(applied.is_verified(), "{applied:?}");
+        let expected = if direction == Direction::Finish { &world.old.1 } else { &world.new.1 };
+        assert!(look(&world.bed.root) == *expected, "{direction:?}");
+    }
 }
 
 #[test]
