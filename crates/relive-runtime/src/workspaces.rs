@@ -94,6 +94,8 @@ struct Inner {
     /// Processes that are being created.
     creations: Mutex<HashMap<Uuid, Weak<tokio::sync::Mutex<()>>>>,
     recent: Mutex<VecDeque<(Instant, Snapshot)>>,
+    /// The processes that run.
+    running: Mutex<Vec<Weak<Mutex<process::State>>>>,
     /// Held for reading while a snapshot is taken and not remembered yet, for writing by the garbage collector.
     collecting: RwLock<()>,
 }
@@ -121,6 +123,7 @@ impl Workspaces {
             recovered: watch::Sender::new(false),
             creations: Mutex::default(),
             recent: Mutex::default(),
+            running: Mutex::default(),
             collecting: RwLock::default(),
         }))
     }
@@ -237,6 +240,8 @@ impl Workspaces {
         }
         let mut all: Vec<Snapshot> = live.into_iter().map(from_record).collect();
         all.extend(lock(&self.0.recent).iter().map(|(_, snapshot)| *snapshot));
+        let running: Vec<_> = lock(&self.0.running).iter().filter_map(Weak::upgrade).collect();
+        all.extend(running.iter().filter_map(|state| lock(state).last));
         Ok(store.collect(&all, removal, &Control::default())?)
     }
 }

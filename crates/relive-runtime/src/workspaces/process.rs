@@ -26,9 +26,11 @@ pub(crate) struct ProcessFiles {
     state: Arc<Mutex<State>>,
 }
 
+/// What a running process knows of its files.
 #[derive(Debug)]
-struct State {
-    last: Option<Snapshot>,
+pub(super) struct State {
+    /// The last snapshot. The first one of a process is in no journal until the process changes something.
+    pub(super) last: Option<Snapshot>,
     /// Whether a change since the last snapshot may be this process's own, from before it stopped.
     has_unseen_effect: bool,
     /// Why there are no snapshots here, once that was said.
@@ -48,7 +50,12 @@ impl ProcessFiles {
             calls: 0,
         };
         let at_best = workspaces.best_grade_in(&directory, files);
-        Self { workspaces, warnings, directory, by, at_best, state: Arc::new(Mutex::new(state)) }
+        let state = Arc::new(Mutex::new(state));
+        let mut running = lock(&workspaces.0.running);
+        running.retain(|state| state.strong_count() > 0);
+        running.push(Arc::downgrade(&state));
+        drop(running);
+        Self { workspaces, warnings, directory, by, at_best, state }
     }
 }
 
@@ -158,5 +165,52 @@ impl Workspaces {
             refused.insert(directory.to_owned(), notice.clone());
         }
         Some(notice)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Instant;
+
+    use relive_journal::Pool;
+    use relive_workspace::Removal;
+
+    use super::*;
+    use crate::clock::Clock;
+    use crate::workspaces::Options;
+
+    fn workspaces(root: &std::path::Path) -> Workspaces {
+        Workspaces::new(Options {
+            store: root.join("snapshots"),
+            own: root.join("own"),
+            private: Vec::new(),
+            config: relive_config::Workspace::default(),
+            home: None,
+            free_floor_bytes: 0,
+            pool: Pool::new("test", 1, 8),
+            clock: Clock::new().unwrap(),
+        })
+    }
+
+    #[tokio::test]
+    async fn the_first_snapshot_of_a_process_that_only_reads_is_kept() {
+        let root = tempfile::tempdir().unwrap();
+        let work = root.path().join("work");
+        std::fs::create_dir(&work).unwrap();
+        std::fs::write(work.join("f"), "1").unwrap();
+        let workspaces = workspaces(root.path());
+        let by = Uuid::from_u128(1);
+        let process = ProcessFiles::new(workspaces.clone(), Warnings::default(), work.clone(), by, &Files::default());
+        let first = process.take(Occasion::Start).await.record.unwrap().files;
+        // A quarter of an hour later.
+        lock(&workspaces.0.recent).clear();
+        workspaces.collect([], Instant::now(), Removal::Remove).unwrap();
+        std::fs::write(work.join("f"), "2").unwrap();
+        let seen = process.take(Occasion::Step).await;
+        assert_eq!((seen.missing, seen.record.unwrap().base), (None, Some(first.tree)));
+        drop(process);
+        lock(&workspaces.0.recent).clear();
+        let collected = workspaces.collect([], Instant::now(), Removal::Remove).unwrap();
+        assert_eq!(collected.objects, collected.garbage, "nothing of a process that is gone is kept");
     }
 }
