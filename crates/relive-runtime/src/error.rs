@@ -41,6 +41,14 @@ pub enum Error {
     /// A restore or merge of the same directory was interrupted, and has to be rolled back first.
     #[error("{0}")]
     Interrupted(String),
+    /// A restore or merge failed in the middle, and so did rolling it back.
+    #[error("{message}")]
+    HalfApplied {
+        /// Of the failure.
+        code: ErrorCode,
+        /// For people.
+        message: String,
+    },
     /// A name is in use. The PID of the process that has it is not for a caller that may not see it.
     #[error("the name `{name}` is taken by another process")]
     NameTaken {
@@ -104,6 +112,7 @@ impl Error {
             | Self::Collect(_)
             | Self::Lost(_)
             | Self::Interrupted(_)
+            | Self::HalfApplied { .. }
             | Self::NameTaken { .. }
             | Self::TooDeep { .. }
             | Self::Said { .. } => false,
@@ -134,7 +143,7 @@ impl Error {
             | Self::Io(_)
             | Self::Lost(_) => ErrorCode::Internal,
             Self::TooDeep { .. } => ErrorCode::Exhausted,
-            Self::Said { code, .. } => *code,
+            Self::Said { code, .. } | Self::HalfApplied { code, .. } => *code,
         }
     }
 
@@ -179,6 +188,7 @@ impl Error {
             | Self::Conversation(_)
             | Self::Io(_)
             | Self::Interrupted(_)
+            | Self::HalfApplied { .. }
             | Self::Lost(_) => None,
         }
     }

@@ -165,9 +165,15 @@ impl Runtime {
             let mut turn = runtime.turn(uuid, Lane::Verb).await?;
             let put_back = turn.put_back(&id, &order).await;
             drop(turn);
-            if put_back.is_err() {
-                runtime.resume_again(cause, &paused).await;
-            }
+            let put_back = match put_back {
+                // It would work on files that never were together.
+                Err(error @ Error::HalfApplied { .. }) => Err(error.with_hint(order.again(&id))),
+                Err(error) => {
+                    runtime.resume_again(cause, &paused).await;
+                    Err(error)
+                }
+                Ok(outcome) => Ok(outcome),
+            };
             runtime.lock().paused_for_rewind.retain(|pid| !paused.contains(pid));
             put_back.map(|outcome| Outcome { paused: !paused.is_empty(), ..outcome }.with_note(note))
         })

@@ -80,11 +80,17 @@ impl Workspace {
         check::check(self, plan)?;
         self.write_plan(plan)?;
         let applied = Applier::new(self, plan, Direction::Finish, control).run();
-        if applied.is_err() {
-            let mut back = Applier::new(self, plan, Direction::RollBack, control);
-            // The first error is the one to report. If this fails, the plan is still there.
-            let _ = back.sweep().and_then(|()| back.run());
-        }
+        let applied = applied.map_err(|source| {
+            // Also if the caller does not want to wait any longer: files that are half changed help nobody.
+            let control = Control::default();
+            let mut back = Applier::new(self, plan, Direction::RollBack, &control);
+            match back.sweep().and_then(|()| back.run()) {
+                Ok(_) => source,
+                // Both were the removal of the plan: nothing of it is left.
+                Err(_) if matches!(self.interrupted(), Ok(None)) => source,
+                Err(rollback) => Error::HalfApplied { source: Box::new(source), rollback: Box::new(rollback) },
+            }
+        });
         drop(pin);
         applied
     }

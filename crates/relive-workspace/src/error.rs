@@ -69,6 +69,9 @@ pub enum Error {
         path = path.display(), kind = kind.name(), plan_file = plan_file.display()
     )]
     OtherDirectory { path: PathBuf, kind: crate::plan::PlanKind, plan_file: PathBuf },
+    /// A restore or merge failed, and so did rolling it back: the files are half changed, and the plan is still there.
+    #[error("{source}; what was changed already could not be rolled back: {rollback}")]
+    HalfApplied { source: Box<Error>, rollback: Box<Error> },
     /// There is no interrupted restore or merge.
     #[error("no restore or merge of {path} was interrupted", path = path.display())]
     NoPlan { path: PathBuf },

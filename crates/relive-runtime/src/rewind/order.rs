@@ -69,6 +69,12 @@ impl Order {
         error.with_hint(self.command(id, ("--force", " --force")))
     }
 
+    /// The command, typed again.
+    pub(super) fn again(&self, id: &str) -> String {
+        let force = if self.force == Force::Yes { ("--force", " --force") } else { ("-y", "") };
+        self.command(id, force)
+    }
+
     /// The command, with an option for a rewind or a restore.
     fn command(&self, id: &str, (of_rewind, of_restore): (&str, &str)) -> String {
         match (self.verb, self.to) {

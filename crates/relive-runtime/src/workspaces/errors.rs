@@ -20,6 +20,13 @@ impl From<FilesError> for Error {
         if let FilesError::PlanPending { .. } = &error {
             return Self::Interrupted(error.to_string());
         }
+        if let FilesError::HalfApplied { source, rollback } = error {
+            let message = format!(
+                "{source}; what was changed already could not be rolled back: {rollback}; the next rewind, restore or \
+                 merge there tries that again first"
+            );
+            return Self::HalfApplied { code: Self::from(*source).code(), message };
+        }
         let code = match &error {
             FilesError::RefusedRoot { .. }
             | FilesError::TooLarge { .. }
@@ -40,6 +47,7 @@ impl From<FilesError> for Error {
             FilesError::NoSpace { .. } => ErrorCode::Exhausted,
             FilesError::Io { .. }
             | FilesError::Cancelled
+            | FilesError::HalfApplied { .. }
             | FilesError::DamagedObject { .. }
             | FilesError::DamagedFile { .. } => ErrorCode::Internal,
         };
@@ -66,6 +74,7 @@ impl From<FilesError> for Error {
             | FilesError::DamagedFile { .. }
             | FilesError::Busy { .. }
             | FilesError::PlanPending { .. }
+            | FilesError::HalfApplied { .. }
             | FilesError::OtherDirectory { .. }
             | FilesError::NoPlan { .. }
             | FilesError::Mounted { .. }
@@ -127,6 +136,10 @@ fn no_space(path: &Path, error: &FilesError) -> Error {
 pub(super) fn in_directory(directory: &Path, error: FilesError) -> FilesError {
     if let FilesError::Io { action, path, source } = error {
         return FilesError::Io { action, path: directory.join(path), source };
+    }
+    if let FilesError::HalfApplied { source, rollback } = error {
+        let [source, rollback] = [source, rollback].map(|error| Box::new(in_directory(directory, *error)));
+        return FilesError::HalfApplied { source, rollback };
     }
     error
 }

@@ -52,6 +52,11 @@ impl Workspaces {
     pub(crate) fn take(&self, request: &Take) -> Result<Taken> {
         let shared = self.directory(&request.directory)?;
         let mut workspace = lock(&shared);
+        if let Some(plan) = workspace.interrupted()? {
+            // They are half of one state and half of another.
+            let (path, kind) = (workspace.root().to_owned(), plan.kind);
+            return Err(relive_workspace::Error::PlanPending { path, kind }.into());
+        }
         let _counted = self.0.collecting.read().unwrap_or_else(PoisonError::into_inner);
         self.0.activities.look(workspace.root());
         let taken = workspace.snapshot(&Control::default())?;

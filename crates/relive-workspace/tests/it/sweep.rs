@@ -135,6 +135,31 @@ fn case_73_an_interrupted_restore_waits_for_its_directory() {
 }
 
 #[test]
+fn case_73_a_restore_that_cannot_be_rolled_back_says_so() {
+    let mut world = world();
+    let mut half = 0;
+    for at in 0.. {
+        world.faults.stop_after(at);
+        let restored = restore(&mut world);
+        world.faults.allow_all();
+        let is_pending = world.bed.workspace.interrupted().unwrap().is_some();
+        match restored {
+            Ok(()) => break,
+            Err(Error::HalfApplied { .. }) => half += 1,
+            // The plan was saved, and nothing was changed yet.
+            Err(error) => assert!(!is_pending || look(&world.bed.root) == world.new.1, "stopped after {at}: {error}"),
+        }
+        if !is_pending && look(&world.bed.root) == world.old.1 {
+            // All was done, also the removal of the plan; only that was not synced.
+            break;
+        }
+        let _ = world.bed.workspace.settle_interrupted(Direction::RollBack, &Control::default());
+        assert_eq!(look(&world.bed.root), world.new.1, "stopped after {at}");
+    }
+    assert!(half > 20, "{half}");
+}
+
+#[test]
 fn case_73_gc_keeps_what_an_interrupted_restore_needs() {
     for direction in [Direction::RollBack, Direction::Finish] {
         let mut world = world();
