@@ -15,8 +15,9 @@ use crate::area::Area;
 use crate::diff::describe;
 use crate::error::{Error, Result};
 use crate::owner::{Lane, Turn};
+use crate::rewind::is_left;
 use crate::runtime::Runtime;
-use crate::workspaces::{OnInterrupted, Planned, Take, Whose, check_no_link, from_record, named, to_record};
+use crate::workspaces::{Changed, OnInterrupted, Planned, Take, Whose, check_no_link, from_record, named, to_record};
 
 /// What is merged, and where to.
 #[derive(Debug)]
@@ -159,33 +160,51 @@ impl Turn {
         let note = Some(notes.collect::<Vec<_>>().join("; ")).filter(|note| !note.is_empty());
         let verified = !dry_run;
         let mut answer = FilesChanged { written, conflicts, verified, path, files, dry_run, note };
-        if dry_run || planned.plan.changes.is_empty() {
+        let has_changes = !planned.plan.changes.is_empty();
+        // Where all is there already, for example because a daemon was killed before it could say so, it is merged too.
+        if dry_run || !has_changes && sides.base.is_same_files(&sides.theirs) {
             return Ok(answer);
         }
         let request = request_id.map(|id| format!("rewind:{id}"));
-        let theirs = to_record(&sides.theirs);
-        let record = |left, (merged, request): (Option<FilesId>, Option<String>)| {
-            let done = merged.is_some();
-            Body::Rewound(Box::new(Record {
-                verb: FilesVerb::Merge,
-                done,
-                to_step: None,
-                after: None,
-                files: theirs,
-                into: Some(sides.into.display().to_string()),
-                merged,
-                changed: written,
-                left,
-                untold: false,
-                undo: false,
-                req: request,
-            }))
-        };
-        self.record_files(vec![record(0, (None, None))]).await?;
-        let (applied, now) = runtime.apply_plan(sides.into.clone(), planned).await?;
-        let left = (one_sided.len() + applied.left.len()) as u64;
-        self.record_files(vec![record(left, (Some(now), request))]).await?;
+        let record =
+            |files: Snapshot, (changed, left): (u64, u64), (merged, request): (Option<FilesId>, Option<String>)| {
+                let done = merged.is_some();
+                Body::Rewound(Box::new(Record {
+                    verb: FilesVerb::Merge,
+                    done,
+                    to_step: None,
+                    after: None,
+                    files: to_record(&files),
+                    into: Some(sides.into.display().to_string()),
+                    merged,
+                    changed,
+                    left,
+                    untold: false,
+                    undo: false,
+                    req: request,
+                }))
+            };
+        let one_sided = one_sided.len() as u64;
+        if !has_changes {
+            let merged = Some(to_record(&planned.before));
+            self.record_files(vec![record(sides.theirs, (0, one_sided), (merged, request))]).await?;
+            return Ok(answer);
+        }
+        self.record_files(vec![record(sides.theirs, (written, 0), (None, None))]).await?;
+        let Changed { applied, now, note } = runtime.apply_plan(sides.into.clone(), planned).await?;
+        answer.files.retain(|file| !is_left(&applied, file));
+        answer.written = answer.files.len() as u64;
+        // What was left is merged the next time: that begins where this began.
+        let files = if applied.left.is_empty() { sides.theirs } else { sides.base };
+        let merged = Some(to_record(&now));
+        self.record_files(vec![record(files, (answer.written, one_sided), (merged, request))]).await?;
         answer.verified = applied.is_verified();
+        let left = (!applied.left.is_empty()).then(|| {
+            let left = named(&applied.left);
+            format!("somebody changed these meanwhile, so they were not merged: {left}; merge again")
+        });
+        let notes: Vec<String> = answer.note.take().into_iter().chain(left).chain(note).collect();
+        answer.note = Some(notes.join("; ")).filter(|note| !note.is_empty());
         Ok(answer)
     }
 

@@ -18,21 +18,21 @@ use relive_journal::files::{Activity, FileHistory};
 use relive_journal::history::Files;
 use relive_journal::record::{Body, FilesId, FilesVerb, Input, PATHS_MAX, Snapshot as SnapshotRecord};
 use relive_journal::recovery::Recovery;
-use relive_workspace::{Applied, FilePath, Force, Grade, shown};
+use relive_workspace::{FilePath, Force, Grade, shown};
 
 use crate::diff::{describe, unknown_step};
 use crate::error::{Error, Result};
 use crate::owner::{Lane, Turn};
 use crate::runtime::Runtime;
 use crate::signal::{PauseFor, SignalOrder};
-use crate::workspaces::{OnInterrupted, Planned, RestoreOrder, from_record, to_record};
+use crate::workspaces::{Changed, OnInterrupted, Planned, RestoreOrder, from_record, to_record};
 use order::{Done, Goal, Order, forced};
 use paths::paths_in;
 use refuse::{in_command, no_undo, resumed_meanwhile};
 use told::{left_note, told};
 
 pub(crate) use paths::unquoted;
-pub(crate) use told::untold;
+pub(crate) use told::{is_left, untold};
 
 /// How long a process may take to stand still.
 const STILL_WITHIN: Duration = Duration::from_secs(20);
@@ -266,13 +266,9 @@ impl Runtime {
     }
 
     /// Carries out a plan, and returns what was done and what the files are then.
-    pub(crate) async fn apply_plan(&self, directory: PathBuf, planned: Planned) -> Result<(Applied, FilesId)> {
+    pub(crate) async fn apply_plan(&self, directory: PathBuf, planned: Planned) -> Result<Changed> {
         let workspaces = self.workspaces.clone();
-        let applied = self.pools.bulk.run(move || {
-            let (applied, now) = workspaces.apply(&directory, &planned)?;
-            Ok::<_, Error>((applied, to_record(&now)))
-        });
-        applied.await?
+        self.pools.bulk.run(move || workspaces.apply(&directory, &planned)).await?
     }
 }
 
@@ -343,26 +339,44 @@ impl Turn {
         let before = planned.before.grade;
         let (verified, note) = (!order.dry_run, planned.settled.clone());
         let mut outcome = Outcome { uuid, directory, step, before, files, verified, paused: false, note };
+        let is_same = |known: FilesId| from_record(known).is_same_files(&from_record(wanted));
         if order.dry_run || planned.plan.changes.is_empty() {
+            if !order.dry_run && standing.files.unfinished.is_some_and(is_same) {
+                // A daemon was killed when the files were put back, and before it could say so.
+                let now = to_record(&planned.before);
+                self.record_done(order, (step, last_step), now, &outcome.files).await?;
+            }
             return Ok(outcome);
         }
         let mut first = before_record(&standing.files, &planned, &foreign, last_step).into_iter().collect::<Vec<_>>();
         first.push(order.record(wanted, (step, last_step), None));
         self.record_files(first).await?;
-        let changed = planned.files().len() as u64;
         let spared = planned.spared.clone();
-        let (applied, now) = runtime.apply_plan(outcome.directory.clone(), planned).await?;
-        let lives = self.machine().is_some();
-        let done = Done { changed, untold: order.tells_model && !lives };
-        let mut last = vec![order.record(now, (step, last_step), Some(done))];
-        let said = (order.tells_model && lives).then(|| told(order.to, step, &outcome.files));
-        last.extend(said.clone().map(|text| {
-            let fresh = || format!("rewind:{}", runtime.clock.new_uuid());
-            Body::Input(Input { id: order.request.clone().unwrap_or_else(fresh), from: None, text: text.into() })
-        }));
-        self.record_files(last).await?;
+        let Changed { applied, now, note } = runtime.apply_plan(outcome.directory.clone(), planned).await?;
+        // What somebody changed meanwhile was not put back.
+        outcome.files.retain(|file| !is_left(&applied, file));
+        self.record_done(order, (step, last_step), to_record(&now), &outcome.files).await?;
         outcome.verified = applied.is_verified();
-        Ok(outcome.with_note(left_note(&applied, &spared)))
+        Ok(outcome.with_note(left_note(&applied, &spared)).with_note(note))
+    }
+
+    /// Records that the files were put back, and tells the model if it runs.
+    async fn record_done(
+        &mut self,
+        order: &Order,
+        steps: (u32, u32),
+        now: FilesId,
+        files: &[relive_api::FileChange],
+    ) -> Result<()> {
+        let lives = self.machine().is_some();
+        let done = Done { changed: files.len() as u64, untold: order.tells_model && !lives };
+        let mut last = vec![order.record(now, steps, Some(done))];
+        last.extend((order.tells_model && lives).then(|| {
+            let fresh = || format!("rewind:{}", self.runtime.clock.new_uuid());
+            let text = told(order.to, steps.0, files).into();
+            Body::Input(Input { id: order.request.clone().unwrap_or_else(fresh), from: None, text })
+        }));
+        self.record_files(last).await
     }
 
     /// Finds the files to go back to.

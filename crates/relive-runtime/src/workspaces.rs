@@ -28,7 +28,7 @@ use crate::error::Result;
 use crate::pools::Pools;
 use activity::Activities;
 
-pub(crate) use change::{OnInterrupted, Planned, RestoreOrder};
+pub(crate) use change::{Changed, OnInterrupted, Planned, RestoreOrder};
 pub(crate) use errors::{check_no_link, count_files, named};
 pub(crate) use process::ProcessFiles;
 pub(crate) use take::{Take, Whose};

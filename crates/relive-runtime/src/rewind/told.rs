@@ -7,12 +7,21 @@ use relive_workspace::{Applied, FilePath};
 use super::Goal;
 use crate::workspaces::{count_files, named};
 
+const READ_AGAIN: &str = "Read the files again before you rely on what you remember of them.";
+
 /// What the model is told.
 pub(super) fn told(goal: Goal, step: u32, files: &[relive_api::FileChange]) -> String {
     const SHOWN_MAX: usize = 20;
     let mut names: Vec<&str> = files.iter().take(SHOWN_MAX).map(|file| file.path.as_str()).collect();
     if files.len() > SHOWN_MAX {
         names.push("...");
+    }
+    if files.is_empty() {
+        // It was done by a daemon that could not say which.
+        return match goal {
+            Goal::AfterStep(_) => format!("The user put files back to how they were after step {step}. {READ_AGAIN}"),
+            Goal::BeforeLastVerb => format!("The user undid what was put back. {READ_AGAIN}"),
+        };
     }
     let (count, names) = (count_files(files.len()), names.join(", "));
     let (they, were, are, them) = match files.len() {
@@ -29,6 +38,12 @@ pub(super) fn told(goal: Goal, step: u32, files: &[relive_api::FileChange]) -> S
              before you rely on what you remember of {them}."
         ),
     }
+}
+
+/// Tells whether a change was left undone because somebody else changed the file meanwhile.
+pub(crate) fn is_left(applied: &Applied, file: &relive_api::FileChange) -> bool {
+    let path = file.path.trim_end_matches('/');
+    applied.left.iter().any(|left| left.to_string() == path)
 }
 
 pub(super) fn left_note(applied: &Applied, spared: &[FilePath]) -> Option<String> {
@@ -57,9 +72,6 @@ pub(crate) fn untold(files: &Files, fresh: &str) -> Option<Body> {
         // A checkpoint of an earlier version.
         all.push(format!("put files back to how they were after step {step}"));
     }
-    let text = format!(
-        "While you were not running, the user {}. Read the files again before you rely on what you remember of them.",
-        all.join(", then ")
-    );
+    let text = format!("While you were not running, the user {}. {READ_AGAIN}", all.join(", then "));
     Some(Body::Input(Input { id: format!("rewind:{fresh}"), from: None, text: text.into() }))
 }

@@ -11,7 +11,7 @@ use relive_workspace::{
 
 use super::errors::in_directory;
 use super::{Workspaces, check_no_link, lock};
-use crate::error::Result;
+use crate::error::{Error, Result};
 
 /// Files that are to go back to a snapshot.
 #[derive(Debug, Clone)]
@@ -45,8 +45,20 @@ pub(crate) struct Planned {
     pub(crate) spared: Vec<FilePath>,
     /// What became of an earlier change that was interrupted.
     pub(crate) settled: Option<String>,
+    /// The state that the files are in afterwards, where that is known before they are looked at.
+    target: Option<Snapshot>,
     at_best: Grade,
     _pin: Pin,
+}
+
+/// A plan that was carried out.
+#[derive(Debug)]
+pub(crate) struct Changed {
+    pub(crate) applied: Applied,
+    /// The files as they are then.
+    pub(crate) now: Snapshot,
+    /// What is to be said besides.
+    pub(crate) note: Option<String>,
 }
 
 impl Planned {
@@ -75,7 +87,8 @@ impl Workspaces {
                     let before = prepared.before.snapshot.at_best(at_best);
                     self.remember(before);
                     let (plan, spared, _pin) = (prepared.plan, prepared.spared, prepared.before.pin);
-                    return Ok(Planned { plan, before, conflicts: Vec::new(), spared, settled, at_best, _pin });
+                    let target = order.paths.is_empty().then_some(order.target);
+                    return Ok(Planned { plan, before, conflicts: Vec::new(), spared, settled, target, at_best, _pin });
                 }
                 // The first state is the one to compare with in the message.
                 Err(error @ FilesError::ChangedSince { .. }) => refused = refused.or(Some(error)),
@@ -104,7 +117,7 @@ impl Workspaces {
                 self.remember(before);
                 let (plan, conflicts, _pin) = (prepared.plan, prepared.conflicts, prepared.before.pin);
                 let (spared, at_best) = (Vec::new(), Grade::Exact);
-                Ok(Ok(Planned { plan, before, conflicts, spared, settled, at_best, _pin }))
+                Ok(Ok(Planned { plan, before, conflicts, spared, settled, target: None, at_best, _pin }))
             }
             Err(FilesError::Conflicts { conflicts }) => Ok(Err(conflicts)),
             Err(FilesError::NotExact { grade, .. }) => {
@@ -115,7 +128,7 @@ impl Workspaces {
     }
 
     /// Carries out a plan, and returns what was done and what the files are then.
-    pub(crate) fn apply(&self, directory: &Path, planned: &Planned) -> Result<(Applied, Snapshot)> {
+    pub(crate) fn apply(&self, directory: &Path, planned: &Planned) -> Result<Changed> {
         let shared = self.directory(directory)?;
         let mut workspace = lock(&shared);
         let _counted = self.0.collecting.read().unwrap_or_else(PoisonError::into_inner);
@@ -123,10 +136,18 @@ impl Workspaces {
         let applied = workspace.apply(&planned.plan, &Control::default());
         let applied = applied.map_err(|error| in_directory(workspace.root(), error))?;
         self.0.activities.look(workspace.root());
-        let snapshot = workspace.snapshot(&Control::default())?.snapshot.at_best(planned.at_best);
-        self.remember(snapshot);
+        let (now, note) = match workspace.snapshot(&Control::default()) {
+            Ok(taken) => (taken.snapshot.at_best(planned.at_best), None),
+            Err(error) => {
+                // It is done all the same, and can be undone; only nobody has looked at the files since.
+                let known = planned.target.unwrap_or(planned.before).at_best(Grade::Moving);
+                let why = Error::from(in_directory(workspace.root(), error));
+                (known, Some(format!("no snapshot could be taken afterwards: {why}")))
+            }
+        };
+        self.remember(now);
         // What a process changes after this is its own again.
-        self.0.activities.seen(workspace.root(), Uuid::nil(), None, snapshot);
-        Ok((applied, snapshot))
+        self.0.activities.seen(workspace.root(), Uuid::nil(), None, now);
+        Ok(Changed { applied, now, note })
     }
 }

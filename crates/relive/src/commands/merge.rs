@@ -39,7 +39,11 @@ pub(crate) async fn run(context: &Context, args: &Args) -> Outcome<u8> {
     let request =
         MergeRequest { into: args.into.as_ref().map(absolute).transpose()?, force: args.force, dry_run: args.dry_run };
     let changed = client.merge(&args.id, &request).await?;
-    tell(context, &changed, "merged")
+    let way_out = match args.force {
+        true => format!("relive workspace path {} is where the other versions are", args.id),
+        false => way_out(&changed.conflicts).to_owned(),
+    };
+    tell(context, &changed, "merged", &way_out)
 }
 
 /// Says what --force does with these conflicts.
@@ -54,8 +58,8 @@ fn way_out(conflicts: &[FileConflict]) -> &'static str {
     }
 }
 
-/// Says what became of files: `done` is the verb in its past form.
-pub(crate) fn tell(context: &Context, changed: &FilesChanged, done: &str) -> Outcome<u8> {
+/// Says what became of files: `done` is the verb in its past form, and `way_out` the hint if there are only conflicts.
+pub(crate) fn tell(context: &Context, changed: &FilesChanged, done: &str, way_out: &str) -> Outcome<u8> {
     let is_refused = changed.written == 0 && !changed.conflicts.is_empty();
     let code = match (is_refused, changed.verified || changed.dry_run) {
         (true, _) => ErrorCode::Conflict.exit_code(),
@@ -75,7 +79,7 @@ pub(crate) fn tell(context: &Context, changed: &FilesChanged, done: &str) -> Out
     if is_refused {
         let conflicts = count(changed.conflicts.len() as u64);
         context.say(&format!("error: both sides changed {conflicts}, so nothing was written"));
-        context.say(&format!("\nhint: {}", way_out(&changed.conflicts)));
+        context.say(&format!("\nhint: {way_out}"));
         return Ok(code);
     }
     if changed.files.is_empty() {

@@ -44,5 +44,5 @@ pub(crate) async fn run(context: &Context, args: &Args) -> Outcome<u8> {
         dry_run: args.dry_run,
     };
     let changed = client.restore(&args.id, &request).await?;
-    tell(context, &changed, "restored")
+    tell(context, &changed, "restored", "")
 }

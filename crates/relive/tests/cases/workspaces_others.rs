@@ -117,3 +117,28 @@ fn case_75_a_copy_in_which_another_process_works_is_not_removed() {
     world.relive(&["workspace", "rm", "--force", &process.uuid]).ok();
     assert!(!copy.exists());
 }
+
+#[test]
+fn case_75_what_is_in_the_target_already_counts_as_merged() {
+    let world = World::new();
+    fs::write(world.work().join("f"), "1\n").unwrap();
+    let process = world.run_commands(&["echo 2 > f; echo new > g"], &["--workspace", "own"]);
+    fs::write(world.work().join("f"), "2\n").unwrap();
+    fs::write(world.work().join("g"), "new\n").unwrap();
+    world.relive(&["merge", &process.uuid]).ok();
+    world.relive(&["workspace", "rm", "-y", &process.uuid]).ok();
+}
+
+#[test]
+fn case_75_a_forced_merge_that_can_merge_nothing_does_not_hint_at_force() {
+    let world = World::new();
+    fs::write(world.work().join("f"), b"1\0").unwrap();
+    let process = world.run_commands(&["printf '2\\000' > f"], &["--workspace", "own"]);
+    fs::write(world.work().join("f"), b"3\0").unwrap();
+    world.relive(&["merge", &process.uuid]).fails(3, &["conflict: f (binary)", "--force"]);
+    let refused = world.relive(&["merge", "--force", &process.uuid]).fails(3, &["conflict: f (binary)"]);
+    assert!(!refused.stderr.contains("--force") && refused.stderr.contains("relive workspace path"), "{refused:?}");
+    assert_eq!(fs::read(world.work().join("f")).unwrap(), b"3\0");
+    // The other version is only in the copy.
+    world.relive(&["workspace", "rm", &process.uuid]).fails(3, &[]);
+}
