@@ -90,6 +90,7 @@ impl Workspace {
         }
         let mut changes = store.differing(&before.snapshot, request.target)?;
         changes.retain(is_meant);
+        separate_links(store, &mut changes, &before.snapshot)?;
         check_directories(store, &changes, &before.snapshot)?;
         let spared = self.spare(&mut changes, request.target)?;
         let mut plan = Plan::new(PlanKind::Restore, changes);
@@ -122,6 +123,25 @@ impl Workspace {
             Ok(is_ignored || view.extras.has_skipped(path))
         })
     }
+}
+
+/// Makes a path a file of its own if it was another name of a file that nobody asked to restore and that differs now.
+fn separate_links(store: &Store, changes: &mut [Change], now: &Snapshot) -> Result<()> {
+    let mut now = View::new(store, now)?;
+    for at in 0..changes.len() {
+        let Some(after) = &changes[at].after else { continue };
+        let Some(first) = after.same_as.clone() else { continue };
+        if changes.binary_search_by(|change| change.path.cmp(&first)).is_ok() {
+            continue;
+        }
+        let is_same = now.state(&first)?.is_some_and(|first| {
+            (first.kind, first.id, first.given_mode()) == (after.kind, after.id, after.given_mode())
+        });
+        if let Some(after) = changes[at].after.as_mut().filter(|_| !is_same) {
+            after.same_as = None;
+        }
+    }
+    Ok(())
 }
 
 /// Refuses to create a file in a directory that is a file or a link now, and that nobody asked to replace.

@@ -294,3 +294,23 @@ fn a_plan_is_refused_for_an_ignored_file_in_the_way_before_it_is_carried_out() {
     assert!(matches!(&error, Error::InTheWay { paths } if *paths == [path("out")]), "{error}");
     assert_eq!(bed.read("out"), "ignored");
 }
+
+#[test]
+fn one_of_several_names_of_a_file_is_restored_alone() {
+    for name in ["h1", "h2", "h3"] {
+        let mut bed = bed();
+        shell(&bed.root, "echo old > h1; ln h1 h2; ln h1 h3");
+        let old = bed.snapshot();
+        shell(&bed.root, "echo new > h1");
+        let paths = [name.parse().unwrap()];
+        let request = RestoreRequest { target: &old, expected: None, paths: &paths, force: Force::No };
+        let restored = bed.workspace.restore(&request, &Control::default()).unwrap();
+        assert!(restored.applied.is_verified(), "{name}: {:?}", restored.applied);
+        for other in ["h1", "h2", "h3"] {
+            assert_eq!(bed.read(other), if other == name { "old\n" } else { "new\n" }, "{name}: {other}");
+        }
+        // All of them, as they were.
+        bed.restore(&old);
+        assert_eq!(bed.snapshot(), old, "{name}");
+    }
+}
