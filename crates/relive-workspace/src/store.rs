@@ -246,14 +246,15 @@ impl Store {
         self.packs().len()
     }
 
-    /// Merges many small packs into one, unless the store is in use.
+    /// Merges many small packs into one. Where that fails, for example because an object is damaged or the disk is full,
+    /// the packs stay as they are: a snapshot does not need it.
     pub(crate) fn pack_if_many(&self, control: &Control) -> Result<()> {
         if self.packs().iter().filter(|pack| pack.bytes() < collect::SMALL_PACK).count() <= SMALL_PACKS_MAX {
             return Ok(());
         }
         match self.pack(control) {
-            Err(Error::Busy { .. } | Error::NoSpace { .. }) => Ok(()),
-            other => other,
+            Err(Error::Cancelled) => Err(Error::Cancelled),
+            Ok(()) | Err(_) => Ok(()),
         }
     }
 }

@@ -56,16 +56,14 @@ impl Applier<'_> {
         let store = self.workspace.store().clone();
         let Some((directory, _)) = self.parent(&change.path)? else { return Ok(false) };
         let Ok(file) = open_file(directory, temporary) else { return Ok(false) };
+        let ids = [&change.before, &change.after].into_iter().flatten().filter_map(|state: &FileState| state.id);
+        let versions = ids.map(|id| store.blob(id)).collect::<Result<Vec<_>>>()?;
+        // Another program may have made it longer than both.
+        let longest = versions.iter().map(Vec::len).max().unwrap_or_default() as u64;
         let mut bytes = Vec::new();
-        if File::from(file).read_to_end(&mut bytes).is_err() {
+        if File::from(file).take(longest.saturating_add(1)).read_to_end(&mut bytes).is_err() {
             return Ok(false);
         }
-        let ids = [&change.before, &change.after].into_iter().flatten().filter_map(|state: &FileState| state.id);
-        for id in ids {
-            if store.blob(id)?.starts_with(&bytes) {
-                return Ok(true);
-            }
-        }
-        Ok(false)
+        Ok(versions.iter().any(|version| version.starts_with(&bytes)))
     }
 }

@@ -145,6 +145,22 @@ fn a_damaged_object_is_an_error_and_never_returned() {
 }
 
 #[test]
+fn a_damaged_object_does_not_stop_the_snapshots_to_come() {
+    let mut bed = bed();
+    bed.write("a", "some text that is long enough to be damaged somewhere in the middle of it\n".repeat(20));
+    bed.snapshot();
+    let mut packs = fs::read_dir(bed.store.path().join("objects/pack")).unwrap().map(|entry| entry.unwrap().path());
+    let pack = packs.find(|path| path.extension().is_some_and(|end| end == "pack")).unwrap();
+    let mut bytes = fs::read(&pack).unwrap();
+    bytes[20] ^= 0x10;
+    fs::write(&pack, &bytes).unwrap();
+    let snapshots = steps(&mut bed, 120);
+    assert_eq!(snapshots.len(), 120);
+    bed.write("a", "new");
+    bed.snapshot();
+}
+
+#[test]
 fn a_disk_without_free_space_is_refused_before_writing() {
     let directory = tempfile::tempdir().unwrap();
     let store = Store::open(directory.path(), Disk::new(), u64::MAX / 2).unwrap();
