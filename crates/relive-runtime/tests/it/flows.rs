@@ -111,7 +111,7 @@ fn a_controller_of_a_run_resumes_a_node_but_sets_no_limits_of_it() {
     let asked = request(&world, &text);
     let daemon = world.start();
     start(&daemon, &asked).unwrap();
-    daemon.until("a is done", || Some(()).filter(|()| words(&status(&daemon, asked.uuid)).contains("a=succeeded")));
+    daemon.until("a is done", || Some(()).filter(|()| events(&world, asked.uuid, "ended") == 1));
     let controller = daemon.run_hanging(&world).uuid;
     let grant =
         GrantRequest { target: asked.uuid.to_string(), to: controller.to_string(), rights: HandleRights::Controller };
