@@ -103,7 +103,7 @@ impl Runtime {
     /// Refuses a copy with something that is hidden from an isolated process: in the copy it would not be.
     async fn check_copy(&self, cwd: &str, isolated: Option<&Isolated>) -> Result<()> {
         let Some(isolated) = isolated.filter(|isolated| !isolated.isolation.is_none()) else { return Ok(()) };
-        let (policy, from) = (self.bodies.agent.isolations.policy(isolated), PathBuf::from(cwd));
+        let (policy, from) = (self.bodies.agent.isolations.reach(isolated), PathBuf::from(cwd));
         let find = move || {
             let hidden = relive_sandbox::hidden(&policy, &[]).into_iter();
             hidden.filter(|path| !policy.private.contains(path)).find(|path| path.starts_with(&from) && path.exists())

@@ -262,6 +262,13 @@ impl Place {
             let gate = daemon.block(access.proceed(&id, GateRequest::default())).unwrap_err();
             let no_gate = if self.model.living.contains(&target) { ErrorCode::Invalid } else { ErrorCode::Conflict };
             check_refusal(Some(gate), Some(no_gate), rights, Rights::Controller, target);
+            if rights < Some(Rights::Controller) {
+                // Refused, so nothing happens to it.
+                let paused = daemon.block(access.pause(&id, PAUSE_NOW, None)).err();
+                check_refusal(paused, None, rights, Rights::Controller, target);
+                let resumed = daemon.block(access.resume(&id, resume(), None)).err();
+                check_refusal(resumed, None, rights, Rights::Controller, target);
+            }
             let nothing = SignalMaskRequest { off: vec!["NOTHING".to_owned()], ..SignalMaskRequest::default() };
             let mask = daemon.block(access.set_signal_mask(&id, nothing, None)).unwrap_err();
             check_refusal(Some(mask), Some(ErrorCode::Invalid), rights, Rights::Owner, target);
