@@ -95,10 +95,7 @@ impl Runtime {
         let on_budget = parse_word(request.on_budget.as_deref(), "on_budget")?;
         let above = self.above(parent).await?;
         // Mistakes in the request are told before any file is read.
-        match &above.policy {
-            None => crate::policy::resolve(&self.live.now().policy, &request)?,
-            Some(inherited) => crate::policy::resolve_below(inherited, &request)?,
-        };
+        policy_below(&above, &self.live.now().policy, &request)?;
         let hash = request_hash(&RunRequest { env: Environment::default(), ..request.clone() });
         let _creation = self.workspaces.hold_creation(request.uuid).await;
         if let Some(created) = self.created_before(request.uuid, &hash).await? {
@@ -115,10 +112,7 @@ impl Runtime {
         let asked = Sources { cwd, file, files, system_prompt };
         let Gathered { model, system_prompt, tools, allow, isolation, network, limits, files, warning } =
             self.pools.files.run_within(FILE_WITHIN, move || instructions::gather(asked)).await??;
-        let policy = match &above.policy {
-            None => crate::policy::resolve(&crate::policy::with_agent(&self.live.now().policy, &allow), &request)?,
-            Some(inherited) => crate::policy::resolve_below(inherited, &request)?,
-        };
+        let policy = policy_below(&above, &crate::policy::with_agent(&self.live.now().policy, &allow), &request)?;
         warning.into_iter().for_each(|warning| self.warn_once(warning));
         let mut isolated = self.agent_isolation(&above, &request, (isolation, network)).await?;
         let model = self.model_below(&above, request.model.or(model), &request.cwd).await?;
@@ -340,6 +334,18 @@ impl Runtime {
 /// Tells one request from another. Its environment is left out: it may hold keys.
 fn request_hash(request: &impl serde::Serialize) -> String {
     Hash::of(&serde_json::to_vec(request).unwrap_or_default()).to_string()
+}
+
+/// Returns what an agent may do: no more than the process above it, or as configured if there is none.
+fn policy_below(
+    above: &Above,
+    configured: &relive_journal::policy::Policy,
+    request: &RunRequest,
+) -> Result<relive_journal::policy::Policy> {
+    match &above.policy {
+        None => crate::policy::resolve(configured, request),
+        Some(inherited) => crate::policy::resolve_below(inherited, request),
+    }
 }
 
 fn check_run(request: &RunRequest) -> Result<()> {

@@ -130,8 +130,7 @@ impl Runtime {
             read => read?,
         };
         let kind = origin.identity.as_ref().and_then(|identity| body_of(&identity.spawned.body));
-        let body = kind.and_then(|kind| self.bodies.of(kind));
-        let body = body.ok_or_else(crate::resume::unknown_body)?;
+        let body = kind.and_then(|kind| self.bodies.of(kind)).ok_or_else(crate::resume::unknown_body)?;
         body.accepts(Verb::Fork)?;
         body.accepts_fork(&origin, request.from_step)?;
         if request.input.is_some() {
@@ -174,15 +173,10 @@ impl Runtime {
                 let body = kind.and_then(|kind| runtime.bodies.of(kind)).filter(|_| !told);
                 let first = body.and_then(|body| body.first_message(history)).map(say);
                 if copy.is_some() && history.completed_step != step {
-                    let message = format!("process {source} completed another step while it was forked");
-                    return Err(Error::new(ErrorCode::Conflict, message).with_hint("try again"));
+                    return Err(overtaken(source));
                 }
                 let model = request.model.clone().map(|model| Body::Model(NewModel { model, req: None }));
-                let known = &history.files;
-                let here = here
-                    .filter(|_| history.completed_step == step)
-                    .filter(|here| known.last != Some(here.files) || known.has_unseen_effect)
-                    .map(Body::Snapshot);
+                let here = here.filter(|here| is_news(here, history, step)).map(Body::Snapshot);
                 let records = copy.map(|copy| copy.records).unwrap_or_default().into_iter().chain(here);
                 Ok(model.into_iter().chain(records).chain(first.map(Body::Input)).collect())
             });
@@ -196,6 +190,17 @@ impl Runtime {
         });
         forked.await?
     }
+}
+
+fn overtaken(source: Uuid) -> Error {
+    let message = format!("process {source} completed another step while it was forked");
+    Error::new(ErrorCode::Conflict, message).with_hint("try again")
+}
+
+/// Returns whether the files that a fork begins with are those of its step, and not in its journal.
+fn is_news(here: &relive_journal::record::Snapshot, history: &relive_journal::History, step: u32) -> bool {
+    let known = &history.files;
+    history.completed_step == step && (known.last != Some(here.files) || known.has_unseen_effect)
 }
 
 fn request_hash(source: Uuid, request: &ResumeRequest) -> String {

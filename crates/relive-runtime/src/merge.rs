@@ -166,24 +166,7 @@ impl Turn {
             return Ok(answer);
         }
         let request = request_id.map(|id| format!("rewind:{id}"));
-        let record =
-            |files: Snapshot, (changed, left): (u64, u64), (merged, request): (Option<FilesId>, Option<String>)| {
-                let done = merged.is_some();
-                Body::Rewound(Box::new(Record {
-                    verb: FilesVerb::Merge,
-                    done,
-                    to_step: None,
-                    after: None,
-                    files: to_record(&files),
-                    into: Some(sides.into.display().to_string()),
-                    merged,
-                    changed,
-                    left,
-                    untold: false,
-                    undo: false,
-                    req: request,
-                }))
-            };
+        let record = |files: Snapshot, counts, done| record(&sides.into, files, counts, done);
         let one_sided = one_sided.len() as u64;
         if !has_changes {
             let merged = Some(to_record(&planned.before));
@@ -295,6 +278,29 @@ fn not_merged(id: &str, one_sided: &[FilePath], left_out: &[FilePath]) -> Option
         notes.push(format!("in no snapshot, so not merged and only in the workspace of {id}: {paths}"));
     }
     (!notes.is_empty()).then(|| notes.join("; "))
+}
+
+/// Returns the record of a merge: one that begins, or what it did (the state of the target, and the request).
+fn record(
+    into: &Path,
+    files: Snapshot,
+    (changed, left): (u64, u64),
+    (merged, request): (Option<FilesId>, Option<String>),
+) -> Body {
+    Body::Rewound(Box::new(Record {
+        verb: FilesVerb::Merge,
+        done: merged.is_some(),
+        to_step: None,
+        after: None,
+        files: to_record(&files),
+        into: Some(into.display().to_string()),
+        merged,
+        changed,
+        left,
+        untold: false,
+        undo: false,
+        req: request,
+    }))
 }
 
 fn conflict(conflict: &Conflict) -> FileConflict {

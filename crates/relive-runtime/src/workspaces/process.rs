@@ -180,7 +180,7 @@ mod tests {
     use crate::workspaces::Options;
 
     fn workspaces(root: &std::path::Path) -> Workspaces {
-        Workspaces::new(Options {
+        let workspaces = Workspaces::new(Options {
             store: root.join("snapshots"),
             own: root.join("own"),
             private: Vec::new(),
@@ -189,10 +189,13 @@ mod tests {
             free_floor_bytes: 0,
             pool: Pool::new("test", 1, 8),
             clock: Clock::new().unwrap(),
-        })
+        });
+        workspaces.recovered();
+        workspaces
     }
 
     #[tokio::test]
+    #[expect(clippy::disallowed_methods, reason = "a test's own files")]
     async fn the_first_snapshot_of_a_process_that_only_reads_is_kept() {
         let root = tempfile::tempdir().unwrap();
         let work = root.path().join("work");
