@@ -20,6 +20,7 @@ use relive_api::{Created, Environment, ExecRequest, ExecStarted, RunRequest, Wor
 use relive_core::{ErrorCode, Limits, Pid, Uuid};
 use relive_journal::data::SpawnRequest;
 use relive_journal::record::{Body, Input, OnBudget, OpenedBy, Spawned};
+use relive_journal::recovery::OnInDoubt;
 use relive_journal::{Hash, Opening, ProcInfo, ProcessMeta};
 use relive_llm::Model;
 
@@ -91,8 +92,7 @@ impl Runtime {
     async fn create_agent(self: &Arc<Self>, parent: Option<ProcessRef>, request: RunRequest) -> Result<Created> {
         self.reload_settings().await;
         check_run(&request)?;
-        let on_in_doubt = parse_word(request.on_in_doubt.as_deref(), "on_in_doubt")?;
-        let on_budget = parse_word(request.on_budget.as_deref(), "on_budget")?;
+        let (on_in_doubt, on_budget) = words_of(&request)?;
         let above = self.above(parent).await?;
         // Mistakes in the request are told before any file is read.
         policy_below(&above, &self.live.now().policy, &request)?;
@@ -120,9 +120,7 @@ impl Runtime {
         let mut meta = ProcessMeta::new(model, system_prompt, tools);
         meta.instructions = files;
         meta.note_isolation(isolated.as_ref());
-        let whose = (parent, isolated.as_ref());
-        let place = self.place_for_run(request.uuid, request.cwd, request.workspace, whose).await?;
-        place.is_the_only_one_of(&mut isolated);
+        let place = self.place_for_run(request.uuid, request.cwd, request.workspace, (parent, &mut isolated)).await?;
         let environment = above.environment.unwrap_or(request.env);
         self.create_with_copy(
             above.parent,
@@ -372,6 +370,11 @@ pub(crate) fn check_environment(environment: &Environment) -> Result<()> {
         }
         None => Ok(()),
     }
+}
+
+fn words_of(request: &RunRequest) -> Result<(Option<OnInDoubt>, Option<OnBudget>)> {
+    let on_in_doubt = parse_word(request.on_in_doubt.as_deref(), "on_in_doubt")?;
+    Ok((on_in_doubt, parse_word(request.on_budget.as_deref(), "on_budget")?))
 }
 
 fn parse_word<T: serde::de::DeserializeOwned>(word: Option<&str>, field: &str) -> Result<Option<T>> {

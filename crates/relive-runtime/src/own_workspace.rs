@@ -62,7 +62,7 @@ pub(crate) struct RunPlace {
 impl RunPlace {
     /// Keeps an isolated process that works on a copy in that copy: the directory of its parent, of which that was made, is
     /// out of its reach.
-    pub(crate) fn is_the_only_one_of(&self, isolated: &mut Option<Isolated>) {
+    fn is_the_only_one_of(&self, isolated: &mut Option<Isolated>) {
         if let Some(isolated) = isolated.as_mut().filter(|isolated| self.own.is_some() && isolated.within.is_some()) {
             isolated.within = Some(self.cwd.clone());
         }
@@ -78,9 +78,9 @@ impl Runtime {
         uuid: Uuid,
         cwd: String,
         wanted: Option<WorkspaceKind>,
-        (parent, isolated): (Option<ProcessRef>, Option<&Isolated>),
+        (parent, isolated): (Option<ProcessRef>, &mut Option<Isolated>),
     ) -> Result<RunPlace> {
-        let is_sealed = isolated.is_some_and(|isolated| isolated.isolation == Isolation::Sealed);
+        let is_sealed = isolated.as_ref().is_some_and(|isolated| isolated.isolation == Isolation::Sealed);
         let usual = if is_sealed && parent.is_none() { WorkspaceKind::Own } else { WorkspaceKind::Here };
         // The real path is recorded, so that a link that replaces the directory later is noticed.
         let typed = cwd.clone();
@@ -89,9 +89,13 @@ impl Runtime {
         if wanted.unwrap_or(usual) == WorkspaceKind::Here {
             return Ok(RunPlace { cwd, own: None, records: Vec::new() });
         }
-        self.check_copy(&cwd, isolated).await?;
+        self.check_copy(&cwd, isolated.as_ref()).await?;
         match self.copy_for_run(uuid, &cwd).await {
-            Ok(MadeCopy { place, records, .. }) => Ok(RunPlace { cwd: place.cwd, own: Some(place.own), records }),
+            Ok(MadeCopy { place, records, .. }) => {
+                let place = RunPlace { cwd: place.cwd, own: Some(place.own), records };
+                place.is_the_only_one_of(isolated);
+                Ok(place)
+            }
             Err(error) if wanted.is_none() && error.hint().is_none() => {
                 let message = format!("a sealed agent works on a copy of its directory: {error}");
                 Err(Error::new(error.code(), message).with_hint("--workspace here works in the directory itself"))
@@ -125,7 +129,7 @@ impl Runtime {
         uuid: Uuid,
         cwd: String,
         wanted: WorkspaceKind,
-        isolated: Option<&Isolated>,
+        isolated: &mut Option<Isolated>,
     ) -> Result<RunPlace> {
         if wanted == WorkspaceKind::Own && !matches!(self.presence(uuid).await?, Presence::Never) {
             // It is there, and works on its copy.

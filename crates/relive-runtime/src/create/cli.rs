@@ -61,8 +61,7 @@ impl Runtime {
         };
         self.check_limits(enforced, &agent, &environment).await?;
         // Last: a copy that is made for a refused request would stay.
-        let place = self.place_for_program(request.uuid, request.cwd, workspace, isolated.as_ref()).await?;
-        place.is_the_only_one_of(&mut isolated);
+        let place = self.place_for_program(request.uuid, request.cwd, workspace, &mut isolated).await?;
         let text = instructions::with_context(&request.intent, request.context.as_deref(), request.uuid);
         let mut records = place.records;
         let program = program_of(&agent);

@@ -3,14 +3,13 @@
 use std::sync::Arc;
 
 use relive_api::{Created, Environment, ExecRequest, ExecStarted, Isolated, WorkspaceKind};
-use relive_core::{ErrorCode, Limits, Pid, Program, Uuid};
+use relive_core::{ErrorCode, Limits, Pid, Program};
 use relive_journal::policy::Policy;
 use relive_journal::record::{OnBudget, Spawned};
 
 use super::{Above, Draft, check_directory, check_environment, request_hash};
 use crate::error::{Error, Result};
 use crate::names::check_name;
-use crate::own_workspace::RunPlace;
 use crate::runtime::{ProcessRef, Runtime};
 
 impl Runtime {
@@ -32,6 +31,8 @@ impl Runtime {
         let (request, entered) = self.find_entered(request, &above).await?;
         check_exec(&request)?;
         let creation = self.workspaces.hold_creation(request.uuid).await;
+        let cwd = self.directory_below(&above, request.uuid, request.cwd).await?;
+        let request = ExecRequest { cwd, ..request };
         let mut draft = self.draft_of_program(&above, parent, request, workspace).await?;
         draft.spawned.request = Some(hash);
         if let Some(program) = &mut draft.spawned.program {
@@ -73,7 +74,7 @@ impl Runtime {
         } = request;
         let network = self.network(isolation, network);
         let mut isolated = above.isolated(Isolated { isolation, namespaces, network, within: None, allow_degraded });
-        let place = self.place_below(above, uuid, cwd, workspace, &mut isolated).await?;
+        let place = self.place_for_program(uuid, cwd, workspace, &mut isolated).await?;
         let program = Program {
             argv,
             stdio,
@@ -117,21 +118,6 @@ impl Runtime {
             records: place.records,
             creation: None,
         })
-    }
-
-    /// Returns where a new program works, and keeps it there.
-    async fn place_below(
-        self: &Arc<Self>,
-        above: &Above,
-        uuid: Uuid,
-        cwd: String,
-        workspace: WorkspaceKind,
-        isolated: &mut Option<Isolated>,
-    ) -> Result<RunPlace> {
-        let cwd = self.directory_below(above, uuid, cwd).await?;
-        let place = self.place_for_program(uuid, cwd, workspace, isolated.as_ref()).await?;
-        place.is_the_only_one_of(isolated);
-        Ok(place)
     }
 
     /// Answers when the session of a program does, or it has ended.

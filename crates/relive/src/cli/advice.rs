@@ -368,5 +368,6 @@ mod tests {
         check("0", "use a whole number of at least 1");
         check("abc", "use a whole number");
         check("99999999999999999999999", "the number is too large");
+        check("4294967296", "the number is too large, use at most 4294967295");
     }
 }
