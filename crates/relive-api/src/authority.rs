@@ -1,5 +1,6 @@
 //! What a process asks about itself, and handles.
 
+use relive_core::Rights;
 use relive_types::{Limits, Pid, Uuid};
 use serde::{Deserialize, Serialize};
 
@@ -49,18 +50,6 @@ pub enum EndSelfRequest {
     Abandon,
 }
 
-/// What a handle allows.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum HandleRights {
-    /// Wait, status, events.
-    Observer,
-    /// Signal, pause, resume and send as well.
-    Controller,
-    /// Everything, and handing it on.
-    Owner,
-}
-
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Handle {
     /// The PID of the process that has it.
@@ -70,7 +59,7 @@ pub struct Handle {
     pub target: Pid,
     pub target_uuid: Uuid,
     #[serde(rename = "as")]
-    pub rights: HandleRights,
+    pub rights: Rights,
 }
 
 /// `handle list --json`.
@@ -88,7 +77,7 @@ pub struct GrantRequest {
     pub to: String,
     /// `observer` or `controller`.
     #[serde(rename = "as")]
-    pub rights: HandleRights,
+    pub rights: Rights,
 }
 
 /// A handle to be given up.

@@ -73,8 +73,7 @@ mod usage;
 mod verbs;
 
 pub use authority::{
-    EndSelfRequest, FOREIGN_SELF, FOREIGN_SELF_HINT, GrantRequest, Handle, HandleList, HandleRights, ReleaseRequest,
-    SelfInfo,
+    EndSelfRequest, FOREIGN_SELF, FOREIGN_SELF_HINT, GrantRequest, Handle, HandleList, ReleaseRequest, SelfInfo,
 };
 pub use daemon::{DaemonStatus, StopQuery, Stopping};
 pub use directory::{UnsafeDirectory, check_directory};
@@ -100,7 +99,7 @@ pub use program::{
     Network, ResourceLimit, Session, Stdio, elapsed,
 };
 pub use run::{Created, RunRequest, WaitAnswer, WaitRequest};
-pub use signals::{SignalCommand, SignalMaskRequest, SignalRequest, SignalState};
+pub use signals::{OnSignal, SignalMaskRequest, SignalRequest, SignalState};
 pub use usage::{Removed, RenameRequest, UsageQuery, UsageReport, UsageRow};
 pub use verbs::{
     ANSWER_MAX, Accepted, Affected, Failed, GateRequest, InputRequest, PauseRequest, Resolution, ResolveRequest,

@@ -30,7 +30,7 @@ pub struct SignalMaskRequest {
     pub handled: Option<Vec<String>>,
     /// A signal that the program which asks handles from now on by a command of its own, beside the others.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub on: Option<SignalCommand>,
+    pub on: Option<OnSignal>,
     /// Signals that it handles no longer.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub off: Vec<String>,
@@ -39,7 +39,7 @@ pub struct SignalMaskRequest {
 /// The command of a program for a signal. The program runs it, for each record `signal_mask` of its journal that has the
 /// signal as `delivered`, after the one that has this as `on`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct SignalCommand {
+pub struct OnSignal {
     pub signal: String,
     /// An id that the program chose.
     pub id: Uuid,

@@ -28,7 +28,7 @@ pub use relive_types::{
     Signal, SignalSet, SuspendReason, Timestamp, Usd, Uuid, Why, ids, limits, program, status, uuid_v7,
 };
 pub use signal::{Disposition, disposition};
-pub use table::authority::{Caller, HandleId, Rights};
+pub use table::authority::{HandleId, Holder, Rights};
 pub use table::completion::{Past, Wait};
 pub use table::release::ReleaseEvent;
 pub use table::view::{Display, View};

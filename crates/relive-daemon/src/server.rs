@@ -1,6 +1,6 @@
 //! The socket: HTTP and JSON for whoever has the same uid.
 
-mod asked;
+mod caller_access;
 mod connection;
 mod connections;
 mod data_directory;
@@ -37,7 +37,7 @@ use relive_core::ErrorCode;
 use serde::de::DeserializeOwned;
 use tokio::sync::{Semaphore, watch};
 
-use asked::{Asked, Guarded};
+use caller_access::{CallerAccess, Guarded};
 pub(crate) use connections::Connections;
 use data_directory::DataDirectory;
 pub(crate) use identity::Identities;
@@ -220,15 +220,19 @@ impl FromRequestParts<Server> for RequestId {
 type ServerState = State<Server>;
 type JsonAnswer<T> = Answer<Json<T>>;
 
-async fn status(State(server): ServerState, Asked(access): Asked) -> JsonAnswer<DaemonStatus> {
+async fn status(State(server): ServerState, CallerAccess(access): CallerAccess) -> JsonAnswer<DaemonStatus> {
     access.status(&server.about).await.map(Json).map_err(Into::into)
 }
 
-async fn stop(State(server): ServerState, asked: Asked, Params(query): Params<StopQuery>) -> JsonAnswer<Stopping> {
+async fn stop(
+    State(server): ServerState,
+    asked: CallerAccess,
+    Params(query): Params<StopQuery>,
+) -> JsonAnswer<Stopping> {
     asked.stop(&server, query).map(Json).map_err(Into::into)
 }
 
-async fn processes(Asked(access): Asked, Params(query): Params<ListQuery>) -> Answer<Response> {
+async fn processes(CallerAccess(access): CallerAccess, Params(query): Params<ListQuery>) -> Answer<Response> {
     if query.limit.is_some() {
         return Ok(Json(access.page(query).await?).into_response());
     }
@@ -248,7 +252,7 @@ struct RunQuery {
 }
 
 async fn run(
-    Asked(access): Asked,
+    CallerAccess(access): CallerAccess,
     Params(query): Params<RunQuery>,
     RequiredJson(request): RequiredJson<RunRequest>,
 ) -> JsonAnswer<Created> {
@@ -256,12 +260,15 @@ async fn run(
     created.map(Json).map_err(Into::into)
 }
 
-async fn exec(Asked(access): Asked, RequiredJson(request): RequiredJson<ExecRequest>) -> JsonAnswer<ExecStarted> {
+async fn exec(
+    CallerAccess(access): CallerAccess,
+    RequiredJson(request): RequiredJson<ExecRequest>,
+) -> JsonAnswer<ExecStarted> {
     access.exec(request).await.map(Json).map_err(Into::into)
 }
 
 async fn proceed(
-    Asked(access): Asked,
+    CallerAccess(access): CallerAccess,
     Id(id): Id,
     OptionalJson(request): OptionalJson<GateRequest>,
 ) -> JsonAnswer<Affected> {
@@ -269,20 +276,20 @@ async fn proceed(
 }
 
 async fn abort(
-    Asked(access): Asked,
+    CallerAccess(access): CallerAccess,
     Id(id): Id,
     OptionalJson(request): OptionalJson<GateRequest>,
 ) -> JsonAnswer<Affected> {
     access.abort(&id, request).await.map(Json).map_err(Into::into)
 }
 
-async fn process(Asked(access): Asked, Id(id): Id) -> JsonAnswer<Process> {
+async fn process(CallerAccess(access): CallerAccess, Id(id): Id) -> JsonAnswer<Process> {
     access.info(&id).await.map(Json).map_err(Into::into)
 }
 
 async fn wait(
     State(server): ServerState,
-    Asked(access): Asked,
+    CallerAccess(access): CallerAccess,
     Id(id): Id,
     OptionalJson(request): OptionalJson<WaitRequest>,
 ) -> JsonAnswer<WaitAnswer> {
@@ -295,7 +302,7 @@ async fn wait(
 }
 
 async fn pause(
-    Asked(access): Asked,
+    CallerAccess(access): CallerAccess,
     Id(id): Id,
     RequestId(request_id): RequestId,
     OptionalJson(request): OptionalJson<PauseRequest>,
@@ -304,7 +311,7 @@ async fn pause(
 }
 
 async fn resume(
-    Asked(access): Asked,
+    CallerAccess(access): CallerAccess,
     Id(id): Id,
     RequestId(request_id): RequestId,
     OptionalJson(request): OptionalJson<ResumeRequest>,
@@ -313,7 +320,7 @@ async fn resume(
 }
 
 async fn signal(
-    Asked(access): Asked,
+    CallerAccess(access): CallerAccess,
     Id(id): Id,
     RequestId(request_id): RequestId,
     RequiredJson(request): RequiredJson<SignalRequest>,
@@ -321,12 +328,12 @@ async fn signal(
     access.signal(&id, request, request_id).await.map(Json).map_err(Into::into)
 }
 
-async fn signal_mask(Asked(access): Asked, Id(id): Id) -> JsonAnswer<SignalState> {
+async fn signal_mask(CallerAccess(access): CallerAccess, Id(id): Id) -> JsonAnswer<SignalState> {
     access.signal_mask(&id).await.map(Json).map_err(Into::into)
 }
 
 async fn set_signal_mask(
-    Asked(access): Asked,
+    CallerAccess(access): CallerAccess,
     Id(id): Id,
     RequestId(request_id): RequestId,
     OptionalJson(request): OptionalJson<SignalMaskRequest>,
@@ -335,7 +342,7 @@ async fn set_signal_mask(
 }
 
 async fn input(
-    Asked(access): Asked,
+    CallerAccess(access): CallerAccess,
     Id(id): Id,
     RequiredJson(request): RequiredJson<InputRequest>,
 ) -> JsonAnswer<Accepted> {
@@ -343,7 +350,7 @@ async fn input(
 }
 
 async fn resolve(
-    Asked(access): Asked,
+    CallerAccess(access): CallerAccess,
     Id(id): Id,
     RequestId(request_id): RequestId,
     RequiredJson(request): RequiredJson<ResolveRequest>,
@@ -351,11 +358,11 @@ async fn resolve(
     access.answer(&id, request, request_id).await.map(Json).map_err(Into::into)
 }
 
-async fn lineage(Asked(access): Asked, Id(id): Id) -> JsonAnswer<Lineage> {
+async fn lineage(CallerAccess(access): CallerAccess, Id(id): Id) -> JsonAnswer<Lineage> {
     access.lineage(&id).await.map(Json).map_err(Into::into)
 }
 
-async fn resumable(Asked(access): Asked, Params(query): Params<ListQuery>) -> Answer<Response> {
+async fn resumable(CallerAccess(access): CallerAccess, Params(query): Params<ListQuery>) -> Answer<Response> {
     if query.limit.is_some() {
         return Ok(Json(access.resumable(query).await?).into_response());
     }
@@ -367,7 +374,7 @@ async fn resumable(Asked(access): Asked, Params(query): Params<ListQuery>) -> An
 }
 
 async fn rename(
-    Asked(access): Asked,
+    CallerAccess(access): CallerAccess,
     Id(id): Id,
     RequestId(request_id): RequestId,
     RequiredJson(request): RequiredJson<RenameRequest>,
@@ -375,18 +382,21 @@ async fn rename(
     access.rename(&id, request, request_id).await.map(Json).map_err(Into::into)
 }
 
-async fn remove(Asked(access): Asked, Id(id): Id) -> JsonAnswer<Removed> {
+async fn remove(CallerAccess(access): CallerAccess, Id(id): Id) -> JsonAnswer<Removed> {
     access.remove(&id).await.map(Json).map_err(Into::into)
 }
 
-async fn agent_pool(Asked(access): Asked) -> JsonAnswer<PoolReport> {
+async fn agent_pool(CallerAccess(access): CallerAccess) -> JsonAnswer<PoolReport> {
     access.agent_pool().await.map(Json).map_err(Into::into)
 }
 
-async fn usage(Asked(access): Asked, Params(query): Params<UsageQuery>) -> JsonAnswer<UsageReport> {
+async fn usage(CallerAccess(access): CallerAccess, Params(query): Params<UsageQuery>) -> JsonAnswer<UsageReport> {
     access.usage(query).await.map(Json).map_err(Into::into)
 }
 
-async fn gc(Asked(access): Asked, RequiredJson(request): RequiredJson<GcRequest>) -> JsonAnswer<GcAnswer> {
+async fn gc(
+    CallerAccess(access): CallerAccess,
+    RequiredJson(request): RequiredJson<GcRequest>,
+) -> JsonAnswer<GcAnswer> {
     access.gc(request).await.map(Json).map_err(Into::into)
 }

@@ -55,6 +55,8 @@ struct Open {
     in_doubt: bool,
     /// Whether the answered question is the open one.
     is_meant: bool,
+    /// Whether a question before the present one is meant.
+    is_earlier: bool,
     /// The last answer about a call.
     earlier: Option<Approval>,
     /// The answer that the question of this step has.
@@ -252,7 +254,9 @@ fn check_answer(request: &ResolveRequest, pid: Pid, open: &Open) -> Result<()> {
 /// Refuses an answer to another question than the one that is asked now.
 fn check_is_meant(request: &ResolveRequest, pid: Pid, open: &Open, in_doubt: bool) -> Result<()> {
     let (Some(id), true) = (request.id, open.question || open.asked || in_doubt) else { return Ok(()) };
-    if open.is_meant {
+    // Whoever answers one that has its answer is told that.
+    let has_answer = open.is_earlier && (open.earlier.is_some() || open.answered.is_some());
+    if open.is_meant || has_answer {
         return Ok(());
     }
     let message = format!("PID {pid} does not ask question {id}: it asks something else now");
@@ -315,6 +319,7 @@ fn open(history: &History, request: &ResolveRequest, request_id: Option<&str>) -
             let asked = is_open && history.question_seq == id;
             asked || history.open_calls().any(|open| open.seq == id)
         }),
+        is_earlier: request.id.is_some_and(|id| id < history.question_seq),
         earlier: history.last_answer.clone(),
         answered: history.asked.as_ref().and_then(|asked| asked.answer.clone()),
     }

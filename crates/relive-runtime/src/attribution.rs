@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use relive_api::{LastSignal, Process, Session, SignalState, SuspendedBelow};
-use relive_core::{Caller as Holder, Cause, End, Pid, ProcessStatus, Rights, State, Uuid, Wait, Why};
+use relive_core::{Cause, End, Holder, Pid, ProcessStatus, Rights, State, Uuid, Wait, Why};
 
 use crate::lookup::LookedUp;
 use crate::runtime::Runtime;

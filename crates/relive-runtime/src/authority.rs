@@ -24,7 +24,7 @@ use relive_api::{
     ResumeRequest, Resumed, RunRequest, SelfInfo, SignalMaskRequest, SignalRequest, SignalState, StopQuery, Stopping,
     UsageQuery, UsageReport, WaitAnswer,
 };
-use relive_core::{Caller as Holder, Cause, ErrorCode, Limits, Pid, Refusal, Rights, State, Uuid, Why};
+use relive_core::{Cause, ErrorCode, Holder, Limits, Pid, Refusal, Rights, State, Uuid, Why};
 
 use crate::error::{Error, Result};
 use crate::feed::FeedReader;

@@ -7,8 +7,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use relive_api::{GrantRequest, Handle, HandleList, HandleRights, ReleaseRequest};
-use relive_core::{Caller as Holder, ErrorCode, Pid, Rights, Uuid};
+use relive_api::{GrantRequest, Handle, HandleList, ReleaseRequest};
+use relive_core::{ErrorCode, Holder, Pid, Rights, Uuid};
 use relive_journal::record::{Body, Granted, Released};
 use relive_types::short_id;
 
@@ -17,22 +17,6 @@ use crate::lookup::LookedUp;
 use crate::owner::{Lane, Turn};
 use crate::recall::NamedHandle;
 use crate::runtime::{ProcessRef, Runtime};
-
-fn rights_of(rights: HandleRights) -> Rights {
-    match rights {
-        HandleRights::Observer => Rights::Observer,
-        HandleRights::Controller => Rights::Controller,
-        HandleRights::Owner => Rights::Owner,
-    }
-}
-
-fn shown(rights: Rights) -> HandleRights {
-    match rights {
-        Rights::Observer => HandleRights::Observer,
-        Rights::Controller => HandleRights::Controller,
-        Rights::Owner => HandleRights::Owner,
-    }
-}
 
 /// Returns by which id the journal knows a request to release a handle: it tells what a repeat is answered.
 fn release_id(rights: Rights, target: Uuid, id: &str) -> String {
@@ -66,8 +50,8 @@ impl Runtime {
         request_id: Option<String>,
     ) -> Result<Handle> {
         let rights = match request.rights {
-            HandleRights::Observer | HandleRights::Controller => rights_of(request.rights),
-            HandleRights::Owner => {
+            Rights::Observer | Rights::Controller => request.rights,
+            Rights::Owner => {
                 let message = "a handle is given as `observer` or as `controller`: only who spawns a process owns it";
                 return Err(Error::new(ErrorCode::Invalid, message));
             }
@@ -79,13 +63,8 @@ impl Runtime {
         let (target, pid) = self.listed_target(&request.target).await?;
         let runtime = Arc::clone(self);
         self.to_the_end(async move {
-            let answer = Handle {
-                holder: holder.of.pid,
-                holder_uuid: holder.uuid,
-                target: pid,
-                target_uuid: target,
-                rights: shown(rights),
-            };
+            let answer =
+                Handle { holder: holder.of.pid, holder_uuid: holder.uuid, target: pid, target_uuid: target, rights };
             let giver = by.map_or(Holder::Person, |by| Holder::Process(by.of.pid));
             let req = request_id.map(|id| format!("grant:{id}"));
             let mut turn = runtime.turn(holder.uuid, Lane::Verb).await?;
@@ -93,7 +72,7 @@ impl Runtime {
             let held = turn.look(move |history| history.handles.get(&target).copied()).await?;
             if let Some(held) = held.filter(|held| *held >= rights) {
                 runtime.lock().table.restore_handle(holder.of.pid, pid, held);
-                return Ok(Handle { rights: shown(held), ..answer });
+                return Ok(Handle { rights: held, ..answer });
             }
             if turn.was_answered(req.as_deref()).await? {
                 return Ok(answer);
@@ -167,7 +146,7 @@ impl Runtime {
 
     fn released(&self, holder: ProcessRef, target_uuid: Uuid, rights: Rights) -> HandleList {
         let target = self.lock().table.current_pid(target_uuid).unwrap_or(Pid::RUNTIME);
-        let (holder, holder_uuid, rights) = (holder.of.pid, holder.uuid, shown(rights));
+        let (holder, holder_uuid, rights) = (holder.of.pid, holder.uuid, rights);
         HandleList { handles: vec![Handle { holder, holder_uuid, target, target_uuid, rights }] }
     }
 
@@ -221,7 +200,7 @@ impl Runtime {
         let mut add = |handle: Handle| {
             let listed = handles.entry((handle.holder, handle.target_uuid)).or_insert(handle);
             listed.target = listed.target.max(handle.target);
-            if rights_of(handle.rights) > rights_of(listed.rights) {
+            if handle.rights > listed.rights {
                 listed.rights = handle.rights;
             }
         };
@@ -229,10 +208,10 @@ impl Runtime {
         for (holder, holder_uuid) in living.into_iter().filter(|(pid, _)| of.is_none_or(|of| of.contains(pid))) {
             for (target, rights) in state.table.handles_of(holder) {
                 let Some(target_uuid) = state.table.view(target, now).map(|view| view.uuid) else { continue };
-                add(Handle { holder, holder_uuid, target, target_uuid, rights: shown(rights) });
+                add(Handle { holder, holder_uuid, target, target_uuid, rights });
             }
             for handle in gone.iter().filter(|handle| handle.holder == holder_uuid) {
-                let (target_uuid, rights) = (handle.target, shown(handle.rights));
+                let (target_uuid, rights) = (handle.target, handle.rights);
                 add(Handle { holder, holder_uuid, target: Pid::RUNTIME, target_uuid, rights });
             }
         }

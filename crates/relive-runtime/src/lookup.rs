@@ -5,7 +5,7 @@
 
 mod parts;
 
-use relive_core::{Caller, End, ErrorCode, Pid, Refusal, Uuid};
+use relive_core::{End, ErrorCode, Holder, Pid, Refusal, Uuid};
 use relive_index::{Freshness, PidEntry, Row};
 use relive_journal::data::Known;
 use relive_journal::{ProcInfo, ProcessDirectory};
@@ -113,7 +113,7 @@ impl Runtime {
 
     fn listed(&self, id: &str) -> Result<LookedUp, Refusal> {
         let state = self.lock();
-        let pid = state.table.look_up(Caller::Person, id)?;
+        let pid = state.table.look_up(Holder::Person, id)?;
         Ok(match (state.table.machine(pid), state.table.view(pid, self.moment())) {
             (Some(machine), Some(view)) if machine.end().is_none() => {
                 LookedUp::Living { process: ProcessRef { of: machine.incarnation(), uuid: view.uuid }, note: None }

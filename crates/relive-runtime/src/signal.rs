@@ -10,8 +10,7 @@ use std::time::Duration;
 
 use relive_api::{Affected, PauseRequest, SignalRequest};
 use relive_core::{
-    Aim, Caller as Holder, Cause, ErrorCode, Event, Incarnation, Pid, Rights, Signal, SignalSet, State, Urgency, Uuid,
-    Why,
+    Aim, Cause, ErrorCode, Event, Holder, Incarnation, Pid, Rights, Signal, SignalSet, State, Urgency, Uuid, Why,
 };
 use relive_journal::record::ResumedBy;
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use relive_agent::tool::ChildEnd;
 use relive_api::WaitAnswer;
-use relive_core::{Caller, End, ErrorCode, Pid, Refusal, Rights, State, Uuid, Wait};
+use relive_core::{End, ErrorCode, Holder, Pid, Refusal, Rights, State, Uuid, Wait};
 use relive_journal::conversation::Message;
 use relive_journal::reader::{Cursor, Item, Reader};
 use tokio::sync::Notify;
@@ -108,7 +108,7 @@ impl Runtime {
         {
             let state = self.lock();
             if let Some(pid) = state.table.current_pid(uuid) {
-                state.table.authorize(Caller::Process(process.of.pid), pid, Rights::Observer).err()?;
+                state.table.authorize(Holder::Process(process.of.pid), pid, Rights::Observer).err()?;
                 return Some(state.table.view(pid, self.moment()).and_then(|view| view.parent_uuid));
             }
         }

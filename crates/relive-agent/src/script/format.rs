@@ -167,7 +167,9 @@ pub(super) fn parse(text: &str, name: &str) -> Result<Parsed, ModelError> {
 fn is_script(text: &str) -> bool {
     let is_key = |line: &str| {
         let key = line.trim_start_matches(['{', '"', ' ']);
-        key.strip_prefix("turns").is_some_and(|rest| rest.trim_start_matches(['"', ' ']).starts_with(':'))
+        // Also if the last letter was forgotten, to say so.
+        let rest = key.strip_prefix("turn").map(|rest| rest.trim_start_matches(['s', '"', ' ']));
+        rest.is_some_and(|rest| rest.starts_with(':'))
     };
     text.lines().any(is_key)
 }

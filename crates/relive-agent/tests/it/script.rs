@@ -57,6 +57,7 @@ fn check_bad(script: &str, place: &str, words: &str) {
 #[test]
 fn errors_show_line_and_caret() {
     check_bad("turns:\n  - text: hi\n    cals: []\n", "3:5", "no such key: `cals` (did you mean `calls`?)");
+    check_bad("turn: []\n", "1:1", "no such key: `turn` (did you mean `turns`?)");
     check_bad("turns:\n  - text: {a: b}\n", "2:11", "a text, or a list of texts");
     check_bad("turns:\n  - text: 5\n", "2:5", "a text, or a list of texts");
     check_bad("turns:\n  - delay: soon\n", "2:5", "a duration like");
@@ -75,7 +76,7 @@ fn errors_show_line_and_caret() {
 /// It may be any file of the user.
 #[test]
 fn no_line_of_a_file_without_turns_is_shown() {
-    for text in ["turn: []\n", "machine x login y password SECRET\n", "KEY=SECRET: {\n"] {
+    for text in ["machine x login y password SECRET\n", "KEY=SECRET: {\n"] {
         let error = Script::parse(text, "bad.yaml").unwrap_err();
         assert_eq!(error.to_string(), "script bad.yaml has no `turns:`");
     }

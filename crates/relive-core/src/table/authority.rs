@@ -17,9 +17,9 @@ use crate::table::{Found, Table, all_of};
 /// How many handles a process may hold. The completion record of a child beyond that is kept for the retention time.
 const HANDLES_MAX: usize = 1024;
 
-/// The sender of a request.
+/// A holder of handles, and so whoever asks for something.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Caller {
+pub enum Holder {
     /// The person who owns the daemon, with the rights of an Owner of every process.
     Person,
     Process(Pid),
@@ -42,7 +42,7 @@ pub struct HandleId(pub u64);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Handle {
-    holder: Caller,
+    holder: Holder,
     target: Pid,
     rights: Rights,
 }
@@ -51,7 +51,7 @@ struct Handle {
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(super) struct Handles {
     by_id: BTreeMap<HandleId, Handle>,
-    by_holder: BTreeSet<(Caller, Pid, HandleId)>,
+    by_holder: BTreeSet<(Holder, Pid, HandleId)>,
     targets: BTreeMap<Pid, BTreeSet<HandleId>>,
     last: u64,
 }
@@ -60,7 +60,7 @@ impl Handles {
     /// Adds a handle. A process has one to another process: a second one raises its rights.
     fn add(&mut self, handle: Handle) -> HandleId {
         let known = self.to_target(handle.holder, handle.target).next().map(|(.., id)| *id);
-        if let (Caller::Process(_), Some(id)) = (handle.holder, known)
+        if let (Holder::Process(_), Some(id)) = (handle.holder, known)
             && let Some(held) = self.by_id.get_mut(&id)
         {
             held.rights = held.rights.max(handle.rights);
@@ -107,16 +107,16 @@ impl Handles {
         true
     }
 
-    fn of_holder(&self, holder: Caller) -> impl Iterator<Item = (Pid, HandleId)> {
+    fn of_holder(&self, holder: Holder) -> impl Iterator<Item = (Pid, HandleId)> {
         let all = (holder, Pid(0), HandleId(0))..=(holder, Pid(u32::MAX), HandleId(u64::MAX));
         self.by_holder.range(all).map(|(_, target, id)| (*target, *id))
     }
 
-    fn to_target(&self, holder: Caller, target: Pid) -> impl Iterator<Item = &(Caller, Pid, HandleId)> {
+    fn to_target(&self, holder: Holder, target: Pid) -> impl Iterator<Item = &(Holder, Pid, HandleId)> {
         self.by_holder.range((holder, target, HandleId(0))..=(holder, target, HandleId(u64::MAX)))
     }
 
-    fn rights(&self, holder: Caller, target: Pid) -> Option<Rights> {
+    fn rights(&self, holder: Holder, target: Pid) -> Option<Rights> {
         self.to_target(holder, target).filter_map(|(.., id)| Some(self.by_id.get(id)?.rights)).max()
     }
 
@@ -128,11 +128,11 @@ impl Handles {
 impl Table {
     /// Returns the caller's rights to a process; none if it may not name the process or there is no such process.
     #[must_use]
-    pub fn rights(&self, caller: Caller, target: Pid) -> Option<Rights> {
+    pub fn rights(&self, caller: Holder, target: Pid) -> Option<Rights> {
         self.find(target).ok()?;
         match caller {
-            Caller::Person => Some(Rights::Owner),
-            Caller::Process(pid) => {
+            Holder::Person => Some(Rights::Owner),
+            Holder::Process(pid) => {
                 let slot = self.by_pid.get(&pid)?;
                 self.arena[*slot].machine.running()?;
                 if self.is_at_or_below(target, pid) {
@@ -151,7 +151,7 @@ impl Table {
         };
         let below = self.descendants(self.arena[*slot].facts.uuid).into_iter();
         let below = below.flat_map(|uuid| self.by_uuid.range(all_of(uuid)));
-        let held = self.held(Caller::Process(pid)).filter_map(|held| Some(self.facts(held)?.uuid));
+        let held = self.held(Holder::Process(pid)).filter_map(|held| Some(self.facts(held)?.uuid));
         let held = held.flat_map(|uuid| self.by_uuid.range(all_of(uuid)));
         below.chain(held).map(|(_, pid)| *pid).collect()
     }
@@ -170,7 +170,7 @@ impl Table {
     }
 
     /// Checks that the caller has these rights. A process that it may not name is not found.
-    pub fn authorize(&self, caller: Caller, target: Pid, needed: Rights) -> Result<(), Refusal> {
+    pub fn authorize(&self, caller: Holder, target: Pid, needed: Rights) -> Result<(), Refusal> {
         match self.rights(caller, target) {
             None => Err(Refusal::unknown(target)),
             Some(rights) if rights < needed => Err(Refusal::Forbidden { pid: target }),
@@ -179,7 +179,7 @@ impl Table {
     }
 
     /// Opens a handle for the caller itself, which also keeps the completion record.
-    pub fn open(&mut self, caller: Caller, target: Pid, rights: Rights) -> Result<HandleId, Refusal> {
+    pub fn open(&mut self, caller: Holder, target: Pid, rights: Rights) -> Result<HandleId, Refusal> {
         self.authorize(caller, target, rights)?;
         let target = self.held_as(target);
         self.check_room(caller, target)?;
@@ -187,12 +187,12 @@ impl Table {
     }
 
     /// Checks that an Owner may hand a handle to a process that it may name, and that has not ended.
-    pub fn check_hand(&self, giver: Caller, to: Pid, target: Pid) -> Result<(), Refusal> {
+    pub fn check_hand(&self, giver: Holder, to: Pid, target: Pid) -> Result<(), Refusal> {
         self.authorize(giver, target, Rights::Owner)?;
         self.authorize(giver, to, Rights::Observer)?;
         match self.find(to)? {
             Found::Living(slot) if self.arena[slot].machine.end().is_none() => {
-                self.check_room(Caller::Process(to), self.held_as(target))
+                self.check_room(Holder::Process(to), self.held_as(target))
             }
             Found::Living(_) | Found::Ended(_) => Err(Refusal::NotRunning { pid: to }),
         }
@@ -201,7 +201,7 @@ impl Table {
     /// Gives a process a handle that its journal names. It may not be running yet.
     pub fn restore_handle(&mut self, holder: Pid, target: Pid, rights: Rights) {
         let there = self.by_pid.contains_key(&holder) && self.find(target).is_ok();
-        let (holder, target) = (Caller::Process(holder), self.held_as(target));
+        let (holder, target) = (Holder::Process(holder), self.held_as(target));
         if there && self.check_room(holder, target).is_ok() {
             self.add_handle(Handle { holder, target, rights });
         }
@@ -209,7 +209,7 @@ impl Table {
 
     /// Closes every handle of a process to another one, and returns the rights that they gave.
     pub fn release_handles(&mut self, holder: Pid, target: Pid) -> Option<Rights> {
-        let (holder, target) = (Caller::Process(holder), self.held_as(target));
+        let (holder, target) = (Holder::Process(holder), self.held_as(target));
         let rights = self.handles.rights(holder, target);
         let ids: Vec<_> =
             self.handles.of_holder(holder).filter(|(held, _)| *held == target).map(|(_, id)| id).collect();
@@ -222,7 +222,7 @@ impl Table {
     /// Returns the handles of a process: their targets, each with the rights to it.
     #[must_use]
     pub fn handles_of(&self, holder: Pid) -> BTreeMap<Pid, Rights> {
-        let holder = Caller::Process(holder);
+        let holder = Holder::Process(holder);
         let held = self.handles.of_holder(holder).map(|(target, _)| target);
         held.filter_map(|target| Some((target, self.handles.rights(holder, target)?))).collect()
     }
@@ -233,8 +233,8 @@ impl Table {
         let pids = self.by_uuid.range(all_of(target)).map(|(_, pid)| *pid);
         let handles = pids.flat_map(|pid| self.handles.of_target(pid));
         let of_processes = handles.filter_map(|handle| match handle.holder {
-            Caller::Process(holder) => Some((holder, handle.target, handle.rights)),
-            Caller::Person => None,
+            Holder::Process(holder) => Some((holder, handle.target, handle.rights)),
+            Holder::Person => None,
         });
         of_processes.collect()
     }
@@ -262,13 +262,13 @@ impl Table {
     }
 
     /// Checks that a process may hold a handle to one more process, unless it has one to this.
-    fn check_room(&self, holder: Caller, target: Pid) -> Result<(), Refusal> {
+    fn check_room(&self, holder: Holder, target: Pid) -> Result<(), Refusal> {
         let is_full = || self.handles.of_holder(holder).count() >= HANDLES_MAX;
         match holder {
-            Caller::Process(pid) if self.handles.rights(holder, target).is_none() && is_full() => {
+            Holder::Process(pid) if self.handles.rights(holder, target).is_none() && is_full() => {
                 Err(Refusal::TooManyHandles { pid, max: HANDLES_MAX })
             }
-            Caller::Process(_) | Caller::Person => Ok(()),
+            Holder::Process(_) | Holder::Person => Ok(()),
         }
     }
 
@@ -281,7 +281,7 @@ impl Table {
         }
     }
 
-    pub(super) fn close_all(&mut self, holder: Caller) {
+    pub(super) fn close_all(&mut self, holder: Holder) {
         let ids: Vec<_> = self.handles.of_holder(holder).map(|(_, id)| id).collect();
         for id in ids {
             self.close(id);
@@ -289,7 +289,7 @@ impl Table {
     }
 
     /// Returns the targets of the caller's handles.
-    pub(super) fn held(&self, holder: Caller) -> impl Iterator<Item = Pid> {
+    pub(super) fn held(&self, holder: Holder) -> impl Iterator<Item = Pid> {
         self.handles.of_holder(holder).map(|(target, _)| target)
     }
 

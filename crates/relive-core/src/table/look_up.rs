@@ -14,7 +14,7 @@ use relive_types::suggest::closest;
 
 use crate::ids::{Pid, Uuid};
 use crate::refusal::Refusal;
-use crate::table::authority::Caller;
+use crate::table::authority::Holder;
 use crate::table::{Table, end_of};
 
 /// How many candidates an ambiguous name lists.
@@ -28,7 +28,7 @@ const LIVING_MAX: usize = 256;
 
 impl Table {
     /// Returns the process that `text` names.
-    pub fn look_up(&self, caller: Caller, text: &str) -> Result<Pid, Refusal> {
+    pub fn look_up(&self, caller: Holder, text: &str) -> Result<Pid, Refusal> {
         if !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit()) {
             let pid = text.parse().ok().map(Pid).filter(|pid| self.rights(caller, *pid).is_some());
             return pid.ok_or_else(|| Refusal::unknown(text));
@@ -42,7 +42,7 @@ impl Table {
         Err(Refusal::NotFound { what: text.into(), suggestion: self.suggest(caller, text) })
     }
 
-    fn resolve_name(&self, caller: Caller, name: &str) -> Result<Option<Pid>, Refusal> {
+    fn resolve_name(&self, caller: Holder, name: &str) -> Result<Option<Pid>, Refusal> {
         let key: Arc<str> = name.into();
         let namesakes = self.by_name.range((key.clone(), Pid(0))..=(key, Pid(u32::MAX))).map(|(_, pid)| *pid);
         let namesakes: Vec<_> = namesakes.filter(|pid| self.rights(caller, *pid).is_some()).collect();
@@ -77,7 +77,7 @@ impl Table {
         namesakes.into_iter().find(is_living)
     }
 
-    fn resolve_uuid(&self, caller: Caller, text: &str) -> Result<Option<Pid>, Refusal> {
+    fn resolve_uuid(&self, caller: Holder, text: &str) -> Result<Option<Pid>, Refusal> {
         if let Ok(uuid) = Uuid::try_parse(text) {
             return Ok(self.current_pid(uuid).filter(|pid| self.rights(caller, *pid).is_some()));
         }
@@ -92,7 +92,7 @@ impl Table {
     /// Returns the processes whose UUID begins or ends like this, each with its current PID: all of them, or one more
     /// than an ambiguous id lists.
     #[must_use]
-    pub fn by_uuid_part(&self, caller: Caller, text: &str) -> Vec<(Uuid, Pid)> {
+    pub fn by_uuid_part(&self, caller: Holder, text: &str) -> Vec<(Uuid, Pid)> {
         if !short_id::is_part(text) {
             return Vec::new();
         }
@@ -111,7 +111,7 @@ impl Table {
     }
 
     /// Takes in those that the caller may name, up to one more than an ambiguous id lists.
-    fn take_nameable(&self, caller: Caller, known: impl Iterator<Item = (Uuid, Pid)>, found: &mut BTreeMap<Uuid, Pid>) {
+    fn take_nameable(&self, caller: Holder, known: impl Iterator<Item = (Uuid, Pid)>, found: &mut BTreeMap<Uuid, Pid>) {
         let before = found.len();
         for (uuid, pid) in known.filter(|(_, pid)| self.rights(caller, *pid).is_some()) {
             let current = found.entry(uuid).or_insert(pid);
@@ -122,16 +122,16 @@ impl Table {
         }
     }
 
-    fn suggest(&self, caller: Caller, text: &str) -> Option<String> {
+    fn suggest(&self, caller: Holder, text: &str) -> Option<String> {
         let closest = match caller {
             // A mistyped name usually begins correctly, or means a living process. Comparing with every name would be
             // too slow: the names of ended processes are remembered for a while.
-            Caller::Person => {
+            Holder::Person => {
                 let newest = self.by_pid.values().rev().take(LIVING_MAX);
                 let living = newest.filter_map(|slot| self.arena[*slot].facts.name.as_deref());
                 closest(text, self.neighbours(text).chain(living))
             }
-            Caller::Process(pid) => {
+            Holder::Process(pid) => {
                 let slot = self.by_pid.get(&pid).filter(|slot| self.arena[**slot].machine.running().is_some())?;
                 let below = self.arena.walk(*slot).into_iter().map(|slot| &self.arena[slot].facts);
                 let held = self.held(caller).filter_map(|target| self.facts(target));

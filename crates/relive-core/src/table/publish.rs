@@ -6,7 +6,7 @@ use crate::ids::Pid;
 use crate::machine::{Applied, Event, Machine};
 use crate::process::State;
 use crate::refusal::{Refusal, Transition};
-use crate::table::authority::Caller;
+use crate::table::authority::Holder;
 use crate::table::{Found, Table};
 use crate::time::Moment;
 
@@ -48,7 +48,7 @@ impl Table {
             self.tell_above(slot, &mut effects);
         }
         if ends {
-            self.close_all(Caller::Process(of.pid));
+            self.close_all(Holder::Process(of.pid));
             effects.push(Effect::Reap { of });
         }
         Ok(effects)

@@ -7,7 +7,7 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::{Index, select};
 use relive_core::{
-    Caller, End, ErrorCode, Generation, Past, Pid, ProcessStatus, Recovered, Rights, Settings, Spec, Table,
+    End, ErrorCode, Generation, Holder, Past, Pid, ProcessStatus, Recovered, Rights, Settings, Spec, Table,
 };
 
 use crate::support::{World, uuid};
@@ -158,7 +158,7 @@ fn run(steps: Vec<Step>) {
                 let (Some(to), Some(target)) = (pick(&everybody, first), pick(&everybody, second)) else { continue };
                 // The person, or any process: also one that is not there.
                 let giver = pick(&everybody, third).filter(|_| third.index(5) > 0);
-                let caller = giver.map_or(Caller::Person, Caller::Process);
+                let caller = giver.map_or(Holder::Person, Holder::Process);
                 let may = |pid| match giver {
                     Some(giver) => model.rights(giver, pid),
                     None => (model.living.contains(&pid) || model.ended.contains_key(&pid)).then_some(Rights::Owner),
@@ -191,10 +191,10 @@ fn run(steps: Vec<Step>) {
 
 /// Whoever has a process created owns it, each time that it is.
 fn own(world: &mut World, model: &mut Model, parent: Pid, child: Pid) {
-    let opened = world.table.open(Caller::Process(parent), child, Rights::Owner);
+    let opened = world.table.open(Holder::Process(parent), child, Rights::Owner);
     assert_eq!(opened.is_ok(), model.living.contains(&parent), "{parent} owns {child}");
     if let Ok(handle) = opened {
-        assert_eq!(world.table.open(Caller::Process(parent), child, Rights::Observer), Ok(handle), "it has one");
+        assert_eq!(world.table.open(Holder::Process(parent), child, Rights::Observer), Ok(handle), "it has one");
         model.given.insert((parent, child), Rights::Owner);
     }
 }
@@ -274,7 +274,7 @@ fn restart(world: &mut World, model: &mut Model) {
 fn check(world: &World, model: &Model) {
     let everybody: Vec<Pid> = (1..=world.table.last_pid().0 + 1).map(Pid).collect();
     for holder in everybody.iter().copied() {
-        let (caller, mut seen) = (Caller::Process(holder), BTreeSet::new());
+        let (caller, mut seen) = (Holder::Process(holder), BTreeSet::new());
         for target in everybody.iter().copied() {
             let rights = model.rights(holder, target);
             assert_eq!(world.table.rights(caller, target), rights, "{holder} to {target}");
@@ -315,7 +315,7 @@ proptest! {
 fn case_70_a_record_is_kept_by_its_last_handle_and_then_for_the_retention_time() {
     let mut world = World::new();
     let (holder, target) = (world.run(Pid::RUNTIME), world.run(Pid::RUNTIME));
-    world.hand(Caller::Person, holder, target, Rights::Observer).unwrap();
+    world.hand(Holder::Person, holder, target, Rights::Observer).unwrap();
     world.finish(target);
     world.release(target);
     world.ms += 10 * 3_600_000;
@@ -334,7 +334,7 @@ fn an_ancestor_reaches_what_is_below_a_process_that_ended_and_was_forgotten() {
     let second = world.run(first);
     let third = world.run(second);
     let fourth = world.run(third);
-    let rights = |world: &World| world.table.rights(Caller::Process(first), fourth);
+    let rights = |world: &World| world.table.rights(Holder::Process(first), fourth);
     for ended in [third, second] {
         world.finish(ended);
         world.release(ended);
@@ -354,7 +354,7 @@ fn a_handle_to_a_process_that_is_restarted_for_ever_stays_one_handle_and_keeps_o
     let mut world = World::new();
     let (holder, mut target) = (world.run(Pid::RUNTIME), world.run(Pid::RUNTIME));
     let (number, first) = (target.0, target);
-    world.hand(Caller::Person, holder, target, Rights::Controller).unwrap();
+    world.hand(Holder::Person, holder, target, Rights::Controller).unwrap();
     for generation in 2..1200 {
         world.finish(target);
         world.release(target);
@@ -362,7 +362,7 @@ fn a_handle_to_a_process_that_is_restarted_for_ever_stays_one_handle_and_keeps_o
         let spec = Spec { uuid: uuid(number), generation: Generation(generation), ..world.spec(Pid::RUNTIME) };
         target = world.spawn_as(spec);
         world.apply(target, relive_core::Event::Start).unwrap();
-        let rights = |pid| world.table.rights(Caller::Process(holder), pid);
+        let rights = |pid| world.table.rights(Holder::Process(holder), pid);
         assert_eq!([earlier, target].map(rights), [Some(Rights::Controller); 2]);
         world.ms += 60_000;
         world.table.sweep(world.now());
@@ -371,7 +371,7 @@ fn a_handle_to_a_process_that_is_restarted_for_ever_stays_one_handle_and_keeps_o
     assert!(world.table.wait(first).is_err(), "its time is over");
     assert!(world.table.visible(holder).len() <= 62, "{:?}", world.table.visible(holder));
     let other = world.run(Pid::RUNTIME);
-    world.hand(Caller::Person, holder, other, Rights::Observer).unwrap();
+    world.hand(Holder::Person, holder, other, Rights::Observer).unwrap();
 }
 
 /// Who restarts a child over and over has one handle to it, as whoever creates a process owns it each time.
@@ -380,7 +380,7 @@ fn the_owner_of_a_process_that_is_restarted_keeps_one_handle_to_it() {
     let mut world = World::new();
     let owner = world.run(Pid::RUNTIME);
     let mut child = world.run(owner);
-    let (number, holder) = (child.0, Caller::Process(owner));
+    let (number, holder) = (child.0, Holder::Process(owner));
     let first = world.table.open(holder, child, Rights::Observer).unwrap();
     for generation in 2..1_200 {
         world.finish(child);
@@ -394,7 +394,7 @@ fn the_owner_of_a_process_that_is_restarted_keeps_one_handle_to_it() {
     }
     assert_eq!(world.table.handles_of(owner), BTreeMap::from([(child, Rights::Owner)]));
     let other = world.run(Pid::RUNTIME);
-    world.hand(Caller::Person, owner, other, Rights::Observer).unwrap();
+    world.hand(Holder::Person, owner, other, Rights::Observer).unwrap();
     assert_eq!(world.table.release_handles(owner, child), Some(Rights::Owner));
     assert_eq!(world.table.release_handles(owner, child), None, "there was no second one");
 }
@@ -406,12 +406,12 @@ fn a_process_with_all_its_handles_is_given_more_rights_to_those_it_has_and_no_mo
     let holder = world.run(Pid::RUNTIME);
     let targets: Vec<Pid> = (0..1_024).map(|_| world.run(Pid::RUNTIME)).collect();
     for target in &targets {
-        world.hand(Caller::Person, holder, *target, Rights::Observer).unwrap();
+        world.hand(Holder::Person, holder, *target, Rights::Observer).unwrap();
     }
     let more = world.run(Pid::RUNTIME);
-    assert!(world.hand(Caller::Person, holder, more, Rights::Observer).is_err());
-    world.hand(Caller::Person, holder, targets[7], Rights::Controller).unwrap();
-    assert_eq!(world.table.rights(Caller::Process(holder), targets[7]), Some(Rights::Controller));
+    assert!(world.hand(Holder::Person, holder, more, Rights::Observer).is_err());
+    world.hand(Holder::Person, holder, targets[7], Rights::Controller).unwrap();
+    assert_eq!(world.table.rights(Holder::Process(holder), targets[7]), Some(Rights::Controller));
     world.table.release_handles(holder, targets[7]);
-    world.hand(Caller::Person, holder, more, Rights::Observer).unwrap();
+    world.hand(Holder::Person, holder, more, Rights::Observer).unwrap();
 }

@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 use relive_core::{
-    Aim, Caller, Effect, ErrorCode, Event, Generation, Incarnation, Machine, Outcome, Pid, Refusal, Rights, Settings,
+    Aim, Effect, ErrorCode, Event, Generation, Holder, Incarnation, Machine, Outcome, Pid, Refusal, Rights, Settings,
     Signal, SignalSet, State, Stopwatch, SuspendReason, Urgency, Wait,
 };
 
@@ -83,11 +83,11 @@ fn a_paused_ancestor_counts_paused_descendants_and_is_told_unless_they_were_paus
 fn publishing_an_end_closes_handles_and_calls_the_reaper() {
     let mut world = World::new();
     let (pid, other) = (world.run(Pid::RUNTIME), world.run(Pid::RUNTIME));
-    world.hand(Caller::Person, pid, other, Rights::Controller).unwrap();
+    world.hand(Holder::Person, pid, other, Rights::Controller).unwrap();
     let ended = draft(&world, pid, [signal(Signal::Kill), Event::Terminate(Outcome::Cancelled)]);
-    assert_eq!(world.table.rights(Caller::Process(pid), other), Some(Rights::Controller));
+    assert_eq!(world.table.rights(Holder::Process(pid), other), Some(Rights::Controller));
     assert_eq!(world.table.publish(ended.clone(), world.now()).unwrap(), [Effect::Reap { of: world.of(pid) }]);
-    assert_eq!(world.table.rights(Caller::Process(pid), other), None);
+    assert_eq!(world.table.rights(Holder::Process(pid), other), None);
     assert_eq!(world.table.wait(pid).unwrap(), Wait::Ended { end: ended.end().unwrap(), successor: None });
 }
 

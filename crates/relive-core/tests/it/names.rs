@@ -1,11 +1,11 @@
 //! Looking up processes by name, UUID and PID, and the authority to name them.
 
-use relive_core::{Caller, ErrorCode, Event, Pid, Refusal, Rights, Spec, Table};
+use relive_core::{ErrorCode, Event, Holder, Pid, Refusal, Rights, Spec, Table};
 
 use crate::support::{World, uuid};
 
 fn check(world: &World, text: &str, expect: Result<Pid, ErrorCode>) {
-    let resolved = world.table.look_up(Caller::Person, text).map_err(|refusal| refusal.code());
+    let resolved = world.table.look_up(Holder::Person, text).map_err(|refusal| refusal.code());
     assert_eq!(resolved, expect, "{text}");
 }
 
@@ -35,7 +35,7 @@ fn an_ambiguous_name_lists_its_candidates() {
     let mut world = World::new();
     let first = world.run_named(Pid::RUNTIME, "worker");
     let second = world.run_named(Pid::RUNTIME, "worker");
-    let refusal = world.table.look_up(Caller::Person, "worker").unwrap_err();
+    let refusal = world.table.look_up(Holder::Person, "worker").unwrap_err();
     assert_eq!(refusal.to_string(), "`worker` is ambiguous, it could be: PID 1, PID 2");
     world.finish(first);
     check(&world, "worker", Ok(second));
@@ -47,7 +47,7 @@ fn an_ambiguous_name_lists_its_candidates() {
     for _ in 0..10 {
         world.run(Pid::RUNTIME);
     }
-    let Refusal::Ambiguous { candidates, .. } = world.table.look_up(Caller::Person, "0198f3c1-").unwrap_err() else {
+    let Refusal::Ambiguous { candidates, .. } = world.table.look_up(Holder::Person, "0198f3c1-").unwrap_err() else {
         panic!("many begin like this")
     };
     assert_eq!((candidates.len(), candidates.last().unwrap().as_str()), (6, "..."));
@@ -57,9 +57,9 @@ fn an_ambiguous_name_lists_its_candidates() {
 fn an_unknown_name_suggests_the_closest_one() {
     let mut world = World::new();
     world.run_named(Pid::RUNTIME, "reviewer");
-    let refusal = world.table.look_up(Caller::Person, "reviwer").unwrap_err();
+    let refusal = world.table.look_up(Holder::Person, "reviwer").unwrap_err();
     assert_eq!(refusal.hint().unwrap(), "did you mean `reviewer`?");
-    let refusal = world.table.look_up(Caller::Person, "zzz").unwrap_err();
+    let refusal = world.table.look_up(Holder::Person, "zzz").unwrap_err();
     assert_eq!(refusal.hint().unwrap(), "relive ps -a");
 }
 
@@ -75,7 +75,7 @@ fn suggestions_come_from_living_processes_and_sorted_neighbours() {
     }
     world.run_named(Pid::RUNTIME, "alpha");
     let check = |text: &str, expect: &str| {
-        let refusal = world.table.look_up(Caller::Person, text).unwrap_err();
+        let refusal = world.table.look_up(Holder::Person, text).unwrap_err();
         assert_eq!(refusal.hint().unwrap(), format!("did you mean `{expect}`?"), "{text}");
     };
     check("reviewers", "reviewer");
@@ -96,7 +96,7 @@ fn an_unknown_name_costs_the_same_among_many_that_ended() {
         let one = || {
             let begun = std::time::Instant::now();
             for _ in 0..20 {
-                assert!(world.table.look_up(Caller::Person, "worker-of-the-xxxxx-17").is_err());
+                assert!(world.table.look_up(Holder::Person, "worker-of-the-xxxxx-17").is_err());
             }
             begun.elapsed()
         };
@@ -139,22 +139,22 @@ fn neighbours() -> (World, [Pid; 4]) {
     let below = world.run_named(asking, "below");
     let beside = world.run_named(Pid::RUNTIME, "beside");
     let handed = world.run_named(beside, "handed");
-    world.hand(Caller::Person, asking, handed, Rights::Observer).unwrap();
+    world.hand(Holder::Person, asking, handed, Rights::Observer).unwrap();
     (world, [asking, below, beside, handed])
 }
 
 #[test]
 fn a_process_may_name_itself_its_descendants_and_its_handles() {
     let (world, [asking, below, beside, handed]) = neighbours();
-    let rights = |caller: Pid, target: Pid| world.table.rights(Caller::Process(caller), target);
+    let rights = |caller: Pid, target: Pid| world.table.rights(Holder::Process(caller), target);
     assert_eq!(rights(asking, asking), Some(Rights::Owner));
     assert_eq!(rights(asking, below), Some(Rights::Owner));
     assert_eq!(rights(asking, handed), Some(Rights::Observer));
     assert_eq!((rights(asking, beside), rights(below, asking), rights(handed, beside)), (None, None, None));
     assert_eq!(rights(asking, Pid::RUNTIME), None);
-    assert_eq!(world.table.rights(Caller::Person, beside), Some(Rights::Owner));
+    assert_eq!(world.table.rights(Holder::Person, beside), Some(Rights::Owner));
 
-    let code = |target, needed| world.table.authorize(Caller::Process(asking), target, needed).map_err(|r| r.code());
+    let code = |target, needed| world.table.authorize(Holder::Process(asking), target, needed).map_err(|r| r.code());
     assert_eq!(code(below, Rights::Owner), Ok(()));
     assert_eq!(code(handed, Rights::Observer), Ok(()));
     assert_eq!(code(handed, Rights::Controller), Err(ErrorCode::Permission));
@@ -163,7 +163,7 @@ fn a_process_may_name_itself_its_descendants_and_its_handles() {
 #[test]
 fn unknown_and_forbidden_processes_are_refused_alike() {
     let (mut world, [asking, _, beside, handed]) = neighbours();
-    let caller = Caller::Process(asking);
+    let caller = Holder::Process(asking);
     let check = |table: &Table, text: &str| {
         let refusal = table.look_up(caller, text).unwrap_err();
         assert_eq!(refusal, Refusal::NotFound { what: text.into(), suggestion: None });
@@ -184,12 +184,12 @@ fn unknown_and_forbidden_processes_are_refused_alike() {
 #[test]
 fn authority_ends_with_the_process_and_with_the_handle() {
     let (mut world, [asking, below, _, handed]) = neighbours();
-    let caller = Caller::Process(asking);
-    world.hand(Caller::Person, asking, handed, Rights::Controller).unwrap();
+    let caller = Holder::Process(asking);
+    world.hand(Holder::Person, asking, handed, Rights::Controller).unwrap();
     assert_eq!(world.table.rights(caller, handed), Some(Rights::Controller), "the stronger of two handles");
     assert_eq!(world.table.release_handles(asking, handed), Some(Rights::Controller));
     assert_eq!(world.table.rights(caller, handed), None);
-    world.hand(Caller::Person, asking, handed, Rights::Observer).unwrap();
+    world.hand(Holder::Person, asking, handed, Rights::Observer).unwrap();
     world.finish(asking);
     for target in [asking, below, handed] {
         assert_eq!(world.table.rights(caller, target), None);
@@ -201,7 +201,7 @@ fn only_an_owner_hands_handles_and_only_to_processes_that_have_not_ended() {
     let (mut world, [asking, below, beside, handed]) = neighbours();
     let (queued, ended) = (world.spawn(asking), world.run(asking));
     world.finish(ended);
-    let caller = Caller::Process(asking);
+    let caller = Holder::Process(asking);
     let before = world.table.clone();
     let mut check = |to: Pid, target: Pid, expect: ErrorCode| {
         assert_eq!(world.hand(caller, to, target, Rights::Observer).unwrap_err().code(), expect);
@@ -215,7 +215,7 @@ fn only_an_owner_hands_handles_and_only_to_processes_that_have_not_ended() {
     for to in [handed, queued] {
         world.hand(caller, to, below, Rights::Controller).unwrap();
     }
-    assert_eq!(world.table.rights(Caller::Process(handed), below), Some(Rights::Controller));
+    assert_eq!(world.table.rights(Holder::Process(handed), below), Some(Rights::Controller));
 }
 
 #[test]
@@ -229,8 +229,8 @@ fn a_process_may_still_name_its_ended_descendants() {
         world.finish(pid);
         world.release(pid);
     }
-    assert_eq!(world.table.look_up(Caller::Process(top), "bottom"), Ok(bottom));
-    assert_eq!(world.table.look_up(Caller::Process(top), "bottmo").unwrap_err().code(), ErrorCode::NotFound);
+    assert_eq!(world.table.look_up(Holder::Process(top), "bottom"), Ok(bottom));
+    assert_eq!(world.table.look_up(Holder::Process(top), "bottmo").unwrap_err().code(), ErrorCode::NotFound);
 }
 
 #[test]

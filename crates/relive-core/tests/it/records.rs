@@ -1,7 +1,7 @@
 //! Completion records: how long they are kept, and what they answer.
 
 use relive_core::{
-    Caller, Cause, End, ErrorCode, Generation, Past, Pid, ProcessStatus, Rights, Settings, Signal, Spec, Table, Wait,
+    Cause, End, ErrorCode, Generation, Holder, Past, Pid, ProcessStatus, Rights, Settings, Signal, Spec, Table, Wait,
     Why,
 };
 
@@ -26,7 +26,7 @@ fn a_record_is_dropped_after_its_retention_time() {
     assert_eq!(world.table.sweep(world.now()), [pid]);
     assert_eq!(world.table.wait(pid).unwrap_err().code(), ErrorCode::NotFound);
     for gone in ["ended", &uuid(pid.0).to_string()] {
-        assert_eq!(world.table.look_up(Caller::Person, gone).unwrap_err().code(), ErrorCode::NotFound);
+        assert_eq!(world.table.look_up(Holder::Person, gone).unwrap_err().code(), ErrorCode::NotFound);
     }
     assert!(world.table.spawn(Spec { pid, ..world.spec(Pid::RUNTIME) }).is_err(), "its PID is not used again");
     assert_eq!(world.table.sweep(world.now()), []);
@@ -37,13 +37,13 @@ fn a_record_is_kept_until_its_last_handle_closes() {
     for opened_before_the_end in [true, false] {
         let mut world = World::new();
         let pid = world.run(Pid::RUNTIME);
-        let early = opened_before_the_end.then(|| world.table.open(Caller::Person, pid, Rights::Observer).unwrap());
+        let early = opened_before_the_end.then(|| world.table.open(Holder::Person, pid, Rights::Observer).unwrap());
         world.finish(pid);
         world.release(pid);
-        let first = early.unwrap_or_else(|| world.table.open(Caller::Person, pid, Rights::Observer).unwrap());
+        let first = early.unwrap_or_else(|| world.table.open(Holder::Person, pid, Rights::Observer).unwrap());
         world.ms += RETENTION_MS;
         assert_eq!(world.table.sweep(world.now()), []);
-        let second = world.table.open(Caller::Person, pid, Rights::Owner).unwrap();
+        let second = world.table.open(Holder::Person, pid, Rights::Owner).unwrap();
         world.ms += RETENTION_MS;
         world.table.close(first);
         world.table.close(first);
@@ -58,7 +58,7 @@ fn a_record_is_kept_until_its_last_handle_closes() {
 fn a_handle_held_by_an_ended_process_keeps_no_record() {
     let mut world = World::new();
     let (holder, pid) = (world.run(Pid::RUNTIME), ended(&mut world));
-    world.hand(Caller::Person, holder, pid, Rights::Observer).unwrap();
+    world.hand(Holder::Person, holder, pid, Rights::Observer).unwrap();
     world.ms += RETENTION_MS;
     assert_eq!(world.table.sweep(world.now()), []);
     world.finish(holder);

@@ -1,7 +1,7 @@
 //! A table with a clock, and shorthand for what tests do to it.
 
 use relive_core::{
-    Aim, Applied, Caller, Cause, Effect, Effects, End, Event, Incarnation, Machine, Moment, Outcome, Pid,
+    Aim, Applied, Cause, Effect, Effects, End, Event, Holder, Incarnation, Machine, Moment, Outcome, Pid,
     ProcessStatus, Refusal, ReleaseEvent, Rights, Settings, Signal, SignalSet, Spec, SuspendReason, Table, Timestamp,
     Urgency, Uuid, View, Why,
 };
@@ -65,7 +65,7 @@ impl World {
     }
 
     /// Hands a handle to a process, as the runtime does.
-    pub(crate) fn hand(&mut self, giver: Caller, to: Pid, target: Pid, rights: Rights) -> Result<(), Refusal> {
+    pub(crate) fn hand(&mut self, giver: Holder, to: Pid, target: Pid, rights: Rights) -> Result<(), Refusal> {
         self.table.check_hand(giver, to, target)?;
         self.table.restore_handle(to, target, rights);
         Ok(())

@@ -6,14 +6,18 @@ use relive_api::{
     RemoveWorkspaceRequest, RestoreRequest, RewindRequest, Rewound,
 };
 
-use super::{Asked, Id, JsonAnswer, OptionalJson, Params, RequestId, RequiredJson};
+use super::{CallerAccess, Id, JsonAnswer, OptionalJson, Params, RequestId, RequiredJson};
 
-pub(super) async fn diff(Asked(access): Asked, Id(id): Id, Params(query): Params<DiffQuery>) -> JsonAnswer<FilesDiff> {
+pub(super) async fn diff(
+    CallerAccess(access): CallerAccess,
+    Id(id): Id,
+    Params(query): Params<DiffQuery>,
+) -> JsonAnswer<FilesDiff> {
     access.diff(&id, query).await.map(Json).map_err(Into::into)
 }
 
 pub(super) async fn rewind(
-    Asked(access): Asked,
+    CallerAccess(access): CallerAccess,
     Id(id): Id,
     RequestId(request_id): RequestId,
     RequiredJson(request): RequiredJson<RewindRequest>,
@@ -22,7 +26,7 @@ pub(super) async fn rewind(
 }
 
 pub(super) async fn restore(
-    Asked(access): Asked,
+    CallerAccess(access): CallerAccess,
     Id(id): Id,
     RequestId(request_id): RequestId,
     RequiredJson(request): RequiredJson<RestoreRequest>,
@@ -31,7 +35,7 @@ pub(super) async fn restore(
 }
 
 pub(super) async fn merge(
-    Asked(access): Asked,
+    CallerAccess(access): CallerAccess,
     Id(id): Id,
     RequestId(request_id): RequestId,
     OptionalJson(request): OptionalJson<MergeRequest>,
@@ -40,18 +44,18 @@ pub(super) async fn merge(
 }
 
 pub(super) async fn blame(
-    Asked(access): Asked,
+    CallerAccess(access): CallerAccess,
     RequiredJson(request): RequiredJson<BlameRequest>,
 ) -> JsonAnswer<Blame> {
     access.blame(request).await.map(Json).map_err(Into::into)
 }
 
-pub(super) async fn workspaces(Asked(access): Asked) -> JsonAnswer<OwnWorkspaces> {
+pub(super) async fn workspaces(CallerAccess(access): CallerAccess) -> JsonAnswer<OwnWorkspaces> {
     access.own_workspaces().await.map(Json).map_err(Into::into)
 }
 
 pub(super) async fn remove_workspace(
-    Asked(access): Asked,
+    CallerAccess(access): CallerAccess,
     RequiredJson(request): RequiredJson<RemoveWorkspaceRequest>,
 ) -> JsonAnswer<OwnWorkspace> {
     access.remove_workspace(request).await.map(Json).map_err(Into::into)

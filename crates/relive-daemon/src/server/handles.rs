@@ -3,14 +3,14 @@
 use axum::Json;
 use relive_api::{GrantRequest, Handle, HandleList, ReleaseRequest};
 
-use super::{Asked, JsonAnswer, RequestId, RequiredJson};
+use super::{CallerAccess, JsonAnswer, RequestId, RequiredJson};
 
-pub(super) async fn list(Asked(access): Asked) -> JsonAnswer<HandleList> {
+pub(super) async fn list(CallerAccess(access): CallerAccess) -> JsonAnswer<HandleList> {
     access.handles().await.map(Json).map_err(Into::into)
 }
 
 pub(super) async fn grant(
-    Asked(access): Asked,
+    CallerAccess(access): CallerAccess,
     RequestId(request_id): RequestId,
     RequiredJson(request): RequiredJson<GrantRequest>,
 ) -> JsonAnswer<Handle> {
@@ -18,7 +18,7 @@ pub(super) async fn grant(
 }
 
 pub(super) async fn release(
-    Asked(access): Asked,
+    CallerAccess(access): CallerAccess,
     RequestId(request_id): RequestId,
     RequiredJson(request): RequiredJson<ReleaseRequest>,
 ) -> JsonAnswer<HandleList> {

@@ -1,6 +1,6 @@
 //! Who is at the other end of a connection: the person, or a process whose program has connected.
 //!
-//! Asked once for each connection, when it is accepted. A connection that is handed on to another program stays that of
+//! CallerAccess once for each connection, when it is accepted. A connection that is handed on to another program stays that of
 //! whoever made it.
 
 use std::path::PathBuf;

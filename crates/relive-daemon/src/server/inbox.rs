@@ -15,18 +15,18 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 
 use super::streams::StreamQuery;
-use super::{Asked, Id, JsonAnswer, OptionalJson, Params, RequestId, Server};
+use super::{CallerAccess, Id, JsonAnswer, OptionalJson, Params, RequestId, Server};
 use crate::error::Answer;
 
 /// How often changes are sent at most. A process that changes more often is sent as it is then.
 const PACE: Duration = Duration::from_millis(100);
 
-pub(super) async fn list(Asked(access): Asked) -> JsonAnswer<Inbox> {
+pub(super) async fn list(CallerAccess(access): CallerAccess) -> JsonAnswer<Inbox> {
     access.inbox().await.map(Json).map_err(Into::into)
 }
 
 pub(super) async fn ack(
-    Asked(access): Asked,
+    CallerAccess(access): CallerAccess,
     Id(id): Id,
     RequestId(request_id): RequestId,
     OptionalJson(request): OptionalJson<AckRequest>,
@@ -38,7 +38,7 @@ pub(super) async fn ack(
 /// the reader has all that was known when it began.
 pub(super) async fn stream(
     State(server): State<Server>,
-    Asked(access): Asked,
+    CallerAccess(access): CallerAccess,
     headers: HeaderMap,
     Params(query): Params<StreamQuery>,
 ) -> Answer<Sse<impl Stream<Item = Result<Event, Infallible>>>> {

@@ -5,9 +5,9 @@ use axum::extract::State;
 use relive_api::{Affected, EndSelfRequest, SelfInfo};
 use relive_runtime::Caller;
 
-use super::{Asked, JsonAnswer, RequestId, RequiredJson, ServerState, traffic};
+use super::{CallerAccess, JsonAnswer, RequestId, RequiredJson, ServerState, traffic};
 
-pub(super) async fn info(Asked(access): Asked) -> JsonAnswer<SelfInfo> {
+pub(super) async fn info(CallerAccess(access): CallerAccess) -> JsonAnswer<SelfInfo> {
     access.self_info().await.map(Json).map_err(Into::into)
 }
 
@@ -15,7 +15,7 @@ pub(super) async fn info(Asked(access): Asked) -> JsonAnswer<SelfInfo> {
 /// as the process from outside does not, and is told.
 pub(super) async fn end(
     State(server): ServerState,
-    Asked(access): Asked,
+    CallerAccess(access): CallerAccess,
     RequestId(request_id): RequestId,
     RequiredJson(request): RequiredJson<EndSelfRequest>,
 ) -> JsonAnswer<Affected> {

@@ -15,7 +15,7 @@ use relive_journal::reader::{Cursor, Item, Reader};
 use serde::Deserialize;
 use tokio::sync::{Semaphore, watch};
 
-use super::{Asked, Id, Params, Server};
+use super::{CallerAccess, Id, Params, Server};
 use crate::error::{Answer, HttpError};
 use relive_runtime::{Access, Readable};
 
@@ -52,7 +52,7 @@ impl StreamQuery {
 
 pub(super) async fn journal(
     State(server): State<Server>,
-    Asked(access): Asked,
+    CallerAccess(access): CallerAccess,
     Id(id): Id,
     headers: HeaderMap,
     Params(query): Params<StreamQuery>,
@@ -63,7 +63,7 @@ pub(super) async fn journal(
 
 pub(super) async fn events(
     State(server): State<Server>,
-    Asked(access): Asked,
+    CallerAccess(access): CallerAccess,
     Id(id): Id,
     headers: HeaderMap,
     Params(query): Params<StreamQuery>,

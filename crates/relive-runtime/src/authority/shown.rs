@@ -1,7 +1,7 @@
 //! What a process is shown of the processes that it may see: nothing that names one that it may not see.
 
 use relive_api::Process;
-use relive_core::{Caller as Holder, Cause, Pid, Rights, SuspendReason, Uuid};
+use relive_core::{Cause, Holder, Pid, Rights, SuspendReason, Uuid};
 
 use super::Access;
 use crate::attribution::exited_after;

@@ -55,7 +55,7 @@ impl Turn {
         let (parent, pid) = (spec.parent, spec.pid);
         list(&mut state.table, spec, recovered)?;
         // Who spawns a process owns it: its end is remembered as long as they want.
-        let _ = state.table.open(relive_core::Caller::Process(parent), pid, relive_core::Rights::Owner);
+        let _ = state.table.open(relive_core::Holder::Process(parent), pid, relive_core::Rights::Owner);
         if let Some(place) = place {
             state.trees.join(place);
         }

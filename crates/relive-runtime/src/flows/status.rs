@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use relive_api::{Exit, FlowKind, FlowStatus, NodeStatus, Process};
-use relive_core::ErrorCode;
+use relive_api::{Exit, FlowKind, FlowStatus, NodeStatus, Process, reason_word};
+use relive_core::{ErrorCode, Pid};
 use relive_flow::{Definition, Flow, SlotState, SlotStatus};
 
 use crate::error::{Error, Result};
@@ -46,7 +46,7 @@ impl Runtime {
             let status = NodeStatus { reason: reason_of(&flow, &slot), ..self.node_status(&flow, &slot, depends_on) };
             match refusal {
                 Some(_) => NodeStatus { state: SlotState::Waiting.word().to_owned(), reason: refusal, ..status },
-                None => status,
+                None => NodeStatus { reason: status.reason.or_else(|| self.why_paused(status.pid?)), ..status },
             }
         });
         let nodes = nodes.collect();
@@ -73,6 +73,12 @@ impl Runtime {
         }
         let message = format!("PID {} is neither a run of a compose file nor a supervisor", process.pid);
         Err(Error::new(ErrorCode::Invalid, message).with_hint(format!("relive info {}", process.pid)))
+    }
+
+    /// Says why the process of a node does not run.
+    fn why_paused(&self, pid: Pid) -> Option<String> {
+        let (_, reason) = self.lock().table.machine(pid)?.pause()?;
+        Some(format!("suspended: {}", reason_word(reason).replace('_', " ")))
     }
 
     fn node_status(&self, flow: &Flow, slot: &SlotStatus<'_>, depends_on: Vec<String>) -> NodeStatus {

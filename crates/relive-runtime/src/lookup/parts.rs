@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use relive_core::{Caller, Uuid};
+use relive_core::{Holder, Uuid};
 use relive_types::short_id;
 
 use super::{CANDIDATES_MAX, LookedUp, ambiguous};
@@ -16,7 +16,7 @@ impl Runtime {
         if !short_id::is_part(id) || Uuid::try_parse(id).is_ok() || self.has_name(id) {
             return Ok(None);
         }
-        let listed = self.lock().table.by_uuid_part(Caller::Person, id);
+        let listed = self.lock().table.by_uuid_part(Holder::Person, id);
         let mut found: Vec<Uuid> = listed.into_iter().map(|(uuid, _)| uuid).collect();
         found.extend(self.unrecovered.uuids().into_iter().filter(|uuid| short_id::has_part(*uuid, id)));
         match self.catalog.by_part(id, CANDIDATES_MAX + 1).await {

@@ -27,7 +27,7 @@ pub(super) struct WantedSignals {
 impl WantedSignals {
     pub(super) fn parse(request: &SignalMaskRequest) -> Result<Self> {
         let SignalMaskRequest { blocked, block, unblock, handled, on, off } = request;
-        let command = |on: &relive_api::SignalCommand| -> Result<SignalCommand> {
+        let command = |on: &relive_api::OnSignal| -> Result<SignalCommand> {
             Ok(SignalCommand { signal: blockable(&on.signal)?, id: on.id })
         };
         Ok(Self {

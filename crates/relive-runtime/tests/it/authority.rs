@@ -7,9 +7,7 @@ use std::sync::Arc;
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::Index;
-use relive_api::{
-    GateRequest, GrantRequest, HandleRights, ListQuery, ReleaseRequest, ResumeRequest, SignalMaskRequest,
-};
+use relive_api::{GateRequest, GrantRequest, ListQuery, ReleaseRequest, ResumeRequest, SignalMaskRequest};
 use relive_core::{ErrorCode, Rights, Uuid};
 use relive_runtime::{Access, Caller, Error};
 
@@ -23,7 +21,7 @@ const NEVER: Uuid = Uuid::from_u128(0x0199_0000_0000_7000_8000_0000_0000_abcd);
 enum Operation {
     Spawn,
     End,
-    Grant(HandleRights),
+    Grant(Rights),
     Release,
     /// A caller pauses a process.
     Pause,
@@ -39,8 +37,8 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     let operation = prop_oneof![
         6 => Just(Operation::Spawn),
         3 => Just(Operation::End),
-        4 => Just(Operation::Grant(HandleRights::Observer)),
-        4 => Just(Operation::Grant(HandleRights::Controller)),
+        4 => Just(Operation::Grant(Rights::Observer)),
+        4 => Just(Operation::Grant(Rights::Controller)),
         3 => Just(Operation::Release),
         3 => Just(Operation::Pause),
         4 => Just(Operation::Resume),
@@ -219,7 +217,7 @@ impl Place {
         assert_eq!(self.model.living.iter().copied().filter(is_suspended).collect::<BTreeSet<_>>(), self.model.paused);
     }
 
-    fn grant(&mut self, caller: Option<Uuid>, to: Uuid, target: Uuid, rights: HandleRights) {
+    fn grant(&mut self, caller: Option<Uuid>, to: Uuid, target: Uuid, rights: Rights) {
         let request = GrantRequest { target: target.to_string(), to: to.to_string(), rights };
         let granted = self.daemon().block(self.access(caller).grant(request, None));
         let allowed = self.model.may(caller, target) == Some(Rights::Owner)
@@ -228,11 +226,6 @@ impl Place {
             && self.model.living.contains(&to);
         assert_eq!(granted.is_ok(), allowed, "{caller:?} gives {to} a handle to {target}: {granted:?}");
         if allowed {
-            let rights = match rights {
-                HandleRights::Observer => Rights::Observer,
-                HandleRights::Controller => Rights::Controller,
-                HandleRights::Owner => Rights::Owner,
-            };
             let held = self.model.given.entry((to, target)).or_insert(rights);
             *held = (*held).max(rights);
         }
@@ -328,7 +321,7 @@ fn limits_and_models_are_changed_by_owners_and_handles_to_oneself_by_nobody() {
     let grant = |target: Uuid, to: Uuid| GrantRequest {
         target: target.to_string(),
         to: to.to_string(),
-        rights: HandleRights::Controller,
+        rights: Rights::Controller,
     };
     let refused = daemon.block(process.grant(grant(one, one), None)).unwrap_err();
     assert_eq!(refused.code(), ErrorCode::Permission);

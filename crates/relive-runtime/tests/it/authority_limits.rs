@@ -3,10 +3,8 @@
 use std::fs;
 use std::sync::Arc;
 
-use relive_api::{
-    FlowRequest, FlowStatus, GrantRequest, HandleRights, ListQuery, ReleaseRequest, ResumeRequest, RunRequest,
-};
-use relive_core::{ErrorCode, Pid, Uuid};
+use relive_api::{FlowRequest, FlowStatus, GrantRequest, ListQuery, ReleaseRequest, ResumeRequest, RunRequest};
+use relive_core::{ErrorCode, Pid, Rights, Uuid};
 use relive_runtime::{Access, Caller, Result};
 use serde_json::json;
 
@@ -32,7 +30,7 @@ fn run_below(world: &World, daemon: &Daemon, parent: Uuid) -> Uuid {
     created.uuid
 }
 
-fn grant(daemon: &Daemon, target: Uuid, to: Uuid, rights: HandleRights) {
+fn grant(daemon: &Daemon, target: Uuid, to: Uuid, rights: Rights) {
     let request = GrantRequest { target: target.to_string(), to: to.to_string(), rights };
     daemon.block(person(daemon).grant(request, None)).unwrap();
 }
@@ -82,7 +80,7 @@ fn a_process_that_resumes_its_child_does_not_undo_the_pause_of_an_ancestor() {
     check(vec![daemon.pid(child)]);
     // Neither does one that only has a handle.
     let stranger = daemon.run_hanging(&world).uuid;
-    grant(&daemon, child, stranger, HandleRights::Controller);
+    grant(&daemon, child, stranger, Rights::Controller);
     pause();
     check(daemon.block(process(&daemon, stranger).resume(&id, resume(), None)).unwrap().pids);
     // The person resumes what they paused.
@@ -97,14 +95,14 @@ fn an_observer_of_a_run_is_told_nothing_of_nodes_that_it_may_not_see() {
     let daemon = world.start();
     let flow = start_flow(&world, &daemon, &person(&daemon));
     let observer = daemon.run_hanging(&world).uuid;
-    grant(&daemon, flow, observer, HandleRights::Observer);
+    grant(&daemon, flow, observer, Rights::Observer);
     let status = |access: &Access| -> FlowStatus { daemon.block(access.flow_status(&flow.to_string())).unwrap() };
     let whole = status(&person(&daemon));
     let node = whole.nodes[0].uuid.unwrap();
     let seen = status(&process(&daemon, observer)).nodes.remove(0);
     assert_eq!((seen.name.as_str(), seen.state.as_str()), ("a", "running"));
     assert_eq!((seen.uuid, seen.pid, seen.exit, seen.reason), (None, None, None, None));
-    grant(&daemon, node, observer, HandleRights::Observer);
+    grant(&daemon, node, observer, Rights::Observer);
     assert_eq!(status(&process(&daemon, observer)), whole);
 }
 
@@ -151,7 +149,7 @@ fn a_client_that_hangs_up_while_handles_are_recalled_takes_none_away() {
     let world = World::with_clocks();
     let daemon = world.start();
     let [holder, target] = [(), ()].map(|()| daemon.run_hanging(&world).uuid);
-    grant(&daemon, target, holder, HandleRights::Observer);
+    grant(&daemon, target, holder, Rights::Observer);
     daemon.signal(target, "KILL", None);
     daemon.wait(target);
     daemon.until_at_rest(target);
@@ -175,7 +173,7 @@ fn a_list_hides_strangers_also_from_a_process_that_ends_before_it_is_answered() 
     let child = daemon.block(process(&daemon, parent).run(sleeps)).unwrap().uuid;
     daemon.until_records(&world, child, "call_started", 1);
     let caller = daemon.run_hanging(&world).uuid;
-    grant(&daemon, child, caller, HandleRights::Observer);
+    grant(&daemon, child, caller, Rights::Observer);
     let access = process(&daemon, caller);
     let held = Daemon::hold(&[&daemon.runtime.pools().reads]);
     let mut page = Box::pin(access.page(ListQuery { all: true, ..ListQuery::default() }));
@@ -198,12 +196,12 @@ fn a_release_that_is_repeated_after_a_restart_is_answered_and_leaves_a_newer_gra
         let request = ReleaseRequest { target: target.to_string(), of: of.map(|of| of.to_string()) };
         daemon.block(access.release(request, Some("once".to_owned()))).map(|released| released.handles.len())
     };
-    grant(&daemon, target, holder, HandleRights::Observer);
+    grant(&daemon, target, holder, Rights::Observer);
     assert_eq!(release(&daemon, &process(&daemon, holder), None).unwrap(), 1);
     drop(daemon);
     let daemon = world.start();
     assert_eq!(release(&daemon, &process(&daemon, holder), None).unwrap(), 1, "it is the answer of the first");
-    grant(&daemon, target, holder, HandleRights::Controller);
+    grant(&daemon, target, holder, Rights::Controller);
     assert_eq!(release(&daemon, &person(&daemon), Some(holder)).unwrap(), 1);
     assert_eq!(daemon.block(person(&daemon).handles()).unwrap().handles.len(), 1, "the newer one stays");
     assert_eq!(world.of_kind(holder, "released").len(), 1);

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use relive_api::{Created, FlowRequest, FlowStatus, GrantRequest, HandleRights, NodeRequest, NodeResumed};
-use relive_core::{ErrorCode, Limits, Uuid};
+use relive_api::{Created, FlowRequest, FlowStatus, GrantRequest, NodeRequest, NodeResumed};
+use relive_core::{ErrorCode, Limits, Rights, Uuid};
 use relive_runtime::{Access, Caller, Result};
 use serde_json::json;
 
@@ -113,8 +113,7 @@ fn a_controller_of_a_run_resumes_a_node_but_sets_no_limits_of_it() {
     start(&daemon, &asked).unwrap();
     daemon.until("a is done", || Some(()).filter(|()| events(&world, asked.uuid, "ended") == 1));
     let controller = daemon.run_hanging(&world).uuid;
-    let grant =
-        GrantRequest { target: asked.uuid.to_string(), to: controller.to_string(), rights: HandleRights::Controller };
+    let grant = GrantRequest { target: asked.uuid.to_string(), to: controller.to_string(), rights: Rights::Controller };
     daemon.block(person(&daemon).grant(grant, None)).unwrap();
     let access = Access::new(Arc::clone(&daemon.runtime), Caller::Process(controller));
     daemon.block(access.ready());

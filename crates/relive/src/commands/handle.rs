@@ -1,7 +1,8 @@
 //! `relive handle`: what a process may do to processes that are not below it.
 
-use relive_api::{GrantRequest, Handle, HandleList, HandleRights, ReleaseRequest};
+use relive_api::{GrantRequest, Handle, HandleList, ReleaseRequest};
 use relive_core::Pid;
+use relive_core::Rights;
 use relive_types::short_id;
 
 use crate::client::{Client, Start};
@@ -72,8 +73,8 @@ pub(crate) async fn run(context: &Context, args: &Args) -> Outcome<u8> {
     match &args.verb {
         Verb::Grant { id, to, rights } => {
             let rights = match rights {
-                GivenRights::Observer => HandleRights::Observer,
-                GivenRights::Controller => HandleRights::Controller,
+                GivenRights::Observer => Rights::Observer,
+                GivenRights::Controller => Rights::Controller,
             };
             let request = GrantRequest { target: id.clone(), to: to.clone(), rights };
             let handle = Client::about(context, id).await?.grant(&request).await?;
@@ -122,11 +123,11 @@ pub(crate) async fn run(context: &Context, args: &Args) -> Outcome<u8> {
     Ok(0)
 }
 
-fn word(rights: HandleRights) -> &'static str {
+fn word(rights: Rights) -> &'static str {
     match rights {
-        HandleRights::Observer => "observer",
-        HandleRights::Controller => "controller",
-        HandleRights::Owner => "owner",
+        Rights::Observer => "observer",
+        Rights::Controller => "controller",
+        Rights::Owner => "owner",
     }
 }
 

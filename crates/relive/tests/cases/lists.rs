@@ -49,7 +49,7 @@ fn rm_removes_ended_processes_and_hints_how_to_end_living_ones() {
     world.relive(&["wait", "early"]).ok();
     world.run_hanging(&["--name", "living"]);
     let both = world.relive(&["rm", "-y", "living", "early"]).exits(3);
-    assert!(both.stderr.contains("\nremoved early ("), "{both:?}");
+    assert!(both.stderr.contains("\nremoved PID 1 "), "{both:?}");
     assert!(both.stderr.contains("has not ended") && both.stderr.contains("hint: relive kill 2;"), "{both:?}");
     world.relive(&["info", &ended.uuid]).fails(4, &["garbage collected"]);
 }

@@ -7,7 +7,7 @@ use std::process::Stdio;
 use rustix::process::Signal;
 use serde_json::json;
 
-use super::world::{World, finish, kill, short, wait_for};
+use super::world::{World, finish, kill, short, wait_for, wait_until};
 
 #[test]
 fn input_output_and_exit_code_are_the_program_s_own() {
@@ -102,15 +102,16 @@ fn a_program_that_takes_no_input_is_not_waited_for() {
 #[test]
 fn ctrl_c_asks_the_program_to_stop_and_again_kills_it() {
     let world = World::new();
-    let child =
-        world.start(&["exec", "--name", "asked", "--", "sh", "-c", "trap 'exit 5' INT; while :; do sleep 0.01; done"]);
-    world.await_stage(&world.named("asked"), "running");
+    let is_there = |name: &str| wait_until("it handles SIGINT", || world.work().join(name).exists());
+    let loops = |trap: &str, name: &str| format!("trap {trap} INT; touch {name}; while :; do sleep 0.01; done");
+    let child = world.start(&["exec", "--name", "asked", "--", "sh", "-c", &loops("'exit 5'", "asked")]);
+    is_there("asked");
     kill(child.id(), Signal::INT);
     finish(child).fails(5, &["SIGINT"]);
 
-    let child = world.start(&["exec", "--name", "numb", "--", "sh", "-c", "trap '' INT; while :; do sleep 0.01; done"]);
+    let child = world.start(&["exec", "--name", "numb", "--", "sh", "-c", &loops("''", "numb")]);
+    is_there("numb");
     let deaf = world.named("numb");
-    world.await_stage(&deaf, "running");
     kill(child.id(), Signal::INT);
     kill(child.id(), Signal::INT);
     wait_for("both have been heard of, or the one they became", || {

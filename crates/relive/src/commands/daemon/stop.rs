@@ -46,7 +46,13 @@ pub(super) async fn stopped(context: &Context, query: StopQuery) -> Outcome<Opti
                 only = Some(os_pid);
                 wait(os_pid, begun).await?;
             }
-            Some(_) | None => return Ok(only),
+            Some(_) | None => {
+                // It gives up its lock and its socket a little before it is gone.
+                while let Some(os_pid) = only.filter(|os_pid| is_alive(*os_pid)) {
+                    wait(os_pid, begun).await?;
+                }
+                return Ok(only);
+            }
         }
     }
 }

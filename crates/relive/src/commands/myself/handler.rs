@@ -14,7 +14,7 @@ use std::os::unix::process::CommandExt as _;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use relive_api::{SignalCommand, SignalMaskRequest};
+use relive_api::{OnSignal, SignalMaskRequest};
 use relive_client::{Event, Source};
 use relive_core::Uuid;
 use serde::Deserialize;
@@ -74,7 +74,7 @@ pub(super) async fn on(client: &Client<'_>, args: &On) -> Outcome<u8> {
     // First, so that nothing is handled that nobody could run the command for.
     let mut watcher = start_watcher(&signal, uuid, id, &args.command)
         .map_err(|error| CommandError::internal("cannot start the process that waits for the signal").because(error))?;
-    let request = SignalMaskRequest { on: Some(SignalCommand { signal, id }), ..SignalMaskRequest::default() };
+    let request = SignalMaskRequest { on: Some(OnSignal { signal, id }), ..SignalMaskRequest::default() };
     match client.set_signals(&uuid.to_string(), &request).await {
         Ok(state) => say_signals(client.context(), &state),
         Err(error) => {
@@ -149,7 +149,7 @@ struct Mask {
     seq: u64,
     #[serde(default)]
     handled: Vec<String>,
-    on: Option<SignalCommand>,
+    on: Option<OnSignal>,
     delivered: Option<String>,
 }
 

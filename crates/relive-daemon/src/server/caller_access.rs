@@ -1,6 +1,6 @@
 //! The caller of a request: the only way from a route to the processes.
 //!
-//! A handler has no other access to them than an [`Asked`] among its arguments. A route that forgot it could neither read
+//! A handler has no other access to them than an [`CallerAccess`] among its arguments. A route that forgot it could neither read
 //! nor change anything: it would not compile.
 
 use std::convert::Infallible;
@@ -33,9 +33,9 @@ impl Guarded {
 }
 
 /// The verbs, as whoever made the connection may use them.
-pub(super) struct Asked(pub(super) Access);
+pub(super) struct CallerAccess(pub(super) Access);
 
-impl FromRequestParts<Server> for Asked {
+impl FromRequestParts<Server> for CallerAccess {
     type Rejection = Infallible;
 
     async fn from_request_parts(parts: &mut Parts, server: &Server) -> Result<Self, Infallible> {
@@ -47,7 +47,7 @@ impl FromRequestParts<Server> for Asked {
     }
 }
 
-impl Asked {
+impl CallerAccess {
     /// Stops the daemon, if whoever asks may do that.
     pub(super) fn stop(&self, server: &Server, query: StopQuery) -> relive_runtime::Result<Stopping> {
         let stopping = self.0.begin_stop(query)?;
