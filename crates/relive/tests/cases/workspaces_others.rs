@@ -66,8 +66,8 @@ fn case_72_what_an_agent_did_in_a_directory_below_is_not_rewound() {
     world.relive(&["wait", &above.uuid]).ok();
     world.await_retired(&above.uuid);
     let last = world.records(&above.uuid, "snapshot").pop().unwrap();
-    // Nobody looked between the work of the two, so that its own counts as theirs too.
-    assert_eq!(last["foreign"], serde_json::json!(["own", "sub/theirs"]), "{last}");
+    // If nobody looked between the work of the two, its own counts as theirs too.
+    assert!(last["foreign"].as_array().is_some_and(|paths| paths.contains(&"sub/theirs".into())), "{last}");
     world.relive(&["rewind", &above.uuid, "--to-step", "1", "-y"]).fails(3, &["sub/theirs", "--force"]);
     assert!(sub.join("theirs").exists());
     // The agent below may undo its own work.
