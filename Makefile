@@ -12,12 +12,10 @@ check:
 	scripts/check-layers
 	scripts/check-cases
 
-# Most of the time of a test is waiting, so at least four run at once, also on two cores.
-TEST_THREADS ?= $(shell nproc | awk '{ print ($$1 > 4) ? $$1 : 4 }')
 test:
 	scripts/install-missing
 	scripts/install-agents
-	RUST_TEST_THREADS=$(TEST_THREADS) cargo test --workspace $(FAULTS)
+	cargo test --workspace $(FAULTS)
 	scripts/fuzz-short
 
 fix:

@@ -32,11 +32,11 @@ fn doing_shows_the_current_activity_of_an_agent() {
     let sleeping = daemon.run(world.request(&model));
     daemon.until_records(&world, sleeping.uuid, "call_started", 1);
     let told = until(|| doing(sleeping.uuid).filter(|told| told.starts_with("sleep")));
-    assert!(told.starts_with("sleep: 1h ") && told.ends_with('s'), "{told}");
+    assert!(told.starts_with("sleep 1h (") && told.ends_with("s)"), "{told}");
     let page = daemon.block(daemon.runtime.page_with_doing(ListQuery::default())).unwrap();
     let told: Vec<&str> = page.processes.iter().filter_map(|process| process.doing.as_deref()).collect();
     assert!(
-        matches!(told[..], [first, second] if first.starts_with("asking the model ") && second.starts_with("sleep: 1h ")),
+        matches!(told[..], [first, second] if first.starts_with("asking the model ") && second.starts_with("sleep 1h (")),
         "{told:?}"
     );
     // A disk that is stuck makes nobody wait who only wants to see what runs.
