@@ -65,7 +65,7 @@ impl PrivatePaths {
     }
 
     /// Finds the paths, the first time. Blocks.
-    pub(crate) fn get(&self) -> &[PathBuf] {
+    pub fn get(&self) -> &[PathBuf] {
         self.0.found.get_or_init(|| (self.0.find)())
     }
 }

@@ -30,6 +30,8 @@ async fn run(steps: usize, calls: &[(&str, Value)]) -> (Costs, u64) {
     let stage = Stage::new((0..steps).map(|step| calling(step, calls)).chain([Act::Answer]));
     stage.world.put("f", "x".repeat(4096));
     let (disk, journal, tools) = (stage.disk.clone(), stage.journal_pool.clone(), stage.world.context.pool.clone());
+    // Otherwise the first reads would find them, on a thread.
+    stage.world.context.private.get();
     let before = (disk.counts(), journal.jobs(), tools.jobs());
     let run = stage.run().await;
     assert!(matches!(run.exit, Exit::Completed), "{:?}", run.exit);
