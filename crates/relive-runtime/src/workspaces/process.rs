@@ -52,7 +52,10 @@ impl ProcessFiles {
         let at_best = workspaces.best_grade_in(&directory, files);
         let state = Arc::new(Mutex::new(state));
         let mut running = lock(&workspaces.0.running);
-        running.retain(|state| state.strong_count() > 0);
+        if running.len() == running.capacity() {
+            // Before it grows, not for each: thousands may start at once.
+            running.retain(|state| state.strong_count() > 0);
+        }
         running.push(Arc::downgrade(&state));
         drop(running);
         Self { workspaces, warnings, directory, by, at_best, state }
