@@ -12,6 +12,7 @@ use relive_core::{ErrorCode, Limits};
 use relive_flow::ComposeFile;
 use serde_json::json;
 
+use super::limits::LimitArgs;
 use super::targets::Told;
 use crate::client::{Client, Start};
 use crate::context::{Context, new_uuid};
@@ -115,7 +116,7 @@ Examples:
         #[arg(long, value_name = "TEXT")]
         input: Option<String>,
         #[command(flatten)]
-        limits: NodeLimits,
+        limits: LimitArgs,
     },
     /// Print the JSON schema of the file
     #[command(before_long_help = "\
@@ -148,34 +149,6 @@ struct UpArgs {
     environment: EnvironmentArgs,
 }
 
-/// New limits of one node.
-#[derive(Debug, clap::Args)]
-struct NodeLimits {
-    /// Set a new limit of steps of the node, counted from its first step
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
-    max_steps: Option<u32>,
-    /// Set a new limit of tokens of the node, input and output together
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
-    max_tokens: Option<u64>,
-    /// Set a new limit of cost of the node, in dollars
-    #[arg(long, value_name = "USD", value_parser = super::limits::parse_dollars)]
-    max_cost: Option<relive_core::Usd>,
-    /// Set a new time limit of the node, counted from its start; pauses do not count
-    #[arg(long, value_name = "DURATION", value_parser = relive_types::duration::parse)]
-    timeout: Option<std::time::Duration>,
-}
-
-impl NodeLimits {
-    fn limits(&self) -> Limits {
-        Limits {
-            max_steps: self.max_steps,
-            max_tokens: self.max_tokens,
-            max_cost_usd: self.max_cost,
-            timeout_ms: self.timeout.map(crate::render::time::as_millis),
-        }
-    }
-}
-
 /// The limits of all processes of a tree together.
 #[derive(Debug, clap::Args)]
 pub(crate) struct FlowLimits {
@@ -186,7 +159,7 @@ pub(crate) struct FlowLimits {
     #[arg(long, value_name = "USD", value_parser = super::limits::parse_dollars)]
     max_cost: Option<relive_core::Usd>,
     /// End it after this time; pauses do not count
-    #[arg(long, value_name = "DURATION", value_parser = relive_types::duration::parse)]
+    #[arg(long, value_name = "DURATION", value_parser = super::limits::parse_time_limit)]
     timeout: Option<std::time::Duration>,
 }
 
