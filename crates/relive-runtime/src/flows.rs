@@ -2,6 +2,7 @@
 
 mod attempts;
 mod redo;
+mod reopen;
 mod status;
 mod stop_due;
 
@@ -21,6 +22,7 @@ use crate::error::Result;
 use crate::runtime::Runtime;
 
 pub(crate) use attempts::{Attempt, Attempts};
+pub(crate) use reopen::Reopening;
 pub(crate) use status::{exit_of, living};
 pub(crate) use stop_due::DueStop;
 

@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 use relive_api::{Process, ResumeRequest};
 use relive_core::{Body, ErrorCode, Limits, SuspendReason, Usd, Uuid};
-use relive_flow::{Event, Flow};
+use relive_flow::{Definition, Flow, SlotState, Start};
 
 use relive_types::program::quote;
 
 use crate::error::Error;
-use crate::flows::RecordedFlow;
+use crate::flows::Reopening;
 use crate::hints::{Ended, Raise, Used, resume_with};
 use crate::runtime::Runtime;
 
@@ -136,20 +136,21 @@ impl Runtime {
         request: &ResumeRequest,
     ) -> Option<Error> {
         let hint = |raise| again(id, request, raise);
-        if let Some(refusal) = self.stops_again(hint, uuid, request).await {
+        if let Some(refusal) = self.stops_again(None, hint, uuid, request).await {
             return Some(refusal);
         }
         let process = self.process(&uuid.to_string()).await.ok().filter(|process| process.dead_at.is_some())?;
-        let reached = match process.body {
-            Body::Compose | Body::Supervisor => self.tree_reached(&process).await?,
-            Body::Agent | Body::Exec | Body::Cli => return None,
-        };
-        refusal(&process, hint, request, reached)
+        match process.body {
+            Body::Compose | Body::Supervisor => self.tree_stops(&process, hint, request).await,
+            Body::Agent | Body::Exec | Body::Cli => None,
+        }
     }
 
-    /// Returns the refusal of a process that a limit of its own stops again. `hint` returns what was typed with new limits.
+    /// Returns the refusal of a process that a limit of its own stops again. `node` is its name in a run, and `hint` returns
+    /// what was typed with new limits.
     pub(crate) async fn stops_again(
         self: &Arc<Self>,
+        node: Option<&str>,
         hint: impl Fn(Raise) -> String,
         uuid: Uuid,
         request: &ResumeRequest,
@@ -164,7 +165,7 @@ impl Runtime {
         // A failure to look is told by the resume itself.
         let process = self.process(&uuid.to_string()).await.ok()?;
         let reached = self.reached(&process).await?;
-        refusal(&process, hint, request, reached)
+        refusal(&process, node, hint, request, reached)
     }
 
     /// Returns what keeps a process from continuing.
@@ -195,20 +196,30 @@ impl Runtime {
 }
 
 impl Runtime {
-    /// Returns what keeps a tree that ended from continuing: its agents have nothing left to spend.
-    async fn tree_reached(self: &Arc<Self>, tree: &Process) -> Option<Reached> {
-        let exhausted = self.exhausted(tree.uuid).await?;
-        let RecordedFlow { flow, last_ended } = self.recorded_flow(tree.uuid).await.ok()?;
-        let mut flow = self.with_ends(flow).await.ok()?;
-        flow.apply(&Event::Reopened { run: last_ended }).ok()?;
-        if !flow.has_agents_left() {
-            return None;
+    /// Returns the refusal of a tree that ended and has nothing left to spend, or has a node that its own limit stops again.
+    async fn tree_stops(
+        self: &Arc<Self>,
+        tree: &Process,
+        hint: impl Fn(Raise) -> String,
+        request: &ResumeRequest,
+    ) -> Option<Error> {
+        let reopening = self.reopening(tree.uuid).await.ok()?;
+        let exhausted = self.exhausted(tree.uuid).await.filter(|_| reopening.after.has_agents_left());
+        let reached = exhausted.map(|exhausted| match exhausted.payer == tree.uuid {
+            true => Reached::Own(exhausted.into()),
+            false => Reached::Ancestors { hint: self.raise(tree.pid, exhausted) },
+        });
+        if let Some(refusal) = reached.and_then(|reached| refusal(tree, None, hint, request, reached)) {
+            return Some(refusal);
         }
-        Some(if exhausted.payer == tree.uuid {
-            Reached::Own(exhausted.into())
-        } else {
-            Reached::Ancestors { hint: self.raise(tree.pid, exhausted) }
-        })
+        for (node, uuid) in resumed_after_failure(&reopening) {
+            let hint = |raise| format!("relive compose resume {} --node {node} {raise}", tree.pid);
+            let stops = self.stops_again(Some(node), hint, uuid, &ResumeRequest::default()).await;
+            if stops.is_some() {
+                return stops;
+            }
+        }
+        None
     }
 
     /// Refuses to continue a node if the run has nothing left to spend. `after` is the run with the node as it would be.
@@ -240,8 +251,25 @@ enum Reached {
     },
 }
 
+/// Returns the nodes of a run that failed, and continue from their journals once it is reopened.
+fn resumed_after_failure(reopening: &Reopening) -> impl Iterator<Item = (&str, Uuid)> {
+    let Reopening { before, after } = reopening;
+    let is_resumed = |state: &SlotState| matches!(state, SlotState::Due { start: Start::Resume { .. }, .. });
+    let slots = match before.definition() {
+        Definition::Compose(_) => Some(before.slots().zip(after.slots())),
+        // Its children are restarted as often as its file says.
+        Definition::Supervisor(_) => None,
+    };
+    let failed = slots
+        .into_iter()
+        .flatten()
+        .filter(move |(before, after)| matches!(before.state, SlotState::Failed { .. }) && is_resumed(after.state));
+    failed.filter_map(|(before, _)| Some((before.name, before.uuid?)))
+}
+
 fn refusal(
     process: &Process,
+    node: Option<&str>,
     hint_with: impl Fn(Raise) -> String,
     request: &ResumeRequest,
     reached: Reached,
@@ -255,11 +283,13 @@ fn refusal(
         return None;
     }
     let (it_would, would) = if is_suspended { ("be suspended again", "suspend it again") } else { ("end", "end it") };
-    let (pid, refused) = (process.pid, |message: String| Error::new(ErrorCode::Conflict, message));
+    let refused = |message: String| Error::new(ErrorCode::Conflict, message);
+    let pid = process.pid;
+    let whom = node.map_or_else(|| format!("PID {pid}"), |node| format!("node {node} (PID {pid})"));
     let raise = match reached {
         Reached::Own(raise) => raise,
         Reached::Ancestors { hint } => {
-            let message = format!("PID {pid} has used up the budget of an ancestor, so it would {it_would} at once");
+            let message = format!("{whom} has used up the budget of an ancestor, so it would {it_would} at once");
             return Some(refused(message).with_hint(hint));
         }
     };
@@ -275,10 +305,10 @@ fn refusal(
         }
         let (option, used) = (limit.option(), limit.used(process));
         let message = match limit.of(request.limits) {
-            None => format!("PID {pid} has reached {option}, so it would {it_would} at once"),
+            None => format!("{whom} has reached {option}, so it would {it_would} at once"),
             Some(value) if value <= used => {
                 let (used, value) = (limit.tell(used), limit.typed(value));
-                format!("PID {pid} has used {used}, so {option} {value} would {would} at once")
+                format!("{whom} has used {used}, so {option} {value} would {would} at once")
             }
             Some(_) => continue,
         };
@@ -290,7 +320,6 @@ fn refusal(
 /// Returns the command of a request, with the limits that let it continue. Nothing else of what was asked for is lost.
 fn again(id: &str, request: &ResumeRequest, raise: Raise) -> String {
     let quoted = |option: &str, text: &Option<String>| text.as_ref().map(|text| format!(" {option} {}", quote(text)));
-    let given = |limit: &Limit| Some(format!(" {} {}", limit.option(), limit.typed(limit.of(request.limits)?)));
     let fork = request.fork.map(|_| " --fork".to_owned());
     let from_step = request.from_step.map(|step| format!(" --from-step {step}"));
     let subtree = request.subtree.then(|| " --subtree".to_owned());
@@ -298,6 +327,13 @@ fn again(id: &str, request: &ResumeRequest, raise: Raise) -> String {
     let named = [quoted("--name", &request.name), quoted("--model", &request.model), quoted("--input", &request.input)];
     let before: String = [fork, from_step, subtree, workspace].into_iter().flatten().collect();
     let after: String = named.into_iter().flatten().collect();
-    let limits: String = Limit::ALL.iter().filter(|limit| !limit.is_raised_by(raise)).filter_map(given).collect();
-    format!("relive resume{before} {id} {raise}{limits}{after}")
+    let limits = with_given(raise, request.limits);
+    format!("relive resume{before} {id} {limits}{after}")
+}
+
+/// Returns the options that raise limits, and those that were given beside them.
+pub(crate) fn with_given(raise: Raise, given: Limits) -> String {
+    let option = |limit: &Limit| Some(format!(" {} {}", limit.option(), limit.typed(limit.of(given)?)));
+    let others: String = Limit::ALL.iter().filter(|limit| !limit.is_raised_by(raise)).filter_map(option).collect();
+    format!("{raise}{others}")
 }

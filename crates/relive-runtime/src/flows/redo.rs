@@ -7,13 +7,16 @@ use relive_api::{NodeRequest, NodeResumed, Process, ResumeRequest};
 use relive_core::{Cause, ErrorCode, Pid, Uuid};
 use relive_flow::{Event, Flow, Origin, Outcome, Rejected};
 use relive_journal::record::Body;
+use relive_types::program::quote;
 
 use super::status::living;
 use super::{RecordedFlow, record};
 use crate::bodies::{DeliveryTime, Verb};
 use crate::error::{Error, Result};
+use crate::hints::Raise;
 use crate::lookup::Presence;
 use crate::owner::Lane;
+use crate::reached::with_given;
 use crate::runtime::{ProcessRef, Runtime};
 use crate::spec::body_of;
 
@@ -143,8 +146,8 @@ impl Runtime {
             None => None,
         };
         if refusal.is_none() && run.dead_at.is_some() {
-            let command = format!("relive resume {}", run.uuid);
-            refusal = self.stops_again(|raise| format!("{command} {raise}"), run.uuid, &ResumeRequest::default()).await;
+            let hint = |raise| format!("relive resume {} {raise}", run.uuid);
+            refusal = self.stops_again(None, hint, run.uuid, &ResumeRequest::default()).await;
         }
         if refusal.is_some() {
             return Ok(Checked { last, refusal });
@@ -176,24 +179,22 @@ impl Runtime {
         let (history, _) = self.on_journal(move |data| data.history(last)).await??;
         let kind = history.identity.as_ref().and_then(|identity| body_of(&identity.spawned.body));
         let body = kind.and_then(|kind| self.bodies.of(kind)).ok_or_else(crate::resume::unknown_body)?;
-        let input = match origin {
-            Origin::End { input, limits } => {
-                let request = ResumeRequest { limits: *limits, ..ResumeRequest::default() };
-                let command = format!("relive compose resume {} --node {node}", run.pid);
-                if let Some(refusal) = self.stops_again(|raise| format!("{command} {raise}"), last, &request).await {
-                    return Err(refusal);
-                }
-                input
-            }
-            Origin::Fork { from_step, input, .. } => {
+        let (input, request) = match origin {
+            Origin::End { input, limits } => (input, ResumeRequest { limits: *limits, ..ResumeRequest::default() }),
+            Origin::Fork { from_step, input, limits } => {
                 body.accepts(Verb::Fork)?;
                 if let Some(step) = from_step.filter(|step| *step > history.completed_step) {
                     let message = format!("{node} has no step {step}: its last one is {}", history.completed_step);
                     return Err(Error::new(ErrorCode::Invalid, message).with_hint(format!("relive steps {last}")));
                 }
-                input
+                let (fork, from_step) = (Some(last), *from_step);
+                (input, ResumeRequest { limits: *limits, fork, from_step, ..ResumeRequest::default() })
             }
         };
+        let hint = |raise| again(run.pid, redo, raise);
+        if let Some(refusal) = self.stops_again(Some(node), hint, last, &request).await {
+            return Err(refusal);
+        }
         match input {
             Some(_) => body.accepts_message(last, DeliveryTime::NextRun).await,
             None => Ok(()),
@@ -230,6 +231,19 @@ fn origin_of(id: &str, request: NodeRequest) -> Result<Origin> {
             Err(Error::new(ErrorCode::Invalid, message).with_hint(hint))
         }
     }
+}
+
+/// Returns the command of a request, with the limits that let the node continue.
+fn again(run: Pid, redo: &Redo, raise: Raise) -> String {
+    let Redo { node, origin, .. } = redo;
+    let (fork, from_step, input, limits) = match origin {
+        Origin::End { input, limits } => ("", &None, input, limits),
+        Origin::Fork { from_step, input, limits } => (" --fork", from_step, input, limits),
+    };
+    let from_step = from_step.map(|step| format!(" --from-step {step}")).unwrap_or_default();
+    let input = input.as_ref().map(|input| format!(" --input {}", quote(input))).unwrap_or_default();
+    let limits = with_given(raise, *limits);
+    format!("relive compose resume {run} --node {node}{fork}{from_step} {limits}{input}")
 }
 
 pub(super) fn recorded(event: &Event, request_id: Option<String>) -> Result<Body> {

@@ -79,6 +79,60 @@ fn a_node_that_reached_its_own_limit_is_resumed_only_with_a_larger_one() {
 }
 
 #[test]
+fn a_run_with_a_node_at_its_own_limit_is_resumed_only_with_a_larger_one() {
+    let world = World::new();
+    let model = world.script(SPENDS);
+    let run = world.up(&format!(
+        "nodes:
+  fails: {{command: [sh, -c, 'echo fails >> ran; exit 1']}}
+  thinks: {{intent: think, model: {model}, max_steps: 2}}
+  spends: {{intent: spend, model: {model}, max_tokens: 15}}
+  waits: {{command: [sh, -c, 'test -e go || exec sleep 600'], timeout: 100ms}}
+"
+    ));
+    world.relive(&["wait", &run.uuid]).exits(1);
+    world.file("go", "");
+    for (node, option) in [("thinks", "--max-steps"), ("spends", "--max-tokens"), ("waits", "--timeout")] {
+        let generations = world.generations(&run.uuid);
+        let refused = world.relive(&["resume", &run.uuid]);
+        let refused = refused.fails(3, &[&format!("node {node} (PID "), &format!("has reached {option}, so it would")]);
+        assert_eq!(world.generations(&run.uuid), generations, "nothing was started");
+        let typed = hint(&refused.stderr);
+        assert_eq!(typed[..2], ["compose", "resume"], "{refused:?}");
+        assert_eq!(typed[3..6], ["--node", node, option], "{refused:?}");
+        let mut typed: Vec<&str> = typed.iter().map(String::as_str).collect();
+        if option == "--timeout" {
+            // Twice the time is little on a busy machine.
+            *typed.last_mut().unwrap() = "1h";
+        }
+        world.relive(&typed).ok();
+        world.kill_daemon();
+        world.relive(&["wait", &run.uuid]).exits(1);
+        assert_eq!(world.node(&run, node)["state"], "succeeded", "{typed:?}");
+    }
+    assert_eq!(world.ran(), ["fails"]);
+    // Nothing is at its limit any more, so the rest is tried again.
+    world.relive(&["resume", &run.uuid]).ok();
+    world.relive(&["wait", &run.uuid]).exits(1);
+    assert_eq!(world.ran(), ["fails", "fails"]);
+}
+
+#[test]
+fn a_fork_of_a_node_at_its_last_step_needs_more_steps() {
+    let world = World::new();
+    let model = world.script(SPENDS);
+    let run = world.up(&format!("nodes: {{thinks: {{intent: think, model: {model}, max_steps: 2}}}}"));
+    world.relive(&["wait", &run.uuid]).exits(1);
+    let fork = ["compose", "resume", &run.uuid, "--node", "thinks", "--fork"];
+    let refused = world.relive(&[&fork[..], &["--max-tokens", "900", "--input", "say less"]].concat()).exits(3);
+    let hint = refused.stderr.lines().find_map(|line| line.trim().strip_prefix("hint: relive ")).unwrap();
+    assert!(hint.ends_with("--node thinks --fork --max-steps 4 --max-tokens 900 --input 'say less'"), "{refused:?}");
+    // An earlier step leaves room.
+    world.relive(&[&fork[..], &["--from-step", "1", "--max-steps", "9"]].concat()).ok();
+    world.relive(&["wait", &run.uuid]).ok();
+}
+
+#[test]
 fn a_node_that_would_be_too_deep_has_failed() {
     let world = World::with_config("limits: {max_depth: 1}");
     let run = world.up("nodes:
