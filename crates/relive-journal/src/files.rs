@@ -20,6 +20,8 @@ pub struct FileHistory {
     pub merges: Vec<Merge>,
     /// Everything in the store that the journal names.
     pub named: Vec<FilesId>,
+    /// The first line that could not be read. What it names is not known, so nothing may be collected.
+    pub unread: Option<u64>,
     /// The calls that may have changed files, in their order.
     effects: Vec<Effect>,
     /// The epoch that is read, and where its calls begin.
@@ -119,18 +121,16 @@ impl DataDirectory {
     /// Reads the states of the files of a process.
     pub fn file_history(&self, uuid: Uuid) -> io::Result<FileHistory> {
         let mut history = FileHistory::default();
-        for_each_record(&regular::open(&self.directory(uuid).steps())?, |head, line| match &*head.kind {
+        let unread = for_each_record(&regular::open(&self.directory(uuid).steps())?, |head, line| match &*head.kind {
             "spawned" => history.states.iter_mut().for_each(|state| state.is_of_origin = true),
-            "snapshot" => {
-                if let Ok(snapshot) = serde_json::from_slice::<Snapshot>(line) {
-                    history.push(head.at, snapshot.files, Some(snapshot), None);
-                }
-            }
-            "rewound" => {
-                if let Ok(rewound) = serde_json::from_slice::<Rewound>(line) {
-                    history.add(head.at, rewound);
-                }
-            }
+            "snapshot" => match serde_json::from_slice::<Snapshot>(line) {
+                Ok(snapshot) => history.push(head.at, snapshot.files, Some(snapshot), None),
+                Err(_) => _ = history.unread.get_or_insert(head.seq),
+            },
+            "rewound" => match serde_json::from_slice::<Rewound>(line) {
+                Ok(rewound) => history.add(head.at, rewound),
+                Err(_) => _ = history.unread.get_or_insert(head.seq),
+            },
             "call_started" => {
                 // A child is no change of files: it takes snapshots of its own.
                 if let Ok(Intent { recovery }) = serde_json::from_slice(line)
@@ -142,6 +142,7 @@ impl DataDirectory {
             "paused" | "ended" => history.stop(head.epoch),
             _ => {}
         })?;
+        history.unread = unread.or(history.unread);
         Ok(history)
     }
 }
@@ -152,6 +153,7 @@ impl Default for FileHistory {
             states: Vec::new(),
             merges: Vec::new(),
             named: Vec::new(),
+            unread: None,
             effects: Vec::new(),
             epoch: (Generation(0), 0),
         }

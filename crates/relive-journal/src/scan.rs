@@ -325,18 +325,32 @@ fn judge(line: &[u8], history: &History) -> Verdict {
     }
 }
 
-/// Calls `each` for every record that counts, in order, with its whole line. Other lines are skipped.
-pub(crate) fn for_each_record(file: &File, mut each: impl FnMut(&Head<'_>, &[u8])) -> io::Result<()> {
+/// Calls `each` for every record that counts, in order, with its whole line. Other lines are skipped. Returns the number
+/// of the first one that may have been a record and could not be read: damaged, missing, or of a newer Relive.
+pub(crate) fn for_each_record(file: &File, mut each: impl FnMut(&Head<'_>, &[u8])) -> io::Result<Option<u64>> {
     let mut lines = Lines::new(file, 0, 0)?;
-    let mut last = (Generation(0), 0);
+    let (mut last, mut unread) = ((Generation(0), 0), None);
     loop {
+        let number = lines.number + 1;
         let line = match lines.read()? {
             Line::Whole(line) if line::is_intact(line) => line,
-            Line::Whole(_) | Line::TooLong => continue,
-            Line::Unfinished | Line::Endless | Line::End => return Ok(()),
+            Line::Whole(_) | Line::TooLong => {
+                unread.get_or_insert(number);
+                continue;
+            }
+            Line::Endless => return Ok(unread.or(Some(number))),
+            // A write that is under way, or was interrupted: nobody was told that it is done.
+            Line::Unfinished | Line::End => return Ok(unread),
         };
-        let Ok(head) = line::head(line) else { continue };
+        let Ok(head) = line::head(line) else {
+            unread.get_or_insert(number);
+            continue;
+        };
         if (head.epoch, head.seq) > last {
+            let is_known = Body::KINDS.contains(&&*head.kind) || line::is_skippable(line);
+            if head.seq != last.1 + 1 || head.v != VERSION || !is_known {
+                unread.get_or_insert(number);
+            }
             last = (head.epoch, head.seq);
             each(&head, line);
         }

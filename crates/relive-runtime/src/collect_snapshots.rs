@@ -4,6 +4,8 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use relive_api::GcSnapshots;
+use relive_core::ErrorCode;
+use relive_journal::files::FileHistory;
 use relive_workspace::{Collected, Removal};
 
 use crate::error::{Error, Result};
@@ -21,6 +23,10 @@ impl Runtime {
             let mut live = Vec::new();
             for uuid in data.uuids()? {
                 match data.file_history(uuid) {
+                    Ok(FileHistory { unread: Some(line), .. }) => {
+                        let message = format!("line {line} of the journal of {uuid} cannot be read, and may name some");
+                        return Err(Error::new(ErrorCode::Conflict, message));
+                    }
                     Ok(history) => live.extend(history.named),
                     Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
                     // What it names is not known, so nothing may go.

@@ -140,7 +140,7 @@ impl Runtime {
             snapshots: None,
         };
         if !answer.collected {
-            answer.snapshots = self.collect_snapshots(Removal::DryRun).await.unwrap_or_default();
+            self.add_snapshots(&mut answer, Removal::DryRun).await;
             return Ok(answer);
         }
         let _alone = self.collecting.lock().await;
@@ -164,14 +164,24 @@ impl Runtime {
             }
         }
         if answer.left == 0 {
-            match self.collect_snapshots(Removal::Remove).await {
-                Ok(snapshots) => answer.snapshots = snapshots,
-                Err(error) => answer.warnings.push(format!("the snapshots were not collected: {error}")),
-            }
+            self.add_snapshots(&mut answer, Removal::Remove).await;
         }
         // Room may have come back for the reserve.
         let _ = self.in_bulk(|data| data.restore_reserve()).await;
         Ok(answer)
+    }
+
+    /// Collects the snapshots, or says why they stay.
+    async fn add_snapshots(self: &Arc<Self>, answer: &mut GcAnswer, removal: Removal) {
+        match (self.collect_snapshots(removal).await, removal) {
+            (Ok(snapshots), _) => answer.snapshots = snapshots,
+            (Err(error), Removal::Remove) => {
+                answer.warnings.push(format!("the snapshots were not collected: {error}"));
+            }
+            (Err(error), Removal::DryRun) => {
+                answer.warnings.push(format!("the snapshots would not be collected: {error}"));
+            }
+        }
     }
 }
 

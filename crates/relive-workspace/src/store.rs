@@ -163,6 +163,20 @@ impl Store {
         Ok(())
     }
 
+    /// Refuses if a pack cannot be read. Reading goes on without it, but nothing may be removed: it may be repaired.
+    fn check_packs(&self) -> Result<()> {
+        let (path, packs) = (self.pack_directory(), self.packs());
+        for name in names(&path)? {
+            let index = path.join(&name);
+            let is_index = name.as_bytes().ends_with(b".idx") && !name.as_bytes().starts_with(TEMPORARY.as_bytes());
+            if is_index && !packs.iter().any(|pack| pack.index_path() == index) {
+                Pack::open(&index)?;
+                return Err(Error::DamagedFile { path: index, what: "its pack is missing" });
+            }
+        }
+        Ok(())
+    }
+
     fn packs(&self) -> Vec<Arc<Pack>> {
         self.0.packs.read().unwrap_or_else(PoisonError::into_inner).clone()
     }

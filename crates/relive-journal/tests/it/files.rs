@@ -111,6 +111,29 @@ pub(crate) fn check_shared(fixture: &Fixture) {
 }
 
 #[test]
+fn a_line_that_cannot_be_read_is_reported_because_it_may_name_snapshots() {
+    let fixture = Fixture::new();
+    make(&fixture);
+    let path = fixture.data.directory(uuid()).steps();
+    let whole = journal(&fixture);
+    let all = lines(&whole);
+    let unread = |bytes: &[u8]| {
+        crate::support::put(&path, bytes);
+        fixture.data.file_history(uuid()).unwrap().unread
+    };
+    assert_eq!(unread(&whole), None);
+    // A write that is under way.
+    assert_eq!(unread(&[&*whole, b"{\"v\":1"].concat()), None);
+    let at = all.iter().position(|line| std::str::from_utf8(line).unwrap().contains("\"kind\":\"snapshot\"")).unwrap();
+    let number = Some(at as u64 + 1);
+    let mut damaged = whole.clone();
+    damaged[all[..at].concat().len() + 20] ^= 1;
+    assert_eq!(unread(&damaged), number);
+    assert_eq!(unread(&[all[..at].concat(), all[at + 1..].concat()].concat()), number, "it is missing");
+    assert_eq!(unread(&[&*whole, b"rubbish\n"].concat()), Some(all.len() as u64 + 1));
+}
+
+#[test]
 fn a_fork_with_files_of_its_own_knows_them_and_not_those_of_its_original() {
     let fixture = Fixture::new();
     make(&fixture);

@@ -44,7 +44,7 @@ pub struct Collected {
     pub objects: u64,
     /// Objects that no snapshot needs.
     pub garbage: u64,
-    /// Objects that a snapshot needs and the store does not have.
+    /// Contents of files that a snapshot needs and the store does not have.
     pub missing: u64,
     /// The size of the store before.
     pub bytes_before: u64,
@@ -62,10 +62,12 @@ impl Store {
     /// Removes every object that none of `live` needs. Pass the snapshots of one process in order: each version of a
     /// file is then stored as its difference from the previous one.
     ///
-    /// Refuses with [`Error::Busy`] while there is a [`super::Pin`].
+    /// Refuses with [`Error::Busy`] while there is a [`super::Pin`], and if a pack or a tree cannot be read: what it
+    /// names is not known, and may be all that is left of a file.
     pub fn collect(&self, live: &[Snapshot], removal: Removal, control: &Control) -> Result<Collected> {
         let _alone = self.lock(FlockOperation::NonBlockingLockExclusive)?;
         self.refresh()?;
+        self.check_packs()?;
         let packs = self.packs();
         let (objects, missing) = Mark::default().run(self, live, control)?;
         let needed: HashSet<ObjectId> = objects.iter().map(|object| object.id).collect();
@@ -210,18 +212,18 @@ impl Mark {
         // An interrupted restore or merge is finished or rolled back with these, whatever the journals name.
         for change in store.interrupted_changes()? {
             for id in [&change.before, &change.after].into_iter().flatten().filter_map(|state| state.id) {
-                self.add(store, id, [b"/", change.path.as_bytes()].concat(), Kind::Blob);
+                self.add(store, id, [b"/", change.path.as_bytes()].concat(), Kind::Blob)?;
             }
         }
         for snapshot in snapshots {
             control.check()?;
             if let Some(extras) = snapshot.extras {
                 // No file can have this path.
-                self.add(store, extras, b"//".to_vec(), Kind::Blob);
+                self.add(store, extras, b"//".to_vec(), Kind::Blob)?;
             }
             let mut open = vec![(Vec::new(), snapshot.tree)];
             while let Some((path, id)) = open.pop() {
-                if !self.add(store, id, path.clone(), Kind::Tree) {
+                if !self.add(store, id, path.clone(), Kind::Tree)? {
                     continue;
                 }
                 for entry in store.tree(id)? {
@@ -229,7 +231,7 @@ impl Mark {
                     match entry.kind {
                         EntryKind::Directory => open.push((path, entry.id)),
                         EntryKind::File | EntryKind::Executable | EntryKind::Symlink => {
-                            self.add(store, entry.id, path, Kind::Blob);
+                            self.add(store, entry.id, path, Kind::Blob)?;
                         }
                     }
                 }
@@ -238,18 +240,19 @@ impl Mark {
         Ok((self.live, self.missing))
     }
 
-    /// Returns whether the object was not marked yet and is in the store.
-    fn add(&mut self, store: &Store, id: ObjectId, path: Vec<u8>, kind: Kind) -> bool {
+    /// Returns whether the object was not marked yet and is in the store. A tree that is not there is an error: the
+    /// objects that it names may be.
+    fn add(&mut self, store: &Store, id: ObjectId, path: Vec<u8>, kind: Kind) -> Result<bool> {
         if !self.seen.insert(id) {
             self.latest.insert((path, kind), id);
-            return false;
+            return Ok(false);
         }
         if !store.contains(id) {
             self.missing += 1;
-            return false;
+            return if kind == Kind::Tree { Err(Error::Missing(id)) } else { Ok(false) };
         }
         let base = self.latest.insert((path, kind), id);
         self.live.push(Live { id, base });
-        true
+        Ok(true)
     }
 }

@@ -61,6 +61,56 @@ fn a_cache_forgets_collected_objects() {
     assert_eq!(bed.read("a/b"), "one");
 }
 
+/// Returns the names and sizes of all packs.
+fn packs(bed: &Bed) -> Vec<(std::ffi::OsString, u64)> {
+    let entries = fs::read_dir(bed.store.path().join("objects/pack")).unwrap();
+    let mut packs: Vec<_> =
+        entries.map(|entry| entry.unwrap()).map(|entry| (entry.file_name(), entry.metadata().unwrap().len())).collect();
+    packs.sort();
+    packs
+}
+
+#[test]
+fn nothing_is_collected_while_a_pack_or_a_tree_cannot_be_read() {
+    let mut bed = bed();
+    bed.write("d/a", "one");
+    bed.snapshot();
+    let before = packs(&bed);
+    // The trees of the second snapshot are in the second pack, the content of `d/a` is only in the first.
+    bed.write("b", "two");
+    let second = bed.snapshot();
+    let after = packs(&bed);
+    let is_index = |name: &std::ffi::OsString| name.to_str().unwrap().ends_with(".idx");
+    let new = after.iter().find(|pack| is_index(&pack.0) && !before.contains(pack)).unwrap();
+    let index = bed.store.path().join("objects/pack").join(&new.0);
+    let (bytes, gone) = (fs::read(&index).unwrap(), index.with_extension("gone"));
+    for damage in ["damaged", "pack gone", "both gone"] {
+        match damage {
+            "damaged" => fs::write(&index, &bytes[..bytes.len() / 2]).unwrap(),
+            "pack gone" => fs::rename(index.with_extension("pack"), &gone).unwrap(),
+            _ => {
+                fs::rename(index.with_extension("pack"), &gone).unwrap();
+                fs::remove_file(&index).unwrap();
+            }
+        }
+        let kept = packs(&bed);
+        let store = Store::open(bed.store.path(), Disk::new(), 0).unwrap();
+        for removal in [Removal::DryRun, Removal::Remove] {
+            let refused = store.collect(&[second], removal, &Control::default()).unwrap_err();
+            assert!(matches!(refused, Error::DamagedFile { .. } | Error::Missing(_)), "{damage}: {refused}");
+        }
+        assert_eq!(packs(&bed), kept, "{damage}");
+        if gone.exists() {
+            fs::rename(&gone, index.with_extension("pack")).unwrap();
+        }
+        fs::write(&index, &bytes).unwrap();
+        let store = Store::open(bed.store.path(), Disk::new(), 0).unwrap();
+        assert!(store.diff(&second, &second).unwrap().is_empty(), "nothing was lost");
+    }
+    bed.store.collect(&[second], Removal::Remove, &Control::default()).unwrap();
+    bed.git(&["fsck", "--full", "--no-dangling"]);
+}
+
 #[test]
 fn nothing_is_collected_while_a_snapshot_is_pinned() {
     let mut bed = bed();

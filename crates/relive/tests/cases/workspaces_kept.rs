@@ -90,6 +90,32 @@ fn case_75_a_merge_elsewhere_does_not_count_for_the_origin() {
 }
 
 #[test]
+fn case_75_no_snapshot_is_collected_while_a_journal_cannot_be_read() {
+    let world = World::new();
+    let process = world.run_commands(&["echo 1 > f", "echo 2 > f"], &[]);
+    let path = world.steps_file(&process.uuid);
+    world.relive(&["daemon", "stop"]).ok();
+    let bytes = fs::read(&path).unwrap();
+    let mut damaged = bytes.clone();
+    let record = b"\"kind\":\"snapshot\"";
+    let at = damaged.windows(record.len()).position(|found| found == record).unwrap();
+    damaged[at + record.len() + 1] ^= 1;
+    fs::write(&path, &damaged).unwrap();
+    let packs = || fs::read_dir(world.data().join("snapshots/objects/pack")).unwrap().count();
+    let before = packs();
+    let told = world.relive(&["gc", "--force"]).ok();
+    assert!(told.stderr.contains("snapshots were not collected") && told.stderr.contains(&process.uuid), "{told:?}");
+    let told = world.relive(&["gc", "--dry-run"]).ok();
+    assert!(told.stderr.contains("would not be collected"), "{told:?}");
+    assert_eq!(packs(), before);
+    world.relive(&["daemon", "stop"]).ok();
+    fs::write(&path, &bytes).unwrap();
+    world.relive(&["gc", "--force"]).ok();
+    world.relive(&["rewind", &process.uuid, "--to-step", "1", "-y"]).ok();
+    assert_eq!(fs::read_to_string(world.work().join("f")).unwrap(), "1\n");
+}
+
+#[test]
 fn case_75_a_link_in_place_of_the_directory_is_followed_by_no_merge_and_no_fork() {
     let world = World::new();
     let copy = world.run_commands(&["echo new > new"], &["--workspace", "own"]);
