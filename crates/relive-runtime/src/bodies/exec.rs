@@ -274,7 +274,7 @@ impl ExecBody {
         if let Some(found) = self.found(cx, &facts, launches).await? {
             return Ok(found);
         }
-        if !may_launch(cx, launches.count).await || !tenant.admit(cx).await {
+        if !may_launch(&mut cx.orders, launches.count).await || !tenant.admit(cx).await {
             return Err(NoSession::NotNeeded);
         }
         if launches.count == LAUNCHES_MAX {
@@ -418,13 +418,16 @@ async fn killed(orders: &mut watch::Receiver<Orders>) {
 }
 
 /// Waits until a program may be launched after this many launches; `false` if it has to end before that.
-async fn may_launch(cx: &mut Context, launches: u32) -> bool {
-    let wait = match launches {
-        0 | LAUNCHES_MAX => Duration::ZERO,
-        launches => LAUNCH_AGAIN * 2_u32.saturating_pow(launches - 1),
-    };
-    let told = cx.orders.wait_for(|orders| orders.end.is_some());
-    tokio::time::timeout(wait, told).await.is_err()
+async fn may_launch(orders: &mut watch::Receiver<Orders>, launches: u32) -> bool {
+    let told = orders.wait_for(|orders| orders.end.is_some());
+    match launches {
+        // Without a timer: even one that is due at once waits for the next millisecond.
+        0 | LAUNCHES_MAX => told.now_or_never().is_none(),
+        launches => {
+            let wait = LAUNCH_AGAIN * 2_u32.saturating_pow(launches - 1);
+            tokio::time::timeout(wait, told).await.is_err()
+        }
+    }
 }
 
 /// Returns the limits of a program. One that enters a session has the limits of that.
@@ -448,5 +451,30 @@ fn inherited(shell: &Inherited) -> spec::Inherited {
         nice: shell.nice,
         limits: shell.limits.iter().map(limit).collect(),
         ignored: shell.ignored.iter().map(|number| i32::from(*number)).collect(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_first_launch_waits_for_nothing_and_an_order_to_end_prevents_it() {
+        for launches in [0, LAUNCHES_MAX] {
+            let (sender, mut orders) = watch::channel(Orders::default());
+            assert_eq!(may_launch(&mut orders, launches).now_or_never(), Some(true));
+            sender.send_modify(|orders| orders.end = Some(Signal::Term));
+            assert_eq!(may_launch(&mut orders, launches).now_or_never(), Some(false));
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn each_further_launch_waits_twice_as_long() {
+        let (_sender, mut orders) = watch::channel(Orders::default());
+        for (launches, wait) in [(1, LAUNCH_AGAIN), (2, LAUNCH_AGAIN * 2), (3, LAUNCH_AGAIN * 4)] {
+            let begun = tokio::time::Instant::now();
+            assert!(may_launch(&mut orders, launches).await);
+            assert!(begun.elapsed() >= wait, "{launches}: {:?}", begun.elapsed());
+        }
     }
 }
