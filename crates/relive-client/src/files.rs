@@ -27,7 +27,7 @@ impl Client {
     }
 
     pub async fn merge(&self, id: &str, request: &MergeRequest) -> Result<FilesChanged, Error> {
-        self.tell(id, "merge", request).await
+        self.post_until_done(format!("/v1/processes/{}/merge", segment(id)), request).await
     }
 
     pub async fn blame(&self, request: &BlameRequest) -> Result<Blame, Error> {

@@ -28,6 +28,9 @@ pub trait Witness: fmt::Debug + Send + Sync {
 
     /// Called once for each request to a listener that is silent.
     fn is_silent(&self, socket: &Path, os_pid: u32);
+
+    /// Called each time the daemon says that a request is not done yet, and is asked again.
+    fn is_not_done(&self);
 }
 
 impl Client {

@@ -50,12 +50,12 @@ impl Client {
     }
 
     pub async fn run(&self, request: &RunRequest) -> Result<Created, Error> {
-        self.post("/v1/processes".into(), request).await
+        self.post_until_done("/v1/processes".into(), request).await
     }
 
     /// Starts an agent that the caller watches: its end is no item of the inbox.
     pub async fn run_attended(&self, request: &RunRequest) -> Result<Created, Error> {
-        self.post("/v1/processes?attended=true".into(), request).await
+        self.post_until_done("/v1/processes?attended=true".into(), request).await
     }
 
     pub async fn exec(&self, request: &ExecRequest) -> Result<ExecStarted, Error> {
@@ -87,7 +87,7 @@ impl Client {
     }
 
     pub async fn resume(&self, id: &str, request: &ResumeRequest) -> Result<Resumed, Error> {
-        self.tell(id, "resume", request).await
+        self.post_until_done(format!("/v1/processes/{}/resume", segment(id)), request).await
     }
 
     pub async fn signal(&self, id: &str, request: &SignalRequest) -> Result<Affected, Error> {
@@ -175,7 +175,7 @@ impl Client {
     }
 
     pub async fn gc(&self, request: &GcRequest) -> Result<GcAnswer, Error> {
-        self.post("/v1/gc".into(), request).await
+        self.post_until_done("/v1/gc".into(), request).await
     }
 
     /// Waits for the end of a process for as long as it takes, across any number of daemons.
@@ -234,6 +234,26 @@ impl Client {
                     request.repeated |= matches!(error, Error::Lost(_));
                     self.recover(error, begun, &mut patience).await?;
                 }
+            }
+        }
+    }
+
+    /// Asks for what may take long, such as the copy of a directory: a daemon that says that it is not done yet is asked
+    /// again, with the same id, and so for the same thing.
+    pub(super) async fn post_until_done<T: DeserializeOwned>(
+        &self,
+        path: String,
+        request: &impl Serialize,
+    ) -> Result<T, Error> {
+        let ask = post(path, request)?;
+        loop {
+            match self.ask(&ask).await {
+                Err(Error::Refused(refused)) if refused.code == ErrorCode::Timeout => {
+                    if let Some(witness) = &self.witness {
+                        witness.is_not_done();
+                    }
+                }
+                answered => return answered,
             }
         }
     }

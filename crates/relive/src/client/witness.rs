@@ -23,4 +23,8 @@ impl Witness for LockHolder {
             format!("waiting for OS pid {os_pid}, which listens on {socket} and does not answer")
         });
     }
+
+    fn is_not_done(&self) {
+        crate::context::say("the daemon is still working on this; Ctrl-C stops waiting, not the work");
+    }
 }
