@@ -61,9 +61,7 @@ impl Store {
         disk.create_directory(CWD, &path).context("create", &path)?;
         let made = self.fill(snapshot, &path, control).and_then(|copied| {
             let directory = open_directory(above)?;
-            let renamed = disk
-                .rename_new(&directory, &*temporary, name)
-                .and_then(|done| if done { Ok(()) } else { disk.rename(&directory, &*temporary, name) });
+            let renamed = disk.rename_new(&directory, &*temporary, name);
             renamed.and_then(|()| disk.sync_directory(&directory)).context("create", destination)?;
             Ok(copied)
         });

@@ -70,6 +70,17 @@ impl Disk {
         false
     }
 
+    /// Returns whether the file system is to be treated like one that can only rename.
+    #[cfg(feature = "faults")]
+    fn has_no_rename_flags(&self) -> bool {
+        self.faults.as_ref().is_some_and(|faults| faults.has_no_rename_flags())
+    }
+
+    #[cfg(not(feature = "faults"))]
+    fn has_no_rename_flags(&self) -> bool {
+        false
+    }
+
     /// Returns whether work is done on one thread, so that the n-th change is the same in every run.
     #[cfg(feature = "faults")]
     pub(crate) fn is_counted(&self) -> bool {
@@ -127,7 +138,13 @@ impl Disk {
         file.sync_data()
     }
 
-    /// Waits until a directory's entries are on the disk.
+    /// Waits until a file's bytes and permissions are on the disk.
+    pub(crate) fn sync_with_mode(&self, file: impl AsFd) -> io::Result<()> {
+        self.step()?;
+        Ok(rustix::fs::fsync(file)?)
+    }
+
+    /// Waits until a directory's entries and permissions are on the disk.
     pub(crate) fn sync_directory(&self, directory: impl AsFd) -> io::Result<()> {
         self.step()?;
         Ok(rustix::fs::fsync(directory)?)
@@ -150,14 +167,35 @@ impl Disk {
         self.rename_with(directory, one, other, RenameFlags::EXCHANGE)
     }
 
-    /// Renames inside one directory unless the new name exists. Returns `Ok(false)` if the file system does not support
-    /// it.
-    pub(crate) fn rename_new(&self, directory: impl AsFd, from: impl Arg, to: impl Arg) -> io::Result<bool> {
-        self.rename_with(directory, from, to, RenameFlags::NOREPLACE)
+    /// Renames one of Relive's own files inside one directory. A file that has the new name, also since a moment ago, is
+    /// never replaced: that is an error.
+    pub(crate) fn rename_new(
+        &self,
+        directory: impl AsFd,
+        from: impl Arg + Copy,
+        to: impl Arg + Copy,
+    ) -> io::Result<()> {
+        if self.rename_with(&directory, from, to, RenameFlags::NOREPLACE)? {
+            return Ok(());
+        }
+        match self.link((&directory, from), (&directory, to)) {
+            Ok(()) => self.unlink(&directory, from),
+            Err(error) if is_without_links(&error) => {
+                // Neither has this file system links, nor can a directory have two names.
+                if rustix::fs::statat(&directory, to, AtFlags::SYMLINK_NOFOLLOW).is_ok() {
+                    return Err(io::ErrorKind::AlreadyExists.into());
+                }
+                self.rename(&directory, from, to)
+            }
+            Err(error) => Err(error),
+        }
     }
 
     fn rename_with(&self, directory: impl AsFd, from: impl Arg, to: impl Arg, flags: RenameFlags) -> io::Result<bool> {
         self.step()?;
+        if self.has_no_rename_flags() {
+            return Ok(false);
+        }
         match rustix::fs::renameat_with(&directory, from, &directory, to, flags) {
             Ok(()) => Ok(true),
             Err(Errno::INVAL | Errno::NOSYS) => Ok(false),
@@ -260,6 +298,12 @@ impl Disk {
         }
         Ok(())
     }
+}
+
+/// Returns whether a file cannot get a second name.
+fn is_without_links(error: &io::Error) -> bool {
+    let errno = Errno::from_io_error(error);
+    matches!(errno, Some(Errno::PERM | Errno::OPNOTSUPP | Errno::MLINK | Errno::NOSYS | Errno::XDEV))
 }
 
 /// Whether a file has to survive a power cut.

@@ -33,9 +33,11 @@ impl Applier<'_> {
         }
         let (disk, temporary) = (self.disk, self.temporary(at));
         let Some((directory, name)) = self.parent(path)? else { return Ok(()) };
-        let moved = disk.rename_new(directory, name, &*temporary).context("move", path.as_path())?;
-        if !moved {
-            disk.rename(directory, name, &*temporary).context("move", path.as_path())?;
+        // No other file has the temporary name.
+        match disk.rename(directory, name, &*temporary) {
+            // Removed in the meantime.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+            moved => moved.context("move", path.as_path())?,
         }
         let is_expected = DiskState::read(directory, &*temporary, path)?.matches(change.before.as_ref());
         if is_expected {
@@ -135,14 +137,7 @@ impl Applier<'_> {
             }
         } else {
             match disk.rename_new(directory, &*temporary, name) {
-                Ok(true) => true,
-                Ok(false) => {
-                    let is_free = matches!(DiskState::read(directory, name, path)?, DiskState::Absent);
-                    if is_free {
-                        disk.rename(directory, &*temporary, name).context("create", path.as_path())?;
-                    }
-                    is_free
-                }
+                Ok(()) => true,
                 // Created in the meantime.
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => false,
                 Err(error) => return Err(error).context("create", path.as_path()),
@@ -208,7 +203,7 @@ fn is_mode_only(change: &Change) -> bool {
 
 /// Accepts that another program has created a new file in the meantime: then that one stays, and the old one stays
 /// under its temporary name.
-fn put_back(renamed: io::Result<bool>) -> io::Result<()> {
+fn put_back(renamed: io::Result<()>) -> io::Result<()> {
     match renamed {
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(error),
         _ => Ok(()),

@@ -8,6 +8,8 @@ mod git;
 mod hostile;
 mod merges;
 mod partial;
+#[cfg(feature = "faults")]
+mod races;
 mod random;
 mod read_only;
 mod restores;
