@@ -77,13 +77,13 @@ impl Workspace {
         control.check()?;
         let pin = self.store().pin()?;
         self.reopen_if_replaced()?;
-        check::check(self, plan)?;
+        let max_bytes = check::check(self, plan)?;
         self.write_plan(plan)?;
-        let applied = Applier::new(self, plan, Direction::Finish, control).run();
+        let applied = Applier::new(self, (plan, max_bytes), Direction::Finish, control).run();
         let applied = applied.map_err(|source| {
             // Also if the caller does not want to wait any longer: files that are half changed help nobody.
             let control = Control::default();
-            let mut back = Applier::new(self, plan, Direction::RollBack, &control);
+            let mut back = Applier::new(self, (plan, max_bytes), Direction::RollBack, &control);
             match back.sweep().and_then(|()| back.run()) {
                 Ok(_) => source,
                 // Both were the removal of the plan: nothing of it is left.
@@ -101,7 +101,8 @@ impl Workspace {
         let _pin = self.store().pin()?;
         self.reopen_if_replaced()?;
         let plan = self.interrupted_here()?.ok_or_else(|| Error::NoPlan { path: self.root().to_owned() })?;
-        let mut applier = Applier::new(self, &plan, direction, control);
+        let max_bytes = check::max_bytes(self, &plan.changes);
+        let mut applier = Applier::new(self, (&plan, max_bytes), direction, control);
         applier.sweep()?;
         applier.run()
     }
@@ -114,6 +115,8 @@ struct Applier<'a> {
     control: &'a Control,
     /// In the direction of the run.
     plan: Plan,
+    /// No planned file is larger.
+    max_bytes: u64,
     temporaries: String,
     applied: Applied,
     left: BTreeSet<FilePath>,
@@ -123,7 +126,12 @@ struct Applier<'a> {
 }
 
 impl<'a> Applier<'a> {
-    fn new(workspace: &'a Workspace, plan: &Plan, direction: Direction, control: &'a Control) -> Self {
+    fn new(
+        workspace: &'a Workspace,
+        (plan, max_bytes): (&Plan, u64),
+        direction: Direction,
+        control: &'a Control,
+    ) -> Self {
         let id = plan.id().to_string();
         let applied =
             Applied { kind: plan.kind, direction, written: 0, removed: 0, left: Vec::new(), kept: Vec::new() };
@@ -132,6 +140,7 @@ impl<'a> Applier<'a> {
             disk: workspace.store().disk(),
             control,
             plan: if direction == Direction::Finish { plan.clone() } else { plan.reversed() },
+            max_bytes,
             temporaries: format!("{TEMPORARY_START}{}", &id[..16]),
             applied,
             left: BTreeSet::new(),
@@ -198,8 +207,9 @@ impl<'a> Applier<'a> {
     }
 
     fn state(&mut self, path: &FilePath) -> Result<DiskState> {
+        let max_bytes = self.max_bytes;
         match self.parent(path)? {
-            Some((directory, name)) => DiskState::read(directory, name, path),
+            Some((directory, name)) => DiskState::read(directory, name, path, max_bytes),
             None => Ok(DiskState::Absent),
         }
     }

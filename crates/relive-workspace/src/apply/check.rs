@@ -7,6 +7,7 @@ use rustix::fs::Dir;
 use super::disk_state::DiskState;
 use super::unlock::check_writable;
 use super::{is_directory, is_file};
+use crate::diff::Change;
 use crate::error::{Context as _, Error, Result};
 use crate::path::FilePath;
 use crate::plan::Plan;
@@ -18,7 +19,7 @@ pub(crate) fn check_in_the_way(workspace: &Workspace, plan: &Plan) -> Result<()>
     let mut in_the_way = Vec::new();
     for change in &plan.changes {
         if change.before.is_none() {
-            let state = read_state(workspace, &change.path)?;
+            let state = read_state(workspace, change)?;
             if !state.matches(None) && !state.matches(change.after.as_ref()) {
                 in_the_way.push(change.path.clone());
             }
@@ -30,31 +31,45 @@ pub(crate) fn check_in_the_way(workspace: &Workspace, plan: &Plan) -> Result<()>
     if in_the_way.is_empty() { Ok(()) } else { Err(Error::InTheWay { paths: in_the_way }) }
 }
 
-fn read_state(workspace: &Workspace, path: &FilePath) -> Result<DiskState> {
+fn read_state(workspace: &Workspace, change: &Change) -> Result<DiskState> {
+    let path = &change.path;
     let Some((directory, name)) = path.split() else { return Ok(DiskState::Absent) };
-    match open_beneath(workspace.root_descriptor(), &directory) {
-        Ok(opened) => DiskState::read(&opened, name, path),
-        Err(error) if super::disk_state::is_absent(error) => Ok(DiskState::Absent),
-        Err(error) => Err(error).context("open", &workspace.root().join(directory.as_path())),
+    let opened = match open_beneath(workspace.root_descriptor(), &directory) {
+        Ok(opened) => opened,
+        Err(error) if super::disk_state::is_absent(error) => return Ok(DiskState::Absent),
+        Err(error) => return Err(error).context("open", &workspace.root().join(directory.as_path())),
+    };
+    match DiskState::read(&opened, name, path, workspace.settings().max_file_bytes)? {
+        // It may be larger than what is kept now, and have been kept.
+        DiskState::Other => DiskState::read(&opened, name, path, max_bytes(workspace, [change])),
+        state => Ok(state),
     }
 }
 
+/// Returns the size of the largest file that these changes name, or that a snapshot has now.
+pub(super) fn max_bytes<'a>(workspace: &Workspace, changes: impl IntoIterator<Item = &'a Change>) -> u64 {
+    let states = changes.into_iter().flat_map(|change| [&change.before, &change.after]).flatten();
+    let blobs = states.filter_map(|state| workspace.store().blob(state.id?).ok());
+    blobs.map(|blob| blob.len() as u64).max().unwrap_or(0).max(workspace.settings().max_file_bytes)
+}
+
 /// Refuses a plan if a path is neither as before nor as planned, if a file that is in no snapshot is in the way, or if
-/// a directory is not writable.
-pub(super) fn check(workspace: &Workspace, plan: &Plan) -> Result<()> {
+/// a directory is not writable. Returns the size of the largest planned file.
+pub(super) fn check(workspace: &Workspace, plan: &Plan) -> Result<u64> {
     check_in_the_way(workspace, plan)?;
     let (mut changed, mut parents) = (Vec::new(), BTreeSet::new());
+    let mut max_bytes = workspace.settings().max_file_bytes;
     for change in &plan.changes {
         // An unreadable blob has to be found now, not when half of the plan is done.
         if let Some(id) = change.after.as_ref().and_then(|state| state.id) {
-            workspace.store().blob(id)?;
+            max_bytes = max_bytes.max(workspace.store().blob(id)?.len() as u64);
         }
         let Some((directory, _)) = change.path.split() else { continue };
         parents.insert(directory);
         if change.before.is_none() {
             continue;
         }
-        let state = read_state(workspace, &change.path)?;
+        let state = read_state(workspace, change)?;
         if !state.matches(change.before.as_ref()) && !state.matches(change.after.as_ref()) {
             changed.push(change.path.clone());
         }
@@ -62,7 +77,8 @@ pub(super) fn check(workspace: &Workspace, plan: &Plan) -> Result<()> {
     if !changed.is_empty() {
         return Err(Error::ChangedSince { paths: changed });
     }
-    parents.iter().try_for_each(|path| check_writable(workspace, plan, path))
+    parents.iter().try_for_each(|path| check_writable(workspace, plan, path))?;
+    Ok(max_bytes)
 }
 
 /// Returns whether this directory, or one of its parents, is replaced by a file.

@@ -23,7 +23,7 @@ pub(super) enum DiskState {
         kind: EntryKind,
         id: ObjectId,
     },
-    /// A FIFO, a device, an unreadable file, or a file that is being written.
+    /// A FIFO, a device, an unreadable file, a file that is being written, or one that is larger than any planned one.
     Other,
 }
 
@@ -33,7 +33,13 @@ pub(super) fn is_absent(error: Errno) -> bool {
 }
 
 impl DiskState {
-    pub(super) fn read(directory: &OwnedFd, name: impl rustix::path::Arg + Copy, path: &FilePath) -> Result<Self> {
+    /// Reads a path. A file with more than `max_bytes` is not read: it is not a planned one, and may have terabytes.
+    pub(super) fn read(
+        directory: &OwnedFd,
+        name: impl rustix::path::Arg + Copy,
+        path: &FilePath,
+        max_bytes: u64,
+    ) -> Result<Self> {
         let stat = match stat_at(directory, name) {
             Ok(stat) => stat,
             Err(error) if is_absent(error) => return Ok(Self::Absent),
@@ -47,15 +53,15 @@ impl DiskState {
                 let id = hash(Kind::Blob, target.as_bytes());
                 Ok(Self::File { stat, kind: EntryKind::Symlink, id })
             }
-            FileType::RegularFile => Self::read_file(directory, name, path),
+            FileType::RegularFile => Self::read_file(directory, name, path, max_bytes),
             _ => Ok(Self::Other),
         }
     }
 
-    fn read_file(directory: &OwnedFd, name: impl rustix::path::Arg, path: &FilePath) -> Result<Self> {
+    fn read_file(directory: &OwnedFd, name: impl rustix::path::Arg, path: &FilePath, max_bytes: u64) -> Result<Self> {
         let Ok(file) = open_file(directory, name) else { return Ok(Self::Other) };
         let stat = stat_of(&file).context("look at", path.as_path())?;
-        if stat.file_type() != FileType::RegularFile {
+        if stat.file_type() != FileType::RegularFile || stat.key.size > max_bytes {
             return Ok(Self::Other);
         }
         let file = File::from(file);

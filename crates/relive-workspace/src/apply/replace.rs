@@ -31,7 +31,7 @@ impl Applier<'_> {
             self.leave(path);
             return Ok(());
         }
-        let (disk, temporary) = (self.disk, self.temporary(at));
+        let (disk, temporary, max_bytes) = (self.disk, self.temporary(at), self.max_bytes);
         let Some((directory, name)) = self.parent(path)? else { return Ok(()) };
         // No other file has the temporary name.
         match disk.rename(directory, name, &*temporary) {
@@ -39,7 +39,7 @@ impl Applier<'_> {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
             moved => moved.context("move", path.as_path())?,
         }
-        let is_expected = DiskState::read(directory, &*temporary, path)?.matches(change.before.as_ref());
+        let is_expected = DiskState::read(directory, &*temporary, path, max_bytes)?.matches(change.before.as_ref());
         if is_expected {
             disk.unlink(directory, &*temporary).context("remove", path.as_path())?;
             self.applied.removed += 1;
@@ -109,7 +109,7 @@ impl Applier<'_> {
 
     /// Renames the temporary file, and checks the file that it replaced.
     fn put_in_place(&mut self, at: usize, change: &Change) -> Result<()> {
-        let (disk, temporary, path) = (self.disk, self.temporary(at), &change.path);
+        let (disk, temporary, path, max_bytes) = (self.disk, self.temporary(at), &change.path, self.max_bytes);
         let Some((directory, name)) = self.parent(path)? else {
             self.leave(path);
             return Ok(());
@@ -118,14 +118,16 @@ impl Applier<'_> {
         let is_placed = if replaces {
             match disk.exchange(directory, &*temporary, name) {
                 Ok(true) => {
-                    let is_expected = DiskState::read(directory, &*temporary, path)?.matches(change.before.as_ref());
+                    let is_expected =
+                        DiskState::read(directory, &*temporary, path, max_bytes)?.matches(change.before.as_ref());
                     if !is_expected {
                         disk.exchange(directory, &*temporary, name).context("put back", path.as_path())?;
                     }
                     is_expected
                 }
                 Ok(false) => {
-                    let is_expected = DiskState::read(directory, name, path)?.matches(change.before.as_ref());
+                    let is_expected =
+                        DiskState::read(directory, name, path, max_bytes)?.matches(change.before.as_ref());
                     if is_expected {
                         disk.rename(directory, &*temporary, name).context("replace", path.as_path())?;
                     }

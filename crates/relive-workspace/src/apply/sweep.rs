@@ -21,9 +21,9 @@ impl Applier<'_> {
     }
 
     fn sweep_one(&mut self, at: usize, change: &Change) -> Result<()> {
-        let (disk, temporary, path) = (self.disk, self.temporary(at), &change.path);
+        let (disk, temporary, path, max_bytes) = (self.disk, self.temporary(at), &change.path, self.max_bytes);
         let Some((directory, name)) = self.parent(path)? else { return Ok(()) };
-        let found = DiskState::read(directory, &*temporary, path)?;
+        let found = DiskState::read(directory, &*temporary, path, max_bytes)?;
         if matches!(found, DiskState::Absent) {
             return Ok(());
         }
@@ -38,7 +38,7 @@ impl Applier<'_> {
             return Ok(());
         }
         // Another program changed the file between the comparison and the rename: this is its version.
-        let place = DiskState::read(directory, name, path)?;
+        let place = DiskState::read(directory, name, path, max_bytes)?;
         if matches!(place, DiskState::Absent) {
             disk.rename_new(directory, &*temporary, name).context("put back", path.as_path())?;
         } else if is_planned(&place)

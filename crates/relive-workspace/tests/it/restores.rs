@@ -3,7 +3,7 @@
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
 
-use relive_workspace::{Control, Error, FilePath, Force, Grade, RestoreRequest};
+use relive_workspace::{Control, Error, FilePath, Force, Grade, RestoreRequest, Settings, Workspace};
 
 use crate::support::{bed, look, path, shell};
 
@@ -260,6 +260,32 @@ fn a_restore_that_runs_out_of_space_is_rolled_back() {
     assert!(workspace.restore(&request, &Control::default()).unwrap().applied.is_verified());
     drop(workspace);
     std::process::Command::new("umount").arg(directory.path()).status().unwrap();
+}
+
+#[test]
+fn a_file_that_grew_beyond_every_planned_one_is_not_read() {
+    let mut bed = bed();
+    bed.write("f", "1");
+    let old = bed.snapshot();
+    bed.write("f", "2");
+    let request = RestoreRequest { target: &old, expected: None, paths: &[], force: Force::Yes };
+    let prepared = bed.workspace.plan_restore(&request, &Control::default()).unwrap();
+    // Reading this would take an hour.
+    fs::File::options().write(true).open(bed.path("f")).unwrap().set_len(1 << 40).unwrap();
+    let refused = bed.workspace.apply(&prepared.plan, &Control::default()).unwrap_err();
+    assert!(matches!(&refused, Error::ChangedSince { paths } if paths == &[path("f")]), "{refused}");
+    drop(prepared);
+    let refused = bed.force_restore(&old).unwrap_err();
+    assert!(matches!(&refused, Error::InTheWay { paths } if paths == &[path("f")]), "{refused}");
+    // What was kept is put back, also if it would not be kept now.
+    bed.write("f", "short");
+    let settings = Settings { max_file_bytes: 10, ..Settings::default() };
+    bed.write("large", "larger than ten bytes");
+    let large = bed.snapshot();
+    bed.write("large", "x");
+    bed.workspace = Workspace::open(&bed.store, &bed.root, settings).unwrap();
+    bed.restore(&large);
+    assert_eq!(bed.read("large"), "larger than ten bytes");
 }
 
 #[test]
