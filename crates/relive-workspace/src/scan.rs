@@ -197,43 +197,21 @@ impl Shared<'_> {
         reach: Reach,
     ) -> Result<Vec<Job>> {
         self.check()?;
-        let opened = match path.split() {
-            Some((_, name)) => open_child_of_same_mount(parent, name),
-            None => open_child(parent, "."),
+        let (directory, stat) = match self.open_directory(parent, &path) {
+            Ok(opened) => opened,
+            Err(why) => return not_listed(worker, path, why),
         };
-        let directory = match opened {
-            Ok(directory) => Arc::new(directory),
-            Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => return Ok(Vec::new()),
-            Err(error @ (Errno::ACCESS | Errno::PERM | Errno::XDEV)) => {
-                let is_mount = error == Errno::XDEV;
-                let reason = if is_mount { SkipReason::OtherFileSystem } else { SkipReason::Unreadable };
-                worker.found.skipped.push(Skipped { path, reason });
-                return Ok(Vec::new());
-            }
-            Err(error) => return Err(error).context("open", path.as_path()),
-        };
-        let stat = stat_of(&directory).context("look at", path.as_path())?;
-        let skip = match () {
-            () if stat.device != self.device => Some(SkipReason::OtherFileSystem),
-            () if path.depth() > DEPTH_MAX => Some(SkipReason::TooDeep),
-            () => None,
-        };
-        if let Some(reason) = skip {
-            worker.found.skipped.push(Skipped { path, reason });
-            return Ok(Vec::new());
-        }
         if self.scan.private.contains(&stat.identity()) {
             return Ok(Vec::new());
         }
         let cached = self.scan.cache.listings.get(&path);
-        let listed = || match list(&directory) {
-            Ok(names) => Ok(Some(names)),
-            Err(Errno::NOENT) => Ok(None),
-            Err(error) => Err(error).context("read", path.as_path()),
-        };
+        let listed = || list(&directory).map_err(|error| NotListed::of(error, &path));
         let known = cached.filter(|cached| cached.has_names_of(&stat.key));
         let known_names = known.map(|known| known.entries.iter().map(Name::of).collect());
-        let Some(mut names) = known_names.map_or_else(listed, |names| Ok(Some(names)))? else { return Ok(Vec::new()) };
+        let mut names = match known_names.map_or_else(listed, Ok) {
+            Ok(names) => names,
+            Err(why) => return not_listed(worker, path, why),
+        };
         let rules = match self.ignore_file(&directory, &names, cached) {
             Some(file) => rules.below(&path, file, self.scan.store),
             None => rules.clone(),
@@ -241,11 +219,27 @@ impl Shared<'_> {
         let fingerprint = rules.fingerprint(reach);
         // What a file is that was ignored, and may be no longer, is not in the cache.
         if known.is_some_and(|known| known.rules != fingerprint) {
-            let Some(listed) = listed()? else { return Ok(Vec::new()) };
-            names = listed;
+            names = match listed() {
+                Ok(names) => names,
+                Err(why) => return not_listed(worker, path, why),
+            };
         }
         let lister = Lister { shared: self, cached, fingerprint, rules, reach, path, directory, worker };
         lister.run(stat.key, names)
+    }
+
+    fn open_directory(&self, parent: &OwnedFd, path: &FilePath) -> Result<(Arc<OwnedFd>, Stat), NotListed> {
+        let opened = match path.split() {
+            Some((_, name)) => open_child_of_same_mount(parent, name),
+            None => open_child(parent, "."),
+        };
+        let directory = opened.map_err(|error| NotListed::of(error, path))?;
+        let stat = stat_of(&directory).map_err(|error| NotListed::of(error, path))?;
+        match () {
+            () if stat.device != self.device => Err(NotListed::Skipped(SkipReason::OtherFileSystem)),
+            () if path.depth() > DEPTH_MAX => Err(NotListed::Skipped(SkipReason::TooDeep)),
+            () => Ok((Arc::new(directory), stat)),
+        }
     }
 
     /// Returns the directory's own `.gitignore`. A symbolic link does not count, as in Git.
@@ -316,6 +310,37 @@ impl Shared<'_> {
     }
 }
 
+/// The reason why the entries of a directory are not known.
+enum NotListed {
+    Gone,
+    Skipped(SkipReason),
+    Failed(Error),
+}
+
+impl NotListed {
+    fn of(error: Errno, path: &FilePath) -> Self {
+        match error {
+            Errno::NOENT | Errno::NOTDIR | Errno::LOOP => Self::Gone,
+            Errno::XDEV => Self::Skipped(SkipReason::OtherFileSystem),
+            Errno::ACCESS | Errno::PERM => Self::Skipped(SkipReason::Unreadable),
+            error if path.is_root() || read::is_fatal(error) => {
+                Self::Failed(Error::Io { action: "read", path: path.as_path().to_owned(), source: error.into() })
+            }
+            // For example a damaged disk: the rest can be kept.
+            _ => Self::Skipped(SkipReason::Unreadable),
+        }
+    }
+}
+
+fn not_listed(worker: &mut Worker, path: FilePath, why: NotListed) -> Result<Vec<Job>> {
+    match why {
+        NotListed::Gone => {}
+        NotListed::Skipped(reason) => worker.found.skipped.push(Skipped { path, reason }),
+        NotListed::Failed(error) => return Err(error),
+    }
+    Ok(Vec::new())
+}
+
 struct Name {
     name: Box<[u8]>,
     file_type: FileType,
@@ -346,8 +371,12 @@ fn list(directory: &OwnedFd) -> Result<Vec<Name>, Errno> {
         }
         let mut file_type = entry.file_type();
         if file_type == FileType::Unknown {
-            let Ok(stat) = stat_at(directory, name) else { continue };
-            file_type = stat.file_type();
+            file_type = match stat_at(directory, name) {
+                Ok(stat) => stat.file_type(),
+                Err(Errno::NOENT) => continue,
+                // Reading it says what is wrong with it.
+                Err(_) => FileType::RegularFile,
+            };
         }
         names.push(Name { name: name.into(), file_type });
     }

@@ -4,6 +4,7 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use rustix::fs::FileType;
+use rustix::io::Errno;
 
 use super::{BATCH, Job, Name, Shared, Worker, kind};
 use crate::apply::is_temporary;
@@ -100,8 +101,12 @@ impl Lister<'_> {
     }
 
     fn include_file(&mut self, found: &mut Found, name: Box<[u8]>, file_type: FileType, known: Option<&What>) {
-        // It may have been removed since the directory was read.
-        let Ok(stat) = stat_at(&self.directory, &*name) else { return };
+        let stat = match stat_at(&self.directory, &*name) {
+            Ok(stat) => stat,
+            // It was removed since the directory was read.
+            Err(Errno::NOENT) => return,
+            Err(_) => return self.skip(&name, SkipReason::Unreadable),
+        };
         found.files += 1;
         found.bytes += stat.key.size.min(self.shared.scan.settings.max_file_bytes);
         match known {

@@ -69,11 +69,12 @@ impl Reader<'_> {
                 Err(Errno::NOENT) => return Ok(Outcome::Gone),
                 // It was replaced by a link.
                 Err(Errno::LOOP) => return Ok(Outcome::Skipped(SkipReason::Changing)),
-                Err(Errno::ACCESS | Errno::PERM) => return Ok(Outcome::Skipped(SkipReason::Unreadable)),
                 Err(Errno::NXIO | Errno::NODEV) => return Ok(Outcome::Skipped(SkipReason::Special)),
-                Err(error) => return Err(error).context("open", path.as_path()),
+                Err(error) if is_fatal(error) => return Err(error).context("open", path.as_path()),
+                // Also on a damaged disk, or while another program holds a lease: the other files can be kept.
+                Err(_) => return Ok(Outcome::Skipped(SkipReason::Unreadable)),
             };
-            let before = stat_of(&file).context("look at", path.as_path())?;
+            let Ok(before) = stat_of(&file) else { return Ok(Outcome::Skipped(SkipReason::Unreadable)) };
             if before.file_type() != FileType::RegularFile {
                 return Ok(Outcome::Skipped(SkipReason::Special));
             }
@@ -84,12 +85,14 @@ impl Reader<'_> {
             let file = File::from(file);
             let id = match self.store(&file, &before, path, deflater) {
                 Ok(id) => id,
-                Err(crate::Error::Io { source, action: "read", .. }) if !is_fatal(&source) => {
+                Err(crate::Error::Io { source, action: "read", .. })
+                    if !Errno::from_io_error(&source).is_some_and(is_fatal) =>
+                {
                     return Ok(Outcome::Skipped(SkipReason::Unreadable));
                 }
                 Err(error) => return Err(error),
             };
-            let stat = stat_of(&file).context("look at", path.as_path())?;
+            let Ok(stat) = stat_of(&file) else { return Ok(Outcome::Skipped(SkipReason::Unreadable)) };
             if let Some(id) = id {
                 if stat.key == before.key {
                     return Ok(Outcome::Stored { id, stat, steadiness: Steadiness::Still });
@@ -131,7 +134,8 @@ impl Reader<'_> {
             let before = match stat_at(directory, name) {
                 Ok(stat) if stat.file_type() == FileType::Symlink => stat,
                 Ok(_) => return Ok(Outcome::Skipped(SkipReason::Changing)),
-                Err(_) => return Ok(Outcome::Gone),
+                Err(Errno::NOENT) => return Ok(Outcome::Gone),
+                Err(_) => return Ok(Outcome::Skipped(SkipReason::Unreadable)),
             };
             let Ok(target) = rustix::fs::readlinkat(directory, name, Vec::new()) else { continue };
             let id = self.sink.add(Kind::Blob, target.as_bytes(), deflater)?;
@@ -163,6 +167,6 @@ impl Reader<'_> {
 }
 
 /// Returns whether an error does not concern this file alone.
-fn is_fatal(error: &std::io::Error) -> bool {
-    matches!(error.kind(), std::io::ErrorKind::OutOfMemory)
+pub(super) fn is_fatal(error: Errno) -> bool {
+    matches!(error, Errno::NOMEM | Errno::MFILE | Errno::NFILE)
 }

@@ -14,6 +14,7 @@ mod random;
 mod read_only;
 mod restores;
 mod rules;
+mod skipped;
 mod snapshots;
 mod stores;
 mod support;
