@@ -35,6 +35,8 @@ const THREADS: usize = 2;
 const BATCH: usize = 64;
 /// Directories deeper than this are skipped: each level may need a descriptor.
 const DEPTH_MAX: usize = 200;
+/// Directories with a longer path are skipped: with the name of a file behind it, it is as long as the kernel takes.
+const PATH_BYTES_MAX: usize = 4_095 - 1 - 255;
 /// Progress is reported after this many files.
 const REPORT_EVERY: u64 = 4_096;
 
@@ -237,7 +239,9 @@ impl Shared<'_> {
         let stat = stat_of(&directory).map_err(|error| NotListed::of(error, path))?;
         match () {
             () if stat.device != self.device => Err(NotListed::Skipped(SkipReason::OtherFileSystem)),
-            () if path.depth() > DEPTH_MAX => Err(NotListed::Skipped(SkipReason::TooDeep)),
+            () if path.depth() > DEPTH_MAX || path.as_bytes().len() > PATH_BYTES_MAX => {
+                Err(NotListed::Skipped(SkipReason::TooDeep))
+            }
             () => Ok((Arc::new(directory), stat)),
         }
     }

@@ -97,7 +97,7 @@ pub enum SkipReason {
     Unreadable,
     /// On another file system than the workspace, or mounted from elsewhere.
     OtherFileSystem,
-    /// More than 200 directories deep.
+    /// More than 200 directories deep, or with a path that is too long for the kernel.
     TooDeep,
     /// Replaced repeatedly during the walk.
     Changing,
