@@ -33,9 +33,20 @@ const SYNCED_ONE_BY_ONE: usize = 8;
 const TEMPORARY_START: &str = ".relive-";
 const TEMPORARY_END: &str = ".tmp";
 
-/// Returns whether a name is that of a temporary file of a restore or merge.
+/// The number of hexadecimal digits of a plan's id in the names of its temporary files.
+const TEMPORARY_DIGITS: usize = 16;
+
+/// Returns whether a name is that of a temporary file of a restore or merge: `.relive-`, the id of the plan, `-`, a
+/// number, `.tmp`. Those of the tools that write files have no number. A file of the user with a similar name is an
+/// ordinary file.
 pub(crate) fn is_temporary(name: &[u8]) -> bool {
-    name.starts_with(TEMPORARY_START.as_bytes()) && name.ends_with(TEMPORARY_END.as_bytes())
+    let between =
+        name.strip_prefix(TEMPORARY_START.as_bytes()).and_then(|rest| rest.strip_suffix(TEMPORARY_END.as_bytes()));
+    let Some((id, rest)) = between.and_then(|between| between.split_at_checked(TEMPORARY_DIGITS)) else { return false };
+    let is_hexadecimal = |byte: &u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
+    let number = rest.strip_prefix(b"-").filter(|number| !number.is_empty());
+    let is_number = number.is_some_and(|number| number.iter().all(u8::is_ascii_digit));
+    id.iter().all(is_hexadecimal) && (rest.is_empty() || is_number)
 }
 
 /// The direction in which an interrupted plan is settled.
@@ -141,7 +152,7 @@ impl<'a> Applier<'a> {
             control,
             plan: if direction == Direction::Finish { plan.clone() } else { plan.reversed() },
             max_bytes,
-            temporaries: format!("{TEMPORARY_START}{}", &id[..16]),
+            temporaries: format!("{TEMPORARY_START}{}", &id[..TEMPORARY_DIGITS]),
             applied,
             left: BTreeSet::new(),
             touched: BTreeSet::new(),
@@ -263,6 +274,7 @@ impl<'a> Applier<'a> {
         let Ok(directory) = open_beneath(self.workspace.root_descriptor(), &change.path) else { return Ok(()) };
         if stat_of(&directory).context("look at", path)?.key.permissions() != after.mode {
             self.disk.set_mode(&directory, after.mode).context("set permissions of", path)?;
+            self.touched.insert(change.path.clone());
         }
         Ok(())
     }
@@ -318,4 +330,27 @@ fn is_file(state: Option<&FileState>) -> bool {
 
 fn is_not_empty(error: &std::io::Error) -> bool {
     matches!(error.kind(), std::io::ErrorKind::DirectoryNotEmpty | std::io::ErrorKind::ResourceBusy)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_temporary;
+
+    #[test]
+    fn only_names_that_relive_makes_are_temporary() {
+        for name in ["-0", "-917", ""].map(|number| format!(".relive-0123456789abcdef{number}.tmp")) {
+            assert!(is_temporary(name.as_bytes()), "{name}");
+        }
+        for name in [
+            ".relive-.tmp",
+            ".relive-notes.tmp",
+            ".relive-0123456789abcde.tmp",
+            ".relive-0123456789abcdef-.tmp",
+            ".relive-0123456789abcdeg-1.tmp",
+            ".relive-0123456789abcdef-1x.tmp",
+            ".relive-0123456789abcdef-1.tmpx",
+        ] {
+            assert!(!is_temporary(name.as_bytes()), "{name}");
+        }
+    }
 }

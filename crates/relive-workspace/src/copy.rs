@@ -84,7 +84,10 @@ impl Store {
     /// Removes a directory that [`Self::copy`] made, and everything in it. That it is not there is no error. Refuses if
     /// something is mounted in it.
     pub fn remove_copy(&self, path: &Path) -> Result<()> {
-        remove_tree(self.disk(), path)
+        // A link in its place is removed, and the directory behind it is somebody else's.
+        let real = path.canonicalize().ok().filter(|_| !path.is_symlink());
+        remove_tree(self.disk(), path)?;
+        real.map_or(Ok(()), |real| self.remove_state(&real))
     }
 
     fn fill(&self, snapshot: &Snapshot, path: &Path, control: &Control) -> Result<Copied> {

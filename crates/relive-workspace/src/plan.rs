@@ -181,10 +181,15 @@ impl Store {
     }
 }
 
+/// Returns whether there is a plan, readable or not, in the state directory of a workspace.
+pub(crate) fn has_plan(state: &Path) -> bool {
+    !state.join(PLAN).symlink_metadata().is_err_and(|error| error.kind() == std::io::ErrorKind::NotFound)
+}
+
 /// Returns the plan in the state directory of a workspace, and the directory that it is for.
 fn read_plan(state: &Path) -> Result<Option<(Plan, Option<Identity>)>> {
     let path = state.join(PLAN);
-    if !path.exists() {
+    if !has_plan(state) {
         return Ok(None);
     }
     let bytes = read_small(&path, PLAN_MAX);

@@ -122,7 +122,7 @@ impl Store {
         lock_file(&path, operation)?.map(Pin).ok_or_else(|| Error::Busy { path: self.0.root.clone() })
     }
 
-    /// Removes files left behind by killed writers, unless the store is in use.
+    /// Removes files left behind by killed writers, and the state of workspaces that are gone, unless the store is in use.
     fn sweep(&self) -> Result<()> {
         let Ok(_alone) = self.lock(FlockOperation::NonBlockingLockExclusive) else { return Ok(()) };
         let path = self.pack_directory();
@@ -136,7 +136,7 @@ impl Store {
                 self.0.disk.unlink(&directory, &*name).context("remove", &path.join(&name))?;
             }
         }
-        Ok(())
+        self.sweep_states()
     }
 
     /// Updates the list of packs.

@@ -21,6 +21,10 @@ use crate::store::{Store, lock_file, open_directory};
 /// The largest cache that is read; without a cache every file is hashed once.
 const CACHE_MAX: u64 = 1 << 30;
 const CACHE: &str = "cache";
+/// The file with the path of a workspace.
+const ROOT: &str = "root";
+/// The longest path.
+const PATH_MAX: u64 = 4_096;
 /// The directory below the store with the state of each workspace.
 pub(crate) const STATES: &str = "workspaces";
 
@@ -60,9 +64,7 @@ impl Workspace {
             return Err(refused(RefusedRoot::Store));
         }
         let descriptor = open_child(CWD, &path).context("open", &path)?;
-        let key = object::checksum(path.as_os_str().as_bytes());
-        let name: String = key[..8].iter().map(|byte| format!("{byte:02x}")).collect();
-        let state = store.path().join(STATES).join(name);
+        let state = store.state_directory(&path);
         store.disk().create_directories(&state).context("create", &state)?;
         let cache =
             read_small(&state.join(CACHE), CACHE_MAX).and_then(|bytes| Cache::decode(&bytes)).unwrap_or_default();
@@ -73,13 +75,12 @@ impl Workspace {
 
     /// Saves the path of the workspace next to its state, for people who inspect the store.
     fn note_root(&self) -> Result<()> {
-        let name = "root";
-        if self.state.join(name).exists() {
+        if self.state.join(ROOT).exists() {
             return Ok(());
         }
         let (directory, text) = (open_directory(&self.state)?, self.root.as_os_str().as_bytes());
-        let written = self.store.disk().replace(&directory, name, text, Durability::Disposable);
-        written.context("write", &self.state.join(name))
+        let written = self.store.disk().replace(&directory, ROOT, text, Durability::Disposable);
+        written.context("write", &self.state.join(ROOT))
     }
 
     /// Returns the canonical path of the directory.
@@ -134,6 +135,35 @@ impl Workspace {
     pub(crate) fn lock(&self) -> Result<StateLock> {
         let file = lock_file(&self.state.join("lock"), FlockOperation::NonBlockingLockExclusive)?;
         file.map(StateLock).ok_or_else(|| Error::Busy { path: self.root.clone() })
+    }
+}
+
+impl Store {
+    /// Returns the directory with the state of the workspace at this real path.
+    fn state_directory(&self, root: &Path) -> PathBuf {
+        let key = object::checksum(root.as_os_str().as_bytes());
+        let name: String = key[..8].iter().map(|byte| format!("{byte:02x}")).collect();
+        self.path().join(STATES).join(name)
+    }
+
+    /// Removes the state of the workspace at this real path, which is gone, unless an interrupted plan waits for it.
+    pub(crate) fn remove_state(&self, root: &Path) -> Result<()> {
+        let state = self.state_directory(root);
+        if crate::plan::has_plan(&state) { Ok(()) } else { crate::remove::remove_tree(self.disk(), &state) }
+    }
+
+    /// Removes the state of all workspaces that are gone. Without its state, a directory is read once more.
+    pub(crate) fn sweep_states(&self) -> Result<()> {
+        let Ok(entries) = std::fs::read_dir(self.path().join(STATES)) else { return Ok(()) };
+        for state in entries.filter_map(|entry| Some(entry.ok()?.path())) {
+            let Some(root) = read_small(&state.join(ROOT), PATH_MAX) else { continue };
+            let root = Path::new(std::ffi::OsStr::from_bytes(&root));
+            let is_gone = root.symlink_metadata().is_err_and(|error| error.kind() == std::io::ErrorKind::NotFound);
+            if is_gone && state == self.state_directory(root) {
+                self.remove_state(root)?;
+            }
+        }
+        Ok(())
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::fs::File;
 use std::io;
-use std::os::fd::AsFd as _;
+use std::os::fd::{AsFd as _, OwnedFd};
 
 use super::disk_state::DiskState;
 use super::{Applier, SYNCED_ONE_BY_ONE};
@@ -54,6 +54,7 @@ impl Applier<'_> {
     /// Writes files under temporary names, syncs all of them, then renames each.
     pub(super) fn write_files(&mut self, batch: &[(usize, &Change)]) -> Result<()> {
         let mut prepared = Vec::with_capacity(batch.len());
+        let mut changed_modes = Vec::new();
         for &(at, change) in batch {
             let state = self.state(&change.path)?;
             if self.is_done(change, &state)? {
@@ -63,7 +64,7 @@ impl Applier<'_> {
             if !is_free && !state.matches(change.before.as_ref()) {
                 self.leave(&change.path);
             } else if is_mode_only(change) && state.has_one_name() {
-                self.set_mode(change)?;
+                changed_modes.extend(self.set_mode(change)?.filter(|_| batch.len() <= SYNCED_ONE_BY_ONE));
             } else {
                 let file = self.prepare(at, change, &state)?.filter(|_| batch.len() <= SYNCED_ONE_BY_ONE);
                 prepared.push(Prepared { at, change, file });
@@ -76,6 +77,9 @@ impl Applier<'_> {
         } else {
             for file in prepared.iter().filter_map(|prepared| prepared.file.as_ref()) {
                 self.disk.sync(file).context("sync", self.workspace.root())?;
+            }
+            for file in &changed_modes {
+                self.disk.sync_with_mode(file).context("sync", self.workspace.root())?;
             }
         }
         for Prepared { at, change, .. } in prepared {
@@ -155,14 +159,17 @@ impl Applier<'_> {
         Ok(())
     }
 
-    fn set_mode(&mut self, change: &Change) -> Result<()> {
+    /// Sets the permissions of a file, and returns it.
+    fn set_mode(&mut self, change: &Change) -> Result<Option<OwnedFd>> {
         let path = change.path.as_path();
         let disk = self.disk;
-        let (Some(after), Some((directory, name))) = (&change.after, self.parent(&change.path)?) else { return Ok(()) };
+        let (Some(after), Some((directory, name))) = (&change.after, self.parent(&change.path)?) else {
+            return Ok(None);
+        };
         let file = open_file(directory, name).context("open", path)?;
         disk.set_mode(&file, after.given_mode()).context("set permissions of", path)?;
         self.applied.written += 1;
-        Ok(())
+        Ok(Some(file))
     }
 
     /// Makes a path another name of a file that was written before.

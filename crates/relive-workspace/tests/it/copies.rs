@@ -3,7 +3,7 @@
 use std::fs;
 use std::process::Command;
 
-use relive_workspace::{Control, Error, Settings, Workspace};
+use relive_workspace::{Control, Disk, Error, Settings, Store, Workspace};
 
 use crate::support::{bed, look, run, shell};
 
@@ -25,6 +25,31 @@ fn a_copy_is_byte_equal_and_independent() {
     assert!(workspace.snapshot(&Control::default()).unwrap().snapshot.is_same_files(&snapshot));
     shell(&own, "echo more >> a/b/c; echo more >> same");
     assert_eq!(look(&bed.root), seen);
+}
+
+#[test]
+fn the_state_of_a_directory_that_is_gone_is_removed() {
+    let mut bed = bed();
+    bed.write("a", "1");
+    let snapshot = bed.snapshot();
+    let states = bed.store.path().join("workspaces");
+    let count = || fs::read_dir(&states).unwrap().count();
+    let own = bed.directory.path().join("own");
+    bed.store.copy(&snapshot, &own, &Control::default()).unwrap();
+    Workspace::open(&bed.store, &own, Settings::default()).unwrap().save_cache().unwrap();
+    assert_eq!(count(), 2);
+    bed.store.remove_copy(&own).unwrap();
+    assert_eq!(count(), 1, "that of the copy is gone, and that of the other directory is not");
+    // One that somebody else removed, and one that a link is in place of.
+    for name in ["first", "second"] {
+        bed.store.copy(&snapshot, &bed.directory.path().join(name), &Control::default()).unwrap();
+        Workspace::open(&bed.store, &bed.directory.path().join(name), Settings::default()).unwrap();
+    }
+    shell(bed.directory.path(), "rm -r first; ln -s work own");
+    bed.store.remove_copy(&own).unwrap();
+    assert_eq!(count(), 3);
+    Store::open(bed.store.path(), Disk::new(), 0).unwrap();
+    assert_eq!(count(), 2, "the first is gone");
 }
 
 #[test]

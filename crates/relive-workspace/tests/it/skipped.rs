@@ -58,3 +58,13 @@ fn a_directory_with_a_path_too_long_for_the_kernel_is_skipped_and_the_rest_resto
     let copied = bed.store.copy(&taken.snapshot, &bed.directory.path().join("copy"), &Control::default()).unwrap();
     assert_eq!(copied.files, 15);
 }
+
+#[test]
+fn a_file_of_the_user_that_is_called_like_a_temporary_one_is_kept() {
+    let mut bed = bed();
+    bed.write(".relive-notes.tmp", "x");
+    bed.write(".relive-0123456789abcdef-1.tmp", "left behind");
+    let taken = bed.take();
+    assert_eq!(bed.ls_tree(&taken.snapshot), [".relive-notes.tmp"]);
+    assert_eq!(reasons(&taken.skipped), [(".relive-0123456789abcdef-1.tmp".to_owned(), SkipReason::Temporary)]);
+}
