@@ -109,6 +109,8 @@ pub(crate) struct DirectoryRules {
     prefix: Vec<u8>,
     text: Text,
     matcher: OnceLock<Gitignore>,
+    /// Rules of the store that could not be read, of all directories.
+    damaged: Arc<OnceLock<ObjectId>>,
 }
 
 #[derive(Debug)]
@@ -122,6 +124,8 @@ enum Text {
 pub(crate) enum IgnoreFile {
     Read(Vec<u8>),
     Unchanged(ObjectId),
+    /// Larger than [`RULES_MAX`]: never applied, however it is read.
+    TooLarge,
 }
 
 impl Rules {
@@ -164,6 +168,11 @@ impl Rules {
 
     pub(crate) fn outermost(&self) -> Arc<DirectoryRules> {
         self.outermost.clone()
+    }
+
+    /// Returns rules of the store that could not be read. Then every decision may be wrong.
+    pub(crate) fn damaged(&self) -> Option<ObjectId> {
+        self.outermost.damaged.get().copied()
     }
 
     pub(crate) fn tracked(&self) -> &Arc<Tracked> {
@@ -214,7 +223,11 @@ impl Rules {
             if let Some(id) = ignore_file(&directory)? {
                 rules = rules.below(&directory, IgnoreFile::Unchanged(id), store);
             }
-            match self.decide(&rules, reach, step, is_directory) {
+            let decision = self.decide(&rules, reach, step, is_directory);
+            if let Some(id) = self.damaged() {
+                return Err(Error::DamagedObject { id, path: store.path().to_owned() });
+            }
+            match decision {
                 Decision::Include(below) => reach = below,
                 Decision::Ignore | Decision::Secret => return Ok(true),
             }
@@ -226,7 +239,8 @@ impl Rules {
 
 impl DirectoryRules {
     fn new(above: Option<Arc<Self>>, fingerprint: u64, strip: usize, prefix: Vec<u8>, text: Vec<u8>) -> Self {
-        Self { above, fingerprint, strip, prefix, text: Text::Bytes(text), matcher: OnceLock::new() }
+        let damaged = above.as_ref().map(|above| above.damaged.clone()).unwrap_or_default();
+        Self { above, fingerprint, strip, prefix, text: Text::Bytes(text), matcher: OnceLock::new(), damaged }
     }
 
     fn with(self: &Arc<Self>, text: Vec<u8>, strip: usize, prefix: Vec<u8>) -> Arc<Self> {
@@ -245,6 +259,7 @@ impl DirectoryRules {
     pub(crate) fn below(self: &Arc<Self>, directory: &FilePath, file: IgnoreFile, store: &Store) -> Arc<Self> {
         let strip = if directory.is_root() { 0 } else { directory.as_bytes().len() + 1 };
         match file {
+            IgnoreFile::TooLarge => self.clone(),
             IgnoreFile::Read(text) => self.with(text, strip, Vec::new()),
             IgnoreFile::Unchanged(id) => {
                 let fingerprint = self.fingerprint_with(id, &[]);
@@ -277,7 +292,15 @@ impl DirectoryRules {
     fn matcher(&self) -> &Gitignore {
         self.matcher.get_or_init(|| match &self.text {
             Text::Bytes(text) => compile_file(text),
-            Text::Stored(store, id) => store.blob(*id).map_or_else(|_| Gitignore::empty(), |text| compile_file(&text)),
+            Text::Stored(store, id) => match store.blob(*id) {
+                // As if it were read from the disk.
+                Ok(text) if text.len() as u64 > RULES_MAX => Gitignore::empty(),
+                Ok(text) => compile_file(&text),
+                Err(_) => {
+                    let _ = self.damaged.set(*id);
+                    Gitignore::empty()
+                }
+            },
         })
     }
 }

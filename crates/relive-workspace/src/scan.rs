@@ -37,6 +37,7 @@ const BATCH: usize = 64;
 const DEPTH_MAX: usize = 200;
 /// Directories with a longer path are skipped: with the name of a file behind it, it is as long as the kernel takes.
 const PATH_BYTES_MAX: usize = 4_095 - 1 - 255;
+const IGNORE_FILE: &[u8] = b".gitignore";
 /// Progress is reported after this many files.
 const REPORT_EVERY: u64 = 4_096;
 
@@ -215,6 +216,11 @@ impl Shared<'_> {
             Err(why) => return not_listed(worker, path, why),
         };
         let rules = match self.ignore_file(&directory, &names, cached) {
+            Some(IgnoreFile::TooLarge) => {
+                let path = path.join(IGNORE_FILE);
+                worker.found.skipped.push(Skipped { path, reason: SkipReason::RulesTooLarge });
+                rules.clone()
+            }
             Some(file) => rules.below(&path, file, self.scan.store),
             None => rules.clone(),
         };
@@ -248,13 +254,18 @@ impl Shared<'_> {
 
     /// Returns the directory's own `.gitignore`. A symbolic link does not count, as in Git.
     fn ignore_file(&self, directory: &OwnedFd, names: &[Name], cached: Option<&Listing>) -> Option<IgnoreFile> {
-        let name = b".gitignore".as_slice();
+        let name = IGNORE_FILE;
         names.binary_search_by(|found| (*found.name).cmp(name)).ok()?;
         let stat = stat_at(directory, name).ok()?;
+        if stat.file_type() == FileType::RegularFile && stat.key.size > RULES_MAX {
+            return Some(IgnoreFile::TooLarge);
+        }
         if let Some(Entry { what: What::File { id, key, trust: Trust::Yes, .. }, .. }) =
             cached.and_then(|cached| cached.find(name))
             && *key == stat.key
             && stat.file_type() == FileType::RegularFile
+            // The first walk of this snapshot may have found it: then the store does not have it yet.
+            && self.scan.store.contains(*id)
         {
             return Some(IgnoreFile::Unchanged(*id));
         }

@@ -106,6 +106,8 @@ pub enum SkipReason {
     Secret,
     /// A file left behind by an interrupted restore. This does not lower the grade.
     Temporary,
+    /// A `.gitignore` that is too large to be applied. Its bytes are stored, and so are the files that it ignores.
+    RulesTooLarge,
     /// The bytes are stored; the set-user-id and set-group-id bits are not, and a restore never sets them.
     SetIdBits,
 }
@@ -113,7 +115,7 @@ pub enum SkipReason {
 impl SkipReason {
     /// Returns whether the file existed, and neither its bytes nor a rule that excludes it is in the snapshot.
     pub(crate) fn leaves_out(self) -> bool {
-        self.lowers_grade() && self != Self::SetIdBits
+        self.lowers_grade() && !matches!(self, Self::SetIdBits | Self::RulesTooLarge)
     }
 
     fn lowers_grade(self) -> bool {
@@ -125,6 +127,7 @@ impl SkipReason {
             | Self::OtherFileSystem
             | Self::TooDeep
             | Self::Changing
+            | Self::RulesTooLarge
             | Self::SetIdBits => true,
         }
     }
@@ -178,10 +181,20 @@ impl Workspace {
             let ids = trees.build(&mut scanned, self.settings())?;
             Ok((scanned, ids))
         });
+        let built = match rules.damaged() {
+            Some(id) => Err(Error::DamagedObject { id, path: store.path().to_owned() }),
+            None => built,
+        };
         let (scanned, (tree, extras)) = match built {
             Ok(built) => built,
             Err(error) => {
                 sink.discard();
+                if rules.damaged().is_some() && !self.cache.listings.is_empty() {
+                    // Without the cache all rules are read from the disk.
+                    self.cache = Cache::default();
+                    drop(pin);
+                    return self.snapshot(control);
+                }
                 return Err(error);
             }
         };

@@ -114,7 +114,7 @@ fn has_bytes(reason: SkipReason) -> bool {
         | SkipReason::TooDeep
         | SkipReason::Changing
         | SkipReason::Secret => true,
-        SkipReason::Special | SkipReason::Temporary | SkipReason::SetIdBits => false,
+        SkipReason::Special | SkipReason::Temporary | SkipReason::RulesTooLarge | SkipReason::SetIdBits => false,
     }
 }
 

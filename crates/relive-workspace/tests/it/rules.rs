@@ -28,6 +28,53 @@ fn init(bed: &Bed) {
     run(git().current_dir(&bed.root).args(["init", "-q"]));
 }
 
+/// Takes snapshots until the stat cache is relied on for every file.
+fn settle(bed: &mut Bed) {
+    while bed.take().read_bytes > 0 {}
+}
+
+fn packs(bed: &Bed) -> Vec<std::path::PathBuf> {
+    let entries = fs::read_dir(bed.store.path().join("objects/pack")).unwrap();
+    entries.map(|entry| entry.unwrap().path()).collect()
+}
+
+#[test]
+fn an_ignore_file_that_is_too_large_is_never_applied_and_named() {
+    let mut bed = bed();
+    bed.write(".gitignore", format!("*.log\n{}", "# nothing\n".repeat(120_000)));
+    bed.write("a.log", "x");
+    let first = bed.take();
+    settle(&mut bed);
+    bed.write("b.log", "x");
+    let later = bed.take();
+    for (taken, files) in [(&first, 2), (&later, 3)] {
+        assert_eq!((taken.files, taken.snapshot.grade), (files, Grade::Partial));
+        let skipped: Vec<_> = taken.skipped.iter().map(|skipped| (skipped.path.to_string(), skipped.reason)).collect();
+        assert_eq!(skipped, [(".gitignore".to_owned(), SkipReason::RulesTooLarge)]);
+    }
+}
+
+#[test]
+fn rules_that_the_store_cannot_read_are_read_from_the_disk() {
+    for is_gone in [true, false] {
+        let mut bed = bed();
+        bed.write(".gitignore", "*.log\n");
+        settle(&mut bed);
+        for pack in packs(&bed) {
+            if is_gone {
+                fs::remove_file(pack).unwrap();
+            } else if pack.extension().is_some_and(|end| end == "pack") {
+                let len = fs::read(&pack).unwrap().len();
+                fs::write(&pack, vec![0xff; len]).unwrap();
+            }
+        }
+        bed.write("kept", "x");
+        bed.write("b.log", "x");
+        let taken = bed.take();
+        assert_eq!((taken.files, taken.skipped), (2, Vec::new()), "{is_gone}");
+    }
+}
+
 #[test]
 fn nested_negated_anchored_and_starred_rules_match_git() {
     let mut bed = bed();
