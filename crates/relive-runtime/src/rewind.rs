@@ -20,6 +20,7 @@ use relive_journal::record::{Body, FilesId, FilesVerb, Input, PATHS_MAX, Snapsho
 use relive_journal::recovery::Recovery;
 use relive_workspace::{FilePath, Force, Grade, shown};
 
+use crate::area::Area;
 use crate::diff::{describe, unknown_step};
 use crate::error::{Error, Result};
 use crate::owner::{Lane, Turn};
@@ -98,10 +99,11 @@ impl Outcome {
 }
 
 impl Runtime {
-    /// Puts all files of a process back to how they were after a step.
+    /// Puts all files of a process back to how they were after a step; for an isolated caller only files that it could
+    /// change itself.
     pub(crate) async fn rewind_for(
         self: &Arc<Self>,
-        cause: Cause,
+        (cause, caller): (Cause, Option<Area>),
         id: &str,
         request: RewindRequest,
         request_id: Option<String>,
@@ -115,6 +117,7 @@ impl Runtime {
             force: forced(force),
             dry_run,
             tells_model: !files_only,
+            caller,
             request: request_id.map(|id| format!("rewind:{id}")),
         };
         let done = self.put_back(cause, id, order).await?;
@@ -128,7 +131,7 @@ impl Runtime {
     /// Puts some files of a process back to how they were after a step.
     pub(crate) async fn restore_for(
         self: &Arc<Self>,
-        cause: Cause,
+        (cause, caller): (Cause, Option<Area>),
         id: &str,
         request: RestoreRequest,
         request_id: Option<String>,
@@ -145,6 +148,7 @@ impl Runtime {
             force: forced(force),
             dry_run,
             tells_model: true,
+            caller,
             request: request_id.map(|id| format!("rewind:{id}")),
         };
         let Outcome { directory, files, verified, note, .. } = self.put_back(cause, id, order).await?;
@@ -183,7 +187,7 @@ impl Runtime {
     /// Refuses what can be refused before a process is paused: a pause cuts off the call of its model.
     async fn check_first(self: &Arc<Self>, id: &str, uuid: Uuid, order: &Order) -> Result<()> {
         let Some(check) = self.turn(uuid, Lane::Verb).await?.check_order(id, order).await? else { return Ok(()) };
-        let planned = match self.plan_restore(check.restore).await {
+        let planned = match self.plan_restore(check.restore, order.caller.clone()).await {
             // It is rolled back when the process stands still.
             Err(Error::Interrupted(_)) => return Ok(()),
             planned => planned.map_err(|error| order.with_way_out(id, error))?.planned,
@@ -249,10 +253,14 @@ impl Runtime {
     }
 
     /// Plans a restore, and says what would be changed.
-    async fn plan_restore(&self, order: RestoreOrder) -> Result<PlannedRestore> {
+    async fn plan_restore(&self, order: RestoreOrder, caller: Option<Area>) -> Result<PlannedRestore> {
         let workspaces = self.workspaces.clone();
         let planned = self.pools.bulk.run(move || {
             let planned = workspaces.plan_restore(&order)?;
+            if let Some(area) = caller {
+                let root = order.directory.canonicalize().unwrap_or_else(|_| order.directory.clone());
+                area.check_changes(&root, planned.plan.changes.iter().map(|change| change.path.as_path()))?;
+            }
             let store = workspaces.store()?;
             let files = describe(&store, &planned.plan.changes)?;
             // A verb of its own that was interrupted may have left them like this.
@@ -328,7 +336,8 @@ impl Turn {
         let history = runtime.file_history(uuid).await?;
         let target = self.target(id, order.to, &history, standing.last_step)?;
         let restore = self.restore_order(&standing, order, target)?;
-        let planned = runtime.plan_restore(restore).await.map_err(|error| order.with_way_out(id, error))?;
+        let planned = runtime.plan_restore(restore, order.caller.clone()).await;
+        let planned = planned.map_err(|error| order.with_way_out(id, error))?;
         let PlannedRestore { planned, files, foreign } = planned;
         if order.force == Force::No {
             let checked = runtime.check_foreign(&history, target.step, &planned).await;

@@ -24,7 +24,8 @@ impl Access {
             self.is_not_itself("rewind", &found).await?;
         }
         self.reaches_files_of(&found).await?;
-        self.runtime.rewind_for(self.cause(&found).await?, &found, request, request_id).await
+        let caller = (self.cause(&found).await?, self.area().await?);
+        self.runtime.rewind_for(caller, &found, request, request_id).await
     }
 
     /// Puts single files of a process back to a step.
@@ -34,7 +35,8 @@ impl Access {
             self.is_not_itself("restore", &found).await?;
         }
         self.reaches_files_of(&found).await?;
-        self.runtime.restore_for(self.cause(&found).await?, &found, request, request_id).await
+        let caller = (self.cause(&found).await?, self.area().await?);
+        self.runtime.restore_for(caller, &found, request, request_id).await
     }
 
     /// Returns what the caller reaches through the daemon; everything if absent.

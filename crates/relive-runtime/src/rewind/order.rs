@@ -6,6 +6,7 @@ use relive_core::ErrorCode;
 use relive_journal::record::{Body, FilesId, FilesVerb, Rewound as Record};
 use relive_workspace::{Force, Grade, Snapshot};
 
+use crate::area::Area;
 use crate::error::Error;
 use crate::workspaces::from_record;
 
@@ -20,6 +21,8 @@ pub(super) struct Order {
     pub(super) force: Force,
     pub(super) dry_run: bool,
     pub(super) tells_model: bool,
+    /// What an isolated caller reaches; everything if absent.
+    pub(super) caller: Option<Area>,
     pub(super) request: Option<String>,
 }
 

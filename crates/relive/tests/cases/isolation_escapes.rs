@@ -174,6 +174,45 @@ fn a_confined_program_merges_into_its_own_directory_only() {
 }
 
 #[test]
+fn a_confined_program_puts_no_file_back_that_other_programs_run_commands_from() {
+    for world in worlds() {
+        let model = calls(&world, &[("write", json!({"path": "made", "content": "x"}))]);
+        let settings = world.work().join(".claude/settings.json");
+        let has_settings = |text: &str| fs::read_to_string(&settings).is_ok_and(|found| found == text);
+        world.configure("isolation: {agents: none}\n");
+        for (isolation, verb) in
+            [("confined", "rewind"), ("confined", "restore"), ("none", "rewind"), ("none", "restore")]
+        {
+            world
+                .relive(&[
+                    "exec",
+                    "--",
+                    "sh",
+                    "-c",
+                    "rm -f ready go; mkdir -p .claude; printf one > .claude/settings.json",
+                ])
+                .ok();
+            let arguments = match verb {
+                "rewind" => "--to-step 1 --force",
+                _ => "--step 1 --force .claude/settings.json",
+            };
+            let kid = format!("{isolation}-{verb}");
+            let script = format!(
+                "{RELIVE} run -d -y --isolation {isolation} --name {kid} --model {model} x; {RELIVE} wait {kid}; touch ready; \
+                 until [ -e go ]; do sleep 0.05; done; {RELIVE} {verb} {kid} {arguments}"
+            );
+            let running = world.start(&["exec", "--isolation", isolation, "--", "sh", "-c", &script]);
+            crate::world::wait_until("its child has ended", || world.work().join("ready").exists());
+            world.relive(&["exec", "--", "sh", "-c", "printf two > .claude/settings.json; touch go"]).ok();
+            let shown = crate::world::finish(running);
+            let is_confined = isolation == "confined";
+            assert!(has_settings(if is_confined { "two" } else { "one" }), "{kid}: {shown:?}");
+            assert_eq!(shown.stderr.contains("names commands"), is_confined, "{kid}: {shown:?}");
+        }
+    }
+}
+
+#[test]
 fn a_confined_program_on_a_copy_does_not_merge_into_the_directory_that_was_copied() {
     for world in worlds() {
         let merge = format!("echo x > planted; {RELIVE} merge held --force > said 2>&1");
