@@ -219,6 +219,7 @@ impl Turn {
         if let Some(area) = area {
             area.find("the directory", &into)?;
         }
+        self.runtime.workspaces.check_target(&into)?;
         let merged = match files.merged {
             Some(_) => self.runtime.merged_into(self.uuid(), into.clone()).await?,
             None => None,
@@ -254,10 +255,16 @@ fn target(id: &str, named: Option<String>, from: String) -> Result<PathBuf> {
     if named.is_none() {
         check_no_link(Path::new(&from))?;
     }
+    let is_named = named.is_some();
     let into = PathBuf::from(named.unwrap_or(from));
     into.canonicalize().ok().filter(|into| into.is_dir()).ok_or_else(|| {
-        let message = format!("{}, where the changes of {id} belong, no longer exists", into.display());
-        Error::new(ErrorCode::NotFound, message).with_hint(format!("relive merge {id} --into DIR"))
+        let path = into.display();
+        let (code, message) = match (is_named, into.exists()) {
+            (true, true) => (ErrorCode::Invalid, format!("cannot merge into {path}: it is not a directory")),
+            (true, false) => (ErrorCode::NotFound, format!("cannot merge into {path}: it does not exist")),
+            (false, _) => (ErrorCode::NotFound, format!("{path}, where the changes of {id} belong, no longer exists")),
+        };
+        Error::new(code, message).with_hint(format!("relive merge {id} --into DIR"))
     })
 }
 

@@ -10,6 +10,7 @@ mod own;
 mod process;
 mod settle;
 mod take;
+mod target;
 
 use std::collections::{HashMap, VecDeque};
 use std::path::{Path, PathBuf};

@@ -90,6 +90,36 @@ fn case_75_a_merge_elsewhere_does_not_count_for_the_origin() {
 }
 
 #[test]
+fn case_75_nothing_is_merged_into_a_repository_itself_or_into_relives_own_directories() {
+    let world = World::new();
+    let process = world.run_commands(&["echo new > new"], &["--workspace", "own"]);
+    world
+        .relive(&["exec", "--", "sh", "-c", "mkdir -p .git/hooks bare/objects bare/refs bare/hooks; echo > bare/HEAD"])
+        .ok();
+    let work = world.work();
+    let own = world.own(&process);
+    let refused = [
+        (work.join(".git"), "a Git repository's own directory"),
+        (work.join(".git/hooks"), "a Git repository's own directory"),
+        (work.join("bare/hooks"), "a Git repository's own directory"),
+        (world.data(), "belongs to Relive itself"),
+        (world.data().join("snapshots"), "belongs to Relive itself"),
+        (own.parent().unwrap().to_owned(), "belongs to Relive itself"),
+    ];
+    for (into, words) in &refused {
+        for option in ["--force", "--dry-run"] {
+            world.relive(&["merge", &process.uuid, "--into", into.to_str().unwrap(), option]).fails(2, &[words]);
+        }
+        assert!(!into.join("new").exists());
+    }
+    let into = |name: &str| world.relive(&["merge", &process.uuid, "--into", work.join(name).to_str().unwrap()]);
+    into("bare/HEAD").fails(2, &["it is not a directory"]);
+    into("nowhere").fails(4, &["it does not exist", "hint: relive merge"]);
+    world.relive(&["merge", &process.uuid]).ok();
+    assert!(work.join("new").exists());
+}
+
+#[test]
 fn case_75_no_snapshot_is_collected_while_a_journal_cannot_be_read() {
     let world = World::new();
     let process = world.run_commands(&["echo 1 > f", "echo 2 > f"], &[]);
