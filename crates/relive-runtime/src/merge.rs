@@ -244,7 +244,7 @@ impl Turn {
         let at_best = runtime.workspaces.best_grade_in(&directory, files);
         let take = Take { directory, by, base: last, whose: Whose::Own, at_best };
         let workspaces = runtime.workspaces.clone();
-        let taken = runtime.workspaces.pool().run(move || workspaces.take(&take)).await??;
+        let taken = runtime.workspaces.pool().run(move || workspaces.take_copy(&take)).await??;
         Ok((taken.snapshot, taken.left_out))
     }
 }

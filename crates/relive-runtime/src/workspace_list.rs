@@ -112,7 +112,7 @@ impl Runtime {
         let workspaces = self.workspaces.clone();
         let looked = self.workspaces.pool().run(move || {
             let bytes = disk_usage(&take.directory);
-            (bytes, workspaces.take(&take).ok())
+            (bytes, workspaces.take_copy(&take).ok())
         });
         let (bytes, taken) = looked.await?;
         let is_partly_merged = history.as_ref().is_some_and(|history| history.files.is_partly_merged);

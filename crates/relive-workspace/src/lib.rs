@@ -23,6 +23,7 @@ mod object;
 mod path;
 mod plan;
 mod remove;
+mod repositories;
 mod restore;
 mod rules;
 mod scan;

@@ -124,7 +124,8 @@ impl Tree<'_> {
     }
 }
 
-fn names(directory: &OwnedFd) -> Result<Vec<Vec<u8>>, Errno> {
+/// Returns the names of all entries of a directory.
+pub(crate) fn names(directory: &OwnedFd) -> Result<Vec<Vec<u8>>, Errno> {
     let mut names = Vec::new();
     for entry in Dir::read_from(directory)? {
         let entry = entry?;

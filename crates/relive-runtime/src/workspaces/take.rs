@@ -85,6 +85,13 @@ impl Workspaces {
         Ok(Taken { snapshot, left_out, record: Some(Box::new(record)) })
     }
 
+    /// Takes a snapshot of a copy. Repositories that were made in it count as left out too: they are lost with the copy.
+    pub(crate) fn take_copy(&self, request: &Take) -> Result<Taken> {
+        let mut taken = self.take(request)?;
+        taken.left_out.extend(lock(&*self.directory(&request.directory)?).repositories());
+        Ok(taken)
+    }
+
     /// Returns the last snapshot of a directory, unless this process may have changed files since.
     pub(crate) fn last_seen(&self, directory: &Path, by: Uuid) -> Option<Snapshot> {
         self.0.activities.last_seen(&directory.canonicalize().ok()?, by)

@@ -26,6 +26,22 @@ fn case_75_files_that_a_merge_cannot_bring_back_are_named_and_keep_the_copy() {
 }
 
 #[test]
+fn case_75_a_repository_that_was_made_in_a_copy_is_named_and_keeps_the_copy() {
+    let world = World::new();
+    let commit = "git init -q empty; git init -q made; cd made; echo 1 > f; git add f; \
+                  git -c user.name=t -c user.email=t@t commit -qm one; git rm -q f; echo 2 > g";
+    let process = world.run_commands(&[commit], &["--workspace", "own"]);
+    let own = world.own(&process);
+    let merged = world.relive(&["merge", &process.uuid]).ok();
+    assert!(merged.stderr.contains("not merged") && merged.stderr.contains("made/.git"), "{merged:?}");
+    assert!(!merged.stderr.contains("empty/.git") && world.work().join("made/g").exists(), "{merged:?}");
+    let refused = world.relive(&["workspace", "rm", "-y", &process.uuid]).fails(3, &["made/.git", "--force"]);
+    assert!(!refused.stderr.contains("empty/.git") && own.join("made/.git").exists(), "{refused:?}");
+    world.relive(&["workspace", "rm", "--force", &process.uuid]).ok();
+    assert!(!own.exists());
+}
+
+#[test]
 fn case_72_what_an_agent_does_after_a_merge_into_its_directory_is_its_own() {
     let world = World::new();
     let other = world.run_commands(&["echo merged > merged"], &["--workspace", "own"]);
