@@ -1,5 +1,6 @@
 //! One connection of a program: its request, the decision, and the bytes in both directions.
 
+use std::collections::VecDeque;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -8,7 +9,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::{Semaphore, oneshot, watch};
 use tokio::time::timeout;
 
 use crate::http;
@@ -17,9 +18,12 @@ use crate::rules::{self, Decision, Host};
 use crate::settings::{Answers, Settings};
 use crate::socks::{self, Reply};
 
-/// How many connections of a program are served at a time; the next ones wait.
+/// How many requests of a program are served at a time; further ones are refused.
 const CONNECTIONS_MAX: usize = 512;
-const REQUEST_WITHIN: Duration = Duration::from_secs(30);
+/// How many connections may be without a complete request; the oldest of them is closed for the next one.
+const UNASKED_MAX: usize = 256;
+const REQUEST_WITHIN: Duration = Duration::from_secs(10);
+const TOO_MANY: &str = "this program has too many connections open";
 const RESOLVE_WITHIN: Duration = Duration::from_secs(15);
 const CONNECT_WITHIN: Duration = Duration::from_secs(15);
 /// How long a request waits for a person.
@@ -36,6 +40,15 @@ pub(crate) struct Proxy {
     /// How many requests were recorded.
     recorded: watch::Sender<u64>,
     places: Arc<Semaphore>,
+}
+
+/// The first that a client says.
+enum Asked {
+    Nothing,
+    /// The error is the reply.
+    Socks(Result<(Host, u16), Reply>),
+    /// The head, and what came after it; absent if it is too long.
+    Http(Option<(Vec<u8>, Vec<u8>)>),
 }
 
 /// Why a request is not carried out.
@@ -69,33 +82,46 @@ impl Proxy {
     }
 
     pub(crate) async fn accept_all(self: Arc<Self>, listener: TcpListener) {
+        // Those without a request yet, the oldest first; one that has asked is closed.
+        let mut unasked: VecDeque<oneshot::Sender<()>> = VecDeque::new();
         loop {
-            let Ok(place) = Arc::clone(&self.places).acquire_owned().await else { return };
             match listener.accept().await {
                 Ok((stream, _)) => {
+                    if unasked.len() >= UNASKED_MAX {
+                        unasked.retain(|connection| !connection.is_closed());
+                    }
+                    if unasked.len() >= UNASKED_MAX {
+                        // Dropping it closes the connection.
+                        unasked.pop_front();
+                    }
+                    let (waits, pushed_out) = oneshot::channel();
+                    unasked.push_back(waits);
                     let proxy = Arc::clone(&self);
-                    tokio::spawn(async move {
-                        // A connection that breaks concerns only those at its ends.
-                        let _ = proxy.serve(stream).await;
-                        drop(place);
-                    });
+                    // A connection that breaks concerns only those at its ends.
+                    tokio::spawn(async move { proxy.serve(stream, pushed_out).await });
                 }
                 Err(_) => tokio::time::sleep(ACCEPT_AGAIN).await,
             }
         }
     }
 
-    async fn serve(&self, stream: TcpStream) -> io::Result<()> {
-        let mut first = [0];
-        match timeout(REQUEST_WITHIN, stream.peek(&mut first)).await?? {
-            0 => Ok(()),
-            _ if first == [socks::VERSION] => self.serve_socks(stream).await,
-            _ => self.serve_http(stream).await,
+    async fn serve(&self, mut stream: TcpStream, pushed_out: oneshot::Receiver<()>) -> io::Result<()> {
+        let asked = tokio::select! {
+            asked = timeout(REQUEST_WITHIN, ask(&mut stream)) => asked??,
+            _ = pushed_out => return Ok(()),
+        };
+        let place = Arc::clone(&self.places).try_acquire_owned();
+        match (asked, place) {
+            (Asked::Nothing, _) => Ok(()),
+            (Asked::Socks(_), Err(_)) => socks::answer(&mut stream, Reply::Failed).await,
+            (Asked::Http(_), Err(_)) => stream.write_all(&http::refusal(503, TOO_MANY)).await,
+            (Asked::Socks(target), Ok(_place)) => self.serve_socks(stream, target).await,
+            (Asked::Http(head), Ok(_place)) => self.serve_http(stream, head).await,
         }
     }
 
-    async fn serve_socks(&self, mut stream: TcpStream) -> io::Result<()> {
-        let (host, port) = match timeout(REQUEST_WITHIN, socks::read(&mut stream)).await?? {
+    async fn serve_socks(&self, mut stream: TcpStream, target: Result<(Host, u16), Reply>) -> io::Result<()> {
+        let (host, port) = match target {
             Ok(target) => target,
             Err(reply) => return socks::answer(&mut stream, reply).await,
         };
@@ -110,8 +136,8 @@ impl Proxy {
         }
     }
 
-    async fn serve_http(&self, mut stream: TcpStream) -> io::Result<()> {
-        let Some((head, rest)) = timeout(REQUEST_WITHIN, read_head(&mut stream)).await?? else {
+    async fn serve_http(&self, mut stream: TcpStream, head: Option<(Vec<u8>, Vec<u8>)>) -> io::Result<()> {
+        let Some((head, rest)) = head else {
             return stream.write_all(&http::refusal(431, "the head of the request is too long")).await;
         };
         let request = match http::parse(&head) {
@@ -198,6 +224,16 @@ impl Proxy {
     }
 }
 
+/// Reads the request.
+async fn ask(stream: &mut TcpStream) -> io::Result<Asked> {
+    let mut first = [0];
+    Ok(match stream.peek(&mut first).await? {
+        0 => Asked::Nothing,
+        _ if first == [socks::VERSION] => Asked::Socks(socks::read(stream).await?),
+        _ => Asked::Http(read_head(stream).await?),
+    })
+}
+
 /// Returns the head and what was received after it; nothing if it is too long.
 async fn read_head(stream: &mut TcpStream) -> io::Result<Option<(Vec<u8>, Vec<u8>)>> {
     let mut received = Vec::new();
@@ -253,4 +289,85 @@ async fn hang_up(client: &TcpStream) {
 
 async fn relay(mut client: TcpStream, mut server: TcpStream) -> io::Result<()> {
     tokio::io::copy_bidirectional(&mut client, &mut server).await.map(drop)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::Ipv4Addr;
+
+    use rustix::fs::{Mode, OFlags};
+    use rustix::process::{Resource, Rlimit};
+
+    use super::*;
+    use crate::settings::Unknown;
+
+    /// Starts a proxy without rules, and returns where it listens.
+    async fn proxy(unknown: Unknown) -> (tempfile::TempDir, SocketAddr) {
+        let files = rustix::process::getrlimit(Resource::Nofile);
+        rustix::process::setrlimit(Resource::Nofile, Rlimit { current: files.maximum, ..files }).unwrap();
+        let directory = tempfile::tempdir().unwrap();
+        let opened = rustix::fs::open(directory.path(), OFlags::DIRECTORY | OFlags::RDONLY, Mode::empty()).unwrap();
+        let settings = Settings { unknown, ..Settings::default() };
+        let proxy = Arc::new(Proxy::new(settings, Log::open(&opened).unwrap()));
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
+        let address = listener.local_addr().unwrap();
+        tokio::spawn(proxy.accept_all(listener));
+        (directory, address)
+    }
+
+    async fn say(stream: &mut TcpStream, bytes: &[u8]) {
+        stream.write_all(bytes).await.unwrap();
+    }
+
+    async fn answer_to(mut stream: TcpStream) -> String {
+        let mut answer = Vec::new();
+        stream.read_to_end(&mut answer).await.unwrap();
+        String::from_utf8(answer).unwrap()
+    }
+
+    #[tokio::test]
+    async fn connections_without_a_request_keep_no_other_out() {
+        let (_directory, address) = proxy(Unknown::Refuse).await;
+        let mut open = Vec::new();
+        for number in 0..CONNECTIONS_MAX + UNASKED_MAX {
+            let mut stream = TcpStream::connect(address).await.unwrap();
+            // Some say nothing at all, others half of a request.
+            if number % 2 == 0 {
+                say(&mut stream, b"CONNECT a.com:443 HT").await;
+            }
+            open.push(stream);
+        }
+        let mut stream = TcpStream::connect(address).await.unwrap();
+        say(&mut stream, b"CONNECT b.com:443 HTTP/1.1\r\n\r\n").await;
+        assert!(answer_to(stream).await.starts_with("HTTP/1.1 403 b.com"), "it is refused by its rules");
+        // The first had to go; the last may still ask.
+        let first = open.remove(0).read(&mut [0]).await;
+        assert!(matches!(first, Ok(0) | Err(_)), "{first:?}");
+        let mut last = open.pop().unwrap();
+        say(&mut last, b"CONNECT c.com:443 HTTP/1.1\r\n\r\n").await;
+        assert!(answer_to(last).await.starts_with("HTTP/1.1 403 c.com"));
+    }
+
+    #[tokio::test]
+    async fn a_request_beyond_those_that_can_be_served_is_refused_at_once() {
+        let (directory, address) = proxy(Unknown::Ask).await;
+        let mut open = Vec::new();
+        for _ in 0..CONNECTIONS_MAX {
+            let mut stream = TcpStream::connect(address).await.unwrap();
+            say(&mut stream, b"CONNECT a.com:443 HTTP/1.1\r\n\r\n").await;
+            open.push(stream);
+        }
+        let asked = || std::fs::read_to_string(directory.path().join(crate::LOG)).unwrap().lines().count();
+        while asked() < CONNECTIONS_MAX {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        let mut stream = TcpStream::connect(address).await.unwrap();
+        say(&mut stream, b"CONNECT b.com:443 HTTP/1.1\r\n\r\n").await;
+        assert!(answer_to(stream).await.starts_with("HTTP/1.1 503 this program has too many connections open"));
+        let mut stream = TcpStream::connect(address).await.unwrap();
+        say(&mut stream, b"\x05\x01\x00\x05\x01\x00\x03\x05b.com\x01\xbb").await;
+        let mut answer = [0; 12];
+        stream.read_exact(&mut answer).await.unwrap();
+        assert_eq!(answer[..4], [socks::VERSION, 0, socks::VERSION, Reply::Failed as u8]);
+    }
 }

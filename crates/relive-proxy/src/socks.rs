@@ -16,6 +16,7 @@ const CONNECT: u8 = 1;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Reply {
     Connected = 0,
+    Failed = 1,
     NotAllowed = 2,
     Unreachable = 4,
     UnknownCommand = 7,
