@@ -22,6 +22,8 @@ pub(crate) struct Repository {
     pub(crate) file: Option<PathBuf>,
     /// Descriptions of what should be protected and cannot be.
     pub(crate) unprotected: Vec<String>,
+    /// What does not become writable, and how it would.
+    pub(crate) read_only: Option<String>,
     pub(crate) places: Places,
 }
 
@@ -127,6 +129,14 @@ impl Repository {
             std::iter::once(cwd).chain(writable.iter().map(PathBuf::as_path)).any(|path| own.starts_with(path));
         let is_named = || is_git_directory(&own) && work_tree_of(&own).is_some_and(|named| named == work_tree);
         if !is_writable && !is_named() {
+            self.read_only = is_git_directory(&own).then(|| {
+                format!(
+                    "git: commits are refused, because {own} does not say that {tree} is its working tree: git -C {tree} config \
+                     core.worktree {tree}",
+                    own = own.display(),
+                    tree = work_tree.display(),
+                )
+            });
             return None;
         }
         // One that contains the working directory is that of another program.
@@ -280,6 +290,32 @@ mod tests {
         let linked = find_repository(&root, &[]);
         assert_eq!(linked.unprotected, [format!("{} is a link, and not protected", at.display())]);
         assert_eq!(linked.directories, []);
+    }
+
+    #[test]
+    fn a_separate_repository_is_writable_and_protected_once_it_names_its_working_tree() {
+        let dir = tempfile::tempdir().unwrap();
+        let root = dir.path().canonicalize().unwrap();
+        let (tree, apart) = (root.join("tree"), root.join("apart"));
+        std::fs::DirBuilder::new().create(&tree).unwrap();
+        let separate = format!("--separate-git-dir={}", apart.display());
+        git(&tree, &["init", "-q", &separate]);
+        let refused = find_repository(&tree, &[]);
+        assert_eq!((refused.directories, refused.file), (Vec::new(), Some(tree.join(".git"))));
+        let said = refused.read_only.unwrap();
+        assert!(said.starts_with(&format!("git: commits are refused, because {}", apart.display())), "{said}");
+        // The command that it names works.
+        let command = said.rsplit_once(": git ").unwrap().1;
+        git(&root, &command.split(' ').collect::<Vec<_>>());
+        let named = find_repository(&tree, &[]);
+        assert_eq!(named.read_only, None);
+        assert_eq!(named.directories[0].pinned, std::slice::from_ref(&apart));
+        let [hooks, commondir, config] = ["hooks", "commondir", "config"].map(|name| apart.join(name));
+        assert_eq!(
+            (&named.directories[0].protected, &named.directories[0].configs),
+            (&vec![hooks, commondir], &vec![config])
+        );
+        git(&tree, &["commit", "--allow-empty", "-qm", "works with a working tree that is named"]);
     }
 
     #[test]

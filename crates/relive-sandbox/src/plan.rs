@@ -168,6 +168,8 @@ impl Plan {
         }
         degraded.extend(found.unprotected.iter().map(|what| format!("isolation: {what}")));
         accept(isolation, policy.unheld, &degraded)?;
+        // Nothing is less protected by it.
+        degraded.extend(found.read_only.clone());
         Ok(Self {
             isolation,
             namespaces,
@@ -190,8 +192,9 @@ impl Plan {
             _ => LANDLOCK_ONLY.to_owned(),
         };
         let network = own_network(policy).then(|| FULL_NETWORK.to_owned());
-        let degraded: Vec<String> = [missing].into_iter().chain(network).collect();
+        let mut degraded: Vec<String> = [missing].into_iter().chain(network).collect();
         accept(isolation, policy.unheld, &degraded)?;
+        degraded.extend(found.read_only.clone());
         let rules = [&found.temporary, &found.caches, &found.writable].into_iter().flatten();
         let git = found.git.iter().flat_map(|git| &git.pinned);
         let own = (found.cwd.parent().is_some()).then_some(&found.cwd);

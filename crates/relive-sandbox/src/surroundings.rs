@@ -86,6 +86,8 @@ pub struct Surroundings {
     pub git: Vec<GitDirectory>,
     /// Descriptions of what should be protected and cannot be.
     pub unprotected: Vec<String>,
+    /// Says which repository does not become writable, and how it would.
+    pub read_only: Option<String>,
     /// The files of `/proc` through which root controls the machine.
     pub proc_controls: Vec<PathBuf>,
     /// The device files that a program gets.
@@ -152,6 +154,7 @@ impl Surroundings {
             protected: protected(&cwd).into_iter().chain(repository.file).collect(),
             git: repository.directories,
             unprotected: repository.unprotected,
+            read_only: repository.read_only,
             proc_controls: proc_controls.into_iter().filter(|path| path.exists()).collect(),
             devices: devices.into_iter().filter(|path| path.exists()).collect(),
             is_root: is_root(),
