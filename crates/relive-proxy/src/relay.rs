@@ -40,6 +40,7 @@ pub(crate) struct Proxy {
     /// How many requests were recorded.
     recorded: watch::Sender<u64>,
     places: Arc<Semaphore>,
+    request_within: Duration,
 }
 
 /// The first that a client says.
@@ -69,6 +70,7 @@ impl Proxy {
             log: Mutex::new(log),
             recorded: watch::Sender::new(0),
             places: Arc::new(Semaphore::new(CONNECTIONS_MAX)),
+            request_within: REQUEST_WITHIN,
         }
     }
 
@@ -107,7 +109,7 @@ impl Proxy {
 
     async fn serve(&self, mut stream: TcpStream, pushed_out: oneshot::Receiver<()>) -> io::Result<()> {
         let asked = tokio::select! {
-            asked = timeout(REQUEST_WITHIN, ask(&mut stream)) => asked??,
+            asked = timeout(self.request_within, ask(&mut stream)) => asked??,
             _ = pushed_out => return Ok(()),
         };
         let place = Arc::clone(&self.places).try_acquire_owned();
@@ -301,14 +303,18 @@ mod tests {
     use super::*;
     use crate::settings::Unknown;
 
-    /// Starts a proxy without rules, and returns where it listens.
+    /// Longer than anything here takes on the slowest machine.
+    const PATIENCE: Duration = Duration::from_secs(60);
+
+    /// Starts a proxy without rules that waits for requests for ever, and returns where it listens.
     async fn proxy(unknown: Unknown) -> (tempfile::TempDir, SocketAddr) {
         let files = rustix::process::getrlimit(Resource::Nofile);
         rustix::process::setrlimit(Resource::Nofile, Rlimit { current: files.maximum, ..files }).unwrap();
         let directory = tempfile::tempdir().unwrap();
         let opened = rustix::fs::open(directory.path(), OFlags::DIRECTORY | OFlags::RDONLY, Mode::empty()).unwrap();
         let settings = Settings { unknown, ..Settings::default() };
-        let proxy = Arc::new(Proxy::new(settings, Log::open(&opened).unwrap()));
+        let proxy = Proxy::new(settings, Log::open(&opened).unwrap());
+        let proxy = Arc::new(Proxy { request_within: Duration::MAX, ..proxy });
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
         let address = listener.local_addr().unwrap();
         tokio::spawn(proxy.accept_all(listener));
@@ -321,7 +327,7 @@ mod tests {
 
     async fn answer_to(mut stream: TcpStream) -> String {
         let mut answer = Vec::new();
-        stream.read_to_end(&mut answer).await.unwrap();
+        timeout(PATIENCE, stream.read_to_end(&mut answer)).await.unwrap().unwrap();
         String::from_utf8(answer).unwrap()
     }
 
@@ -341,7 +347,7 @@ mod tests {
         say(&mut stream, b"CONNECT b.com:443 HTTP/1.1\r\n\r\n").await;
         assert!(answer_to(stream).await.starts_with("HTTP/1.1 403 b.com"), "it is refused by its rules");
         // The first had to go; the last may still ask.
-        let first = open.remove(0).read(&mut [0]).await;
+        let first = timeout(PATIENCE, open.remove(0).read(&mut [0])).await.unwrap();
         assert!(matches!(first, Ok(0) | Err(_)), "{first:?}");
         let mut last = open.pop().unwrap();
         say(&mut last, b"CONNECT c.com:443 HTTP/1.1\r\n\r\n").await;
@@ -367,7 +373,7 @@ mod tests {
         let mut stream = TcpStream::connect(address).await.unwrap();
         say(&mut stream, b"\x05\x01\x00\x05\x01\x00\x03\x05b.com\x01\xbb").await;
         let mut answer = [0; 12];
-        stream.read_exact(&mut answer).await.unwrap();
+        timeout(PATIENCE, stream.read_exact(&mut answer)).await.unwrap().unwrap();
         assert_eq!(answer[..4], [socks::VERSION, 0, socks::VERSION, Reply::Failed as u8]);
     }
 }
