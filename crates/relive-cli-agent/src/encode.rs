@@ -144,6 +144,12 @@ impl Encoder {
         Ok(message + "\n")
     }
 
+    /// Encodes the reply to a request of an ACP agent that nobody can fulfil. `request_id` is JSON that the agent wrote.
+    #[must_use]
+    pub fn unsupported(request_id: &str) -> String {
+        acp::unsupported(request_id) + "\n"
+    }
+
     /// Encodes the answer to a request for permission that a hook of claude made: the body of the response to that hook.
     pub fn hook_answer(request: &ApprovalRequest, answer: &Answer) -> Result<String, EncodeError> {
         match request.channel {

@@ -37,6 +37,12 @@ pub enum EventKind {
         #[serde(skip_serializing_if = "Option::is_none")]
         model: Option<String>,
     },
+    /// An ACP agent said what it can do with conversations, in its reply to `initialize`.
+    Capabilities(Capabilities),
+    /// The CLI could not begin, continue or fork the conversation that it was asked for.
+    SessionFailed {
+        message: String,
+    },
     /// The conversation was closed, or another process continues it: nothing of it is open any more.
     SessionEnded {
         #[serde(skip_serializing_if = "Option::is_none")]
@@ -104,6 +110,11 @@ pub enum EventKind {
         tool_id: Option<String>,
         text: String,
     },
+    /// An ACP agent asked for something that no client has to offer, and waits for a reply.
+    UnsupportedRequest {
+        request_id: RawJson,
+        method: String,
+    },
     /// An approval or a question is closed: answered, or withdrawn by the CLI.
     Answered {
         request_id: RawJson,
@@ -160,6 +171,19 @@ impl EventKind {
     pub(crate) fn is_recognized(&self) -> bool {
         !matches!(self, Self::Malformed { .. } | Self::Unknown { .. })
     }
+}
+
+/// What an ACP agent can do with conversations.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct Capabilities {
+    /// The version of the protocol that it speaks.
+    pub version: u64,
+    /// Whether it continues a conversation of an earlier process, and repeats it: `session/load`.
+    pub load: bool,
+    /// Whether it continues one without repeating it: `session/resume`.
+    pub resume: bool,
+    /// Whether it forks one: `session/fork`.
+    pub fork: bool,
 }
 
 /// A date and a time of day as a CLI reports them. Their meaning depends on the time zone of the CLI if it names no

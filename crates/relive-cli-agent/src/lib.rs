@@ -45,8 +45,8 @@ mod stream;
 pub use dialect::{Dialect, UnknownDialect};
 pub use encode::{Answer, EncodeError, Encoder};
 pub use event::{
-    ApprovalChannel, ApprovalOption, ApprovalRequest, Event, EventKind, OptionKind, RawJson, ReportedUsage, ResetClock,
-    TurnOutcome, UsageScope,
+    ApprovalChannel, ApprovalOption, ApprovalRequest, Capabilities, Event, EventKind, OptionKind, RawJson,
+    ReportedUsage, ResetClock, TurnOutcome, UsageScope,
 };
 pub use lines::{Line, LineSplitter, MAX_LINE_BYTES};
 pub use machine::{Activity, Lifecycle, Machine, Waiting};

@@ -218,6 +218,7 @@ impl OpenWork {
             | EventKind::TurnEnded { .. }
             | EventKind::Idle
             | EventKind::SessionEnded { .. }
+            | EventKind::SessionFailed { .. }
             | EventKind::Error { .. }
                 if by_subagent => {}
             EventKind::Thinking { .. } => self.enter_turn(Activity::Thinking),
@@ -228,7 +229,10 @@ impl OpenWork {
             }
             EventKind::ToolEnded { id, .. } => self.end_tool(id),
             EventKind::TurnStarted { .. } => self.turn = Turn::Open,
-            EventKind::TurnEnded { .. } | EventKind::Idle | EventKind::Error { .. } => self.close_turn(),
+            EventKind::TurnEnded { .. }
+            | EventKind::Idle
+            | EventKind::Error { .. }
+            | EventKind::SessionFailed { .. } => self.close_turn(),
             EventKind::SessionEnded { .. } => *self = Self::default(),
             EventKind::BackgroundStarted { id, .. } => {
                 self.background.insert(id);
@@ -248,6 +252,8 @@ impl OpenWork {
             }
             EventKind::Answered { request_id } => self.requests.close(request_id.as_str()),
             EventKind::SessionStarted { .. }
+            | EventKind::Capabilities(_)
+            | EventKind::UnsupportedRequest { .. }
             | EventKind::UserText { .. }
             | EventKind::SubagentStarted { .. }
             | EventKind::Usage(_)

@@ -21,7 +21,7 @@ const KEYS: &[Key] = &[
     ("", "isolation", check::ISOLATION),
     ("", "network", Expected::Network),
     ("", "command", Expected::Words),
-    ("", "dialect", Expected::WordOrNothing(&["claude", "qwen", "codex-app-server"])),
+    ("", "dialect", Expected::WordOrNothing(&["claude", "qwen", "codex-app-server", "acp"])),
     ("", "start", Expected::Words),
     ("", "resume", Expected::Words),
     ("", "fork", Expected::Words),

@@ -25,7 +25,10 @@ use crate::payload::Text;
 use crate::policy::Policy;
 use crate::recovery::OnInDoubt;
 
-pub use cli::{CliGateway, CliLaunch, CliModelCall, CliRead, CliRecord, CliSession, CliStart, CliTurn, CliTurnState};
+pub use cli::{
+    CliCapabilities, CliGateway, CliLaunch, CliModelCall, CliRead, CliRecord, CliSession, CliStart, CliTurn,
+    CliTurnState,
+};
 pub use files::{FilesId, FilesVerb, Grade, OwnWorkspace, PATHS_MAX, Rewound, Snapshot};
 pub use flow::FlowRecord;
 pub use handles::{Granted, Released};

@@ -26,7 +26,7 @@ use crate::error::Result;
 use crate::runtime::ProcessRef;
 
 pub(crate) use agent::{AgentBody, AgentHost, real};
-pub(crate) use cli::{BUILT_IN, CliBody, LiveAgent, NoRoute, built_in, provider_of, route};
+pub(crate) use cli::{ACP_PREFIX, BUILT_IN, CliBody, LiveAgent, NoRoute, built_in, provider_of, route};
 pub(crate) use exec::{ExecBody, last_session};
 pub(crate) use flow::FlowBody;
 

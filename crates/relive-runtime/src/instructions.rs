@@ -18,6 +18,7 @@ use relive_types::CliAgent;
 use rustix::fs::{CWD, Mode, OFlags, ResolveFlags};
 use serde_json::value::RawValue;
 
+use crate::bodies::ACP_PREFIX;
 use crate::error::{Error, Result};
 
 /// The default system prompt.
@@ -77,14 +78,15 @@ pub(crate) struct NamedCli {
 /// Finds the agent of a name. A file comes before the agent that is built in under the same name.
 pub(crate) fn find(cwd: &Path, config: &Path, name: Option<&str>) -> Result<Named> {
     let Some(name) = name else { return Ok(Named::Native(Box::default())) };
-    let (file, read) = match (agent_file(cwd, config, name), crate::bodies::built_in(name)) {
-        (Ok(Some(found)), _) => found,
-        (Ok(None), Some(agent)) => {
-            let (env, isolation, limits) = (BTreeMap::new(), None, Limits::default());
-            return Ok(Named::Cli(Box::new(NamedCli { agent, env, isolation, limits })));
-        }
-        (Ok(None), None) => return Err(no_agent(cwd, config, name)),
-        (Err(error), _) => return Err(error),
+    let without_file = |agent| {
+        let (env, isolation, limits) = (BTreeMap::new(), None, Limits::default());
+        Ok(Named::Cli(Box::new(NamedCli { agent, env, isolation, limits })))
+    };
+    let found = if name.starts_with(ACP_PREFIX) { None } else { agent_file(cwd, config, name)? };
+    let (file, read) = match (found, crate::bodies::built_in(name)) {
+        (Some(found), _) => found,
+        (None, Some(agent)) => return without_file(agent),
+        (None, None) => return Err(no_agent(cwd, config, name)),
     };
     if file.command.is_empty() {
         return Ok(Named::Native(Box::new((file, vec![read]))));
@@ -93,7 +95,7 @@ pub(crate) fn find(cwd: &Path, config: &Path, name: Option<&str>) -> Result<Name
     let AgentFile { model, isolation, command, dialect, start, resume, fork, with_model, env, .. } = file;
     let Some(dialect) = dialect else {
         let message = format!("{}: a CLI agent needs its `dialect`", read.path);
-        return Err(Error::new(ErrorCode::Invalid, message).with_hint("dialect: claude, qwen or codex-app-server"));
+        return Err(Error::new(ErrorCode::Invalid, message).with_hint("dialect: acp, claude, qwen or codex-app-server"));
     };
     let agent = CliAgent {
         agent: name.to_owned(),
@@ -178,7 +180,8 @@ fn agent_file(cwd: &Path, config: &Path, name: &str) -> Result<Option<(AgentFile
     let plain = name.chars().all(|letter| letter.is_alphanumeric() || "._-".contains(letter));
     if name.is_empty() || name.starts_with('.') || !plain {
         let message = format!("`{name}` cannot be the name of an agent: letters, digits, `.`, `_` and `-`");
-        return Err(Error::new(ErrorCode::Invalid, message));
+        let hint = "a command that speaks the Agent Client Protocol is named like --agent 'acp:COMMAND ARGUMENT'";
+        return Err(Error::new(ErrorCode::Invalid, message).with_hint(hint));
     }
     for (directory, inside) in places(cwd, config) {
         let path = directory.join(format!("{name}.yaml"));
@@ -234,7 +237,12 @@ fn no_agent(cwd: &Path, config: &Path, name: &str) -> Error {
     names.dedup();
     let hint = match relive_types::suggest::closest(name, names.iter().map(String::as_str)) {
         Some(found) => format!("did you mean `{found}`? There are: {}", names.join(", ")),
-        None => format!("there are: {}; or write agents/NAME.yaml here or beside config.yaml", names.join(", ")),
+        None => {
+            let known = names.join(", ");
+            format!(
+                "there are: {known}; or write agents/NAME.yaml here or beside config.yaml, or --agent 'acp:COMMAND'"
+            )
+        }
     };
     let directories: Vec<String> = places.iter().map(|(directory, _)| directory.display().to_string()).collect();
     Error::new(ErrorCode::Invalid, format!("no agent `{name}` in {}", directories.join(", "))).with_hint(hint)

@@ -26,3 +26,8 @@ pub(super) fn answer(request: &ApprovalRequest, answer: &Answer) -> Result<Strin
     let request_id = request.request_id.as_str();
     Ok(format!(r#"{{"jsonrpc":"2.0","id":{request_id},"result":{{"outcome":{outcome}}}}}"#))
 }
+
+/// The code that JSON-RPC has for a method that is not there.
+pub(super) fn unsupported(request_id: &str) -> String {
+    format!(r#"{{"jsonrpc":"2.0","id":{request_id},"error":{{"code":-32601,"message":"Method not found"}}}}"#)
+}

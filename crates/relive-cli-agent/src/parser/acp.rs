@@ -12,7 +12,7 @@ pub(super) use recognize::{is_message, is_result};
 use std::mem;
 
 use self::live_sessions::LiveSessions;
-use self::recognize::{METHODS, is_initialized, may_be_load_result};
+use self::recognize::{METHODS, capabilities_of, is_initialized, may_be_load_result};
 use super::conversation::Conversation;
 use super::json_rpc::{PendingRequests, RpcMessage};
 use super::line_events::LineEvents;
@@ -55,6 +55,8 @@ pub(crate) struct AcpParser {
     /// Used only while the lines written to the agent are not read.
     live_sessions: LiveSessions,
     is_initialized: bool,
+    /// The conversation that the agent was asked to continue, until it has.
+    continued: Option<String>,
     input: Input,
 }
 
@@ -72,6 +74,21 @@ enum RequestKind {
     Prompt,
     /// The agent replays the whole conversation before it replies.
     Load,
+    Initialize,
+    /// Without a conversation to be had, nothing else can follow.
+    Begin,
+}
+
+impl RequestKind {
+    fn of(method: &str) -> Option<Self> {
+        match method {
+            "session/prompt" => Some(Self::Prompt),
+            "session/load" => Some(Self::Load),
+            "initialize" => Some(Self::Initialize),
+            "session/new" | "session/resume" | "session/fork" => Some(Self::Begin),
+            _ => None,
+        }
+    }
 }
 
 /// Whether the updates so far may be the replay of a conversation whose `session/load` was not seen.
@@ -97,11 +114,18 @@ impl AcpParser {
                 read_request(&method, id, params, events);
             }
             RpcMessage::Reply { id, result } => {
-                if result.is_some_and(is_initialized) {
+                let request = self.pending.take(id);
+                let is_begun = match request {
+                    Some(request) => request == RequestKind::Initialize,
+                    None => result.is_some_and(is_initialized),
+                };
+                if is_begun {
                     self.begin_anew_if_initialized(events);
                     self.is_initialized = true;
+                    events.push(EventKind::Capabilities(capabilities_of(result)));
+                } else if matches!(request, Some(RequestKind::Load | RequestKind::Begin)) {
+                    self.conversation.enter(self.continued.take(), None, events);
                 }
-                self.pending.take(id);
                 self.read_reply(result, events);
             }
             RpcMessage::ErrorReply { id, error } => {
@@ -112,7 +136,10 @@ impl AcpParser {
                     Input::Seen => request == Some(RequestKind::Prompt),
                     Input::NotSeen => !is_refusal(error),
                 };
-                if is_prompt && self.end_prompt(PromptEnd::Answered) {
+                if matches!(request, Some(RequestKind::Initialize | RequestKind::Load | RequestKind::Begin)) {
+                    self.continued = None;
+                    events.push(EventKind::SessionFailed { message });
+                } else if is_prompt && self.end_prompt(PromptEnd::Answered) {
                     events.push(EventKind::Error { message });
                 } else {
                     events.warning(message);
@@ -140,16 +167,17 @@ impl AcpParser {
                 }
                 self.replay = Replay::Excluded;
                 self.input = Input::Seen;
-                let request = match method.as_str() {
-                    "session/prompt" => Some(RequestKind::Prompt),
-                    "session/load" => Some(RequestKind::Load),
-                    _ => None,
-                };
+                let request = RequestKind::of(&method);
                 if let Some(request) = request {
                     self.pending.add(id, request);
                 }
                 let session_id = params.and_then(|params| params.text_at(&["sessionId"]));
-                self.conversation.enter(session_id, None, events);
+                match method.as_str() {
+                    // It is in the conversation when it says so.
+                    "session/load" | "session/resume" => self.continued = session_id,
+                    "session/fork" => {}
+                    _ => self.conversation.enter(session_id, None, events),
+                }
                 if request == Some(RequestKind::Prompt) {
                     self.quota.start_turn();
                     events.push(EventKind::TurnStarted { turn_id: None });
@@ -325,7 +353,10 @@ fn read_request(method: &str, id: Json<'_>, params: Option<Json<'_>>, events: &m
             let text = params.text_at(&["message"]).unwrap_or_default();
             events.push(EventKind::Question { request_id: id.to_raw(), tool_id: None, text });
         }
-        (method, _) => read_other_method(method, events),
+        (method, _) => {
+            read_other_method(method, events);
+            events.push(EventKind::UnsupportedRequest { request_id: id.to_raw(), method: method.to_owned() });
+        }
     }
 }
 

@@ -26,6 +26,9 @@ use crate::event::{EventKind, TurnOutcome, UsageScope};
 use crate::ids::IdSet;
 use crate::json::Json;
 
+/// The requests by which a conversation begins.
+const BEGINNINGS: [&str; 4] = ["initialize", "thread/start", "thread/resume", "thread/fork"];
+
 #[derive(Debug, Default)]
 pub(crate) struct CodexAppServerParser {
     is_initialized: bool,
@@ -43,6 +46,8 @@ pub(crate) struct CodexAppServerParser {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum RequestKind {
     TurnStart,
+    /// Without a thread to be had, nothing else can follow.
+    Begin,
 }
 
 impl CodexAppServerParser {
@@ -84,6 +89,7 @@ impl CodexAppServerParser {
                     Some(RequestKind::TurnStart) if self.open_turns.is_empty() => {
                         events.push(EventKind::Error { message });
                     }
+                    Some(RequestKind::Begin) => events.push(EventKind::SessionFailed { message }),
                     Some(RequestKind::TurnStart) | None => events.warning(message),
                 }
             }
@@ -110,8 +116,11 @@ impl CodexAppServerParser {
                 }
                 events.push(EventKind::TurnStarted { turn_id: None });
             }
-            RpcMessage::Request { method, .. } if method == "initialize" => {
-                self.begin_anew_if_initialized(events);
+            RpcMessage::Request { id, method, .. } if BEGINNINGS.contains(&method.as_str()) => {
+                if method == "initialize" {
+                    self.begin_anew_if_initialized(events);
+                }
+                self.pending.add(id, RequestKind::Begin);
                 events.other_if_empty(method);
             }
             RpcMessage::Reply { id, .. } | RpcMessage::ErrorReply { id, .. } => {

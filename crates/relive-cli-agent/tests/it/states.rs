@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use relive_cli_agent::{
-    Activity, Event, EventKind, Lifecycle, Line, Machine, Parser, ReportedUsage, TurnOutcome, UsageScope,
+    Activity, Capabilities, Event, EventKind, Lifecycle, Line, Machine, Parser, ReportedUsage, TurnOutcome, UsageScope,
 };
 
 use crate::support::{IDLE_TIMEOUT, at, word};
@@ -72,6 +72,16 @@ fn question_answered() -> EventKind {
     of_codex(r#"{"method":"serverRequest/resolved","params":{"requestId":2}}"#)
 }
 
+fn capabilities() -> EventKind {
+    EventKind::Capabilities(Capabilities { version: 1, load: true, resume: false, fork: false })
+}
+
+fn unsupported_request() -> EventKind {
+    let line = r#"{"jsonrpc":"2.0","id":1,"method":"fs/read_text_file","params":{"sessionId":"s"}}"#;
+    let events = Parser::new(Some("acp".parse().unwrap())).read(Line::Whole(line.as_bytes()));
+    events.into_iter().map(|event| event.kind).last().unwrap()
+}
+
 fn usage() -> EventKind {
     EventKind::Usage(ReportedUsage {
         scope: UsageScope::Turn,
@@ -105,6 +115,8 @@ macro_rules! rows {
 rows! {
     EventKind::SessionStarted { .. } => "session started",
         EventKind::SessionStarted { session_id: "s".into(), model: None };
+    EventKind::Capabilities(_) => "capabilities", capabilities();
+    EventKind::SessionFailed { .. } => "session failed", EventKind::SessionFailed { message: "no".into() };
     EventKind::SessionEnded { .. } => "session ended", EventKind::SessionEnded { reason: None };
     EventKind::TurnStarted { .. } => "turn started", EventKind::TurnStarted { turn_id: None };
     EventKind::Thinking { .. } => "thinking", thinking();
@@ -119,6 +131,7 @@ rows! {
     EventKind::SubagentEnded { .. } => "subagent X ended", EventKind::SubagentEnded { id: "x".into() };
     EventKind::ApprovalAsked(_) => "approval asked", approval_asked();
     EventKind::Question { .. } => "question", question();
+    EventKind::UnsupportedRequest { .. } => "unsupported request", unsupported_request();
     EventKind::Answered { .. } => "approval answered", answered();
     EventKind::Usage(_) => "usage", usage();
     EventKind::Retry { .. } => "retry", retry();

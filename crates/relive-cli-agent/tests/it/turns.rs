@@ -1,6 +1,6 @@
 //! The end of a turn.
 
-use relive_cli_agent::{Activity, Dialect, Encoder, Event, EventKind, Line, Parser, TurnOutcome};
+use relive_cli_agent::{Activity, Capabilities, Dialect, Encoder, Event, EventKind, Line, Parser, TurnOutcome};
 
 use crate::support::{Replay, last_state, word};
 
@@ -63,6 +63,64 @@ fn without_input_lines_an_acp_turn_ends_only_when_the_agent_says_so() {
         ],
     );
     assert_eq!(outcomes(&events), [TurnOutcome::Interrupted]);
+}
+
+#[test]
+fn an_acp_agent_says_what_it_can_do_and_is_in_a_conversation_when_it_has_loaded_it() {
+    let initialize = r#"<{"jsonrpc":"2.0","id":"a","method":"initialize","params":{"protocolVersion":1}}"#;
+    let load = r#"<{"jsonrpc":"2.0","id":"b","method":"session/load","params":{"sessionId":"s"}}"#;
+    let offered = r#"{"loadSession":true,"sessionCapabilities":{"fork":{},"resume":null}}"#;
+    let offers =
+        format!(r#"{{"jsonrpc":"2.0","id":"a","result":{{"protocolVersion":1,"agentCapabilities":{offered}}}}}"#);
+    let events = check(
+        Dialect::Acp,
+        &[
+            (initialize, "spawning"),
+            (&offers, "idle"),
+            (load, "idle"),
+            (ACP_TEXT, "idle"),
+            (r#"{"jsonrpc":"2.0","id":"b","result":null}"#, "idle"),
+            (r#"{"jsonrpc":"2.0","id":4,"method":"fs/read_text_file","params":{"sessionId":"s"}}"#, "idle"),
+        ],
+    );
+    let kinds: Vec<&EventKind> = events.iter().map(|event| &event.kind).collect();
+    let capabilities = Capabilities { version: 1, load: true, resume: false, fork: true };
+    assert!(kinds.contains(&&EventKind::Capabilities(capabilities)), "{kinds:?}");
+    let entered =
+        kinds.iter().position(|kind| matches!(kind, EventKind::SessionStarted { session_id, .. } if session_id == "s"));
+    let replayed =
+        kinds.iter().position(|kind| matches!(kind, EventKind::Other { name } if name.starts_with("replayed")));
+    assert!(entered > replayed && replayed.is_some(), "{kinds:?}");
+    assert!(
+        matches!(kinds.last(), Some(EventKind::UnsupportedRequest { method, .. }) if method == "fs/read_text_file")
+    );
+    // All capabilities are optional.
+    let events = check(
+        Dialect::Acp,
+        &[(initialize, "spawning"), (r#"{"jsonrpc":"2.0","id":"a","result":{"protocolVersion":1}}"#, "idle")],
+    );
+    let none = Capabilities { version: 1, load: false, resume: false, fork: false };
+    assert_eq!(events.last().map(|event| &event.kind), Some(&EventKind::Capabilities(none)));
+}
+
+#[test]
+fn a_conversation_that_cannot_be_had_is_no_mere_warning() {
+    let refused = r#"{"jsonrpc":"2.0","id":"b","error":{"code":-32000,"message":"Authentication required"}}"#;
+    for (dialect, method, params) in [
+        (Dialect::Acp, "initialize", "{}"),
+        (Dialect::Acp, "session/new", "{}"),
+        (Dialect::Acp, "session/load", r#"{"sessionId":"s"}"#),
+        (Dialect::CodexAppServer, "thread/resume", r#"{"threadId":"s"}"#),
+    ] {
+        let asked = format!(r#"<{{"jsonrpc":"2.0","id":"b","method":"{method}","params":{params}}}"#);
+        let events = check(dialect, &[(&asked, "spawning"), (refused, "idle")]);
+        let message = "Authentication required".to_owned();
+        assert!(
+            events.iter().any(|event| event.kind == EventKind::SessionFailed { message: message.clone() }),
+            "{method}"
+        );
+        assert!(!events.iter().any(|event| matches!(event.kind, EventKind::SessionStarted { .. })), "{method}");
+    }
 }
 
 /// The protocol lets an agent answer with nothing.

@@ -96,11 +96,13 @@ fn an_unknown_method_or_content_of_acp_is_named() {
         (update(r#"{"sessionUpdate":"invented"}"#), "unknown session/update/invented"),
         (r#"{"jsonrpc":"2.0","method":"invented"}"#.into(), "unknown invented"),
         (r#"{"jsonrpc":"2.0","method":"_vendor/thing"}"#.into(), "other _vendor/thing"),
-        (r#"{"jsonrpc":"2.0","id":1,"method":"invented"}"#.into(), "unknown invented"),
-        (r#"{"jsonrpc":"2.0","id":1,"method":"terminal/create"}"#.into(), "other terminal/create"),
     ] {
         check(Dialect::Acp, &line, &[expected]);
     }
+    // A request waits for a reply.
+    let request = |method: &str| format!(r#"{{"jsonrpc":"2.0","id":1,"method":"{method}"}}"#);
+    check(Dialect::Acp, &request("invented"), &["unknown invented", "unsupported_request"]);
+    check(Dialect::Acp, &request("terminal/create"), &["other terminal/create", "unsupported_request"]);
 }
 
 #[test]

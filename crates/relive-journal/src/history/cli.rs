@@ -5,7 +5,7 @@ use relive_types::CliAgent;
 use serde::{Deserialize, Serialize};
 
 use super::History;
-use crate::record::{CliGateway, CliRead, CliRecord, CliTurn, CliTurnState};
+use crate::record::{CliCapabilities, CliGateway, CliRead, CliRecord, CliTurn, CliTurnState};
 
 /// The number of remembered launches: more than can be repeated within the time that counts.
 const LAUNCHES_MAX: usize = 8;
@@ -49,6 +49,9 @@ pub struct CliFacts {
     /// When programs that had crashed were replaced, the last ones.
     #[serde(default)]
     pub restarts: Vec<Timestamp>,
+    /// What the agent can do with conversations, if it says so.
+    #[serde(default)]
+    pub capabilities: Option<CliCapabilities>,
 }
 
 /// A session whose program crashed and was replaced in the same run.
@@ -107,6 +110,7 @@ impl History {
                 last_input: 1,
                 crashed: None,
                 restarts: Vec::new(),
+                capabilities: None,
             }));
         }
         let generation = self.epoch.0;
@@ -135,6 +139,7 @@ impl History {
             facts.turn = Some(turn.clone());
         }
         facts.read = record.read.or(facts.read);
+        facts.capabilities = record.capabilities.or(facts.capabilities);
         if let Some(call) = &record.call {
             facts.called_to = facts.called_to.max(call.offset);
             facts.calls += u64::from(call.refused.is_none());

@@ -30,6 +30,26 @@ pub struct CliRecord {
     /// The program of this session has crashed, and another one is about to be started in its place.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub crashed: Option<u32>,
+    /// The agent has said what it can do with conversations.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub capabilities: Option<CliCapabilities>,
+    /// The request of the agent with this id, in JSON, is about to be answered: nobody can fulfil it. This record numbers
+    /// the answer.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unsupported: Option<String>,
+}
+
+/// What an ACP agent can do with conversations.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CliCapabilities {
+    /// The version of the protocol.
+    pub version: u64,
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub load: bool,
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub resume: bool,
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub fork: bool,
 }
 
 /// The start of a program.

@@ -4,6 +4,7 @@
 //! in the language of the CLI, and the records of what it says. All of it is derived from the journal and from the
 //! session's log, so a daemon that adopts a session knows what the one before knew.
 
+mod acp;
 mod agents;
 mod calls;
 mod conversation;
@@ -40,7 +41,7 @@ use crate::reload::LiveSettings;
 use crate::runtime::ProcessRef;
 use conversation::{Conversation, Finished};
 
-pub(crate) use agents::{BUILT_IN, built_in, provider_of};
+pub(crate) use agents::{ACP_PREFIX, BUILT_IN, built_in, provider_of};
 pub(crate) use live::LiveAgent;
 use live::LiveAgents;
 use pool::{AgentPool, AskedRun};
@@ -85,7 +86,7 @@ impl Body for CliBody {
             let message = format!("`{name}` has not begun its conversation, so there is nothing to fork");
             return Err(Error::new(ErrorCode::Conflict, message));
         }
-        match agents::refusal(&facts.agent, CliStart::Fork) {
+        match agents::refusal(facts, CliStart::Fork) {
             Some(refused) => Err(Error::new(ErrorCode::Invalid, refused)),
             None => Ok(()),
         }
@@ -159,8 +160,12 @@ impl Body for CliBody {
         None
     }
 
+    /// An agent that handles SIGINT is told in its own language, by whoever follows its journal.
     fn pass_on(&self, signal: Signal, session: LiveSession) -> BoxFuture<'static, ()> {
-        self.exec.pass_on(signal, session)
+        match signal {
+            Signal::Int => std::future::ready(()).boxed(),
+            Signal::Term | Signal::Kill | Signal::Pause | Signal::Resume => self.exec.pass_on(signal, session),
+        }
     }
 
     fn is_observed(&self) -> bool {
@@ -224,7 +229,8 @@ impl RunningAgent<'_> {
         let facts = self.owner.look(|history| history.cli.as_deref().cloned()).await;
         let Some(facts) = facts.ok().flatten() else { return false };
         let Some(crash) = Crash::of(end, in_turn, &facts) else { return false };
-        if !crash.is_repaired(&facts.restarts, self.body.clock.now()) {
+        let cannot = agents::refusal(&facts, agents::start_of(&facts)).is_some();
+        if cannot || !crash.is_repaired(&facts.restarts, self.body.clock.now()) {
             return false;
         }
         let crashed = translate::session_number(folder).0;
@@ -298,7 +304,7 @@ impl Tenant for RunningAgent<'_> {
         async move {
             let facts = self.facts().await?;
             let how = agents::start_of(&facts);
-            if let Some(refused) = agents::refusal(&facts.agent, how) {
+            if let Some(refused) = agents::refusal(&facts, how) {
                 return Err(io::Error::other(refused));
             }
             let mut spec = Spec { argv: agents::argv(self.process.uuid, &facts, how), ..spec };
@@ -333,7 +339,8 @@ impl Tenant for RunningAgent<'_> {
                 let status = ProcessStatus::Killed { signal: signal.into() };
                 return AfterSession::Over(End { cause: end.cause, ..End::of(status) });
             }
-            if self.repair(folder, &end, finished.as_ref()).await {
+            let is_useless = matches!(finished, Some(Finished::Useless(_)));
+            if !is_useless && self.repair(folder, &end, finished.as_ref()).await {
                 return AfterSession::Again;
             }
             AfterSession::Over(match finished {
@@ -368,6 +375,8 @@ fn end_of(end: End, finished: Finished) -> End {
     let exited = matches!(end.status, ProcessStatus::Exited { .. });
     match finished {
         Finished::Closed if end.cause.is_none() => End::of(ProcessStatus::Exited { code: 0 }),
+        // However it was ended then.
+        Finished::Useless(message) => End::of(ProcessStatus::Faulted { fault: message }),
         Finished::Failed(message) if exited => End::of(ProcessStatus::Faulted { fault: message }),
         Finished::Broken if exited => End::of(ProcessStatus::Faulted { fault: BROKEN.to_owned() }),
         Finished::Closed | Finished::Failed(_) | Finished::Broken | Finished::Quiet | Finished::OverBudget => end,

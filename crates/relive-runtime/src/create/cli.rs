@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use relive_api::{Created, Environment, Isolated, RunRequest, WorkspaceKind};
+use relive_cli_agent::Dialect;
 use relive_core::program::{Namespace, Stdio};
 use relive_core::{ErrorCode, Limits, Pid, Program};
 use relive_journal::policy::Policy;
@@ -10,7 +11,7 @@ use relive_journal::record::{Body, CliRecord, OnBudget, Spawned};
 use relive_types::{CliAgent, Isolation};
 
 use super::{Above, Draft};
-use crate::bodies::{NoRoute, route};
+use crate::bodies::{ACP_PREFIX, NoRoute, route};
 use crate::error::{Error, Result};
 use crate::instructions::{self, NamedCli};
 use crate::pools::FILE_WITHIN;
@@ -29,10 +30,12 @@ impl Runtime {
     ) -> Result<Created> {
         let NamedCli { agent, env, isolation, limits } = named;
         check(&request, &agent.agent)?;
+        check_command(&agent, parent)?;
         let limits = raised(limits, request.limits);
         let isolation = request.isolation.or(isolation).unwrap_or_default();
         check_isolation(isolation, &agent.agent)?;
-        let model = request.model.as_deref().map(model_of_cli).or(agent.model);
+        let model = request.model.as_deref().map(model_of_cli).or(agent.model.clone());
+        check_model(&agent, model.as_deref())?;
         let agent = CliAgent {
             model,
             yes: request.yes,
@@ -186,6 +189,25 @@ fn check(request: &RunRequest, name: &str) -> Result<()> {
         }
         None => Ok(()),
     }
+}
+
+/// Refuses a command in place of a name, unless a person typed it: a process could run any program with it.
+fn check_command(agent: &CliAgent, asking: Option<ProcessRef>) -> Result<()> {
+    if asking.is_none() || !agent.agent.starts_with(ACP_PREFIX) {
+        return Ok(());
+    }
+    let message = format!("`{}`: only a person can name an agent by its command", agent.agent);
+    Err(Error::new(ErrorCode::Invalid, message).with_hint("write agents/NAME.yaml beside config.yaml"))
+}
+
+/// Refuses a model that the agent could not be told.
+fn check_model(agent: &CliAgent, model: Option<&str>) -> Result<()> {
+    let (name, has_words) = (&agent.agent, !agent.with_model.is_empty());
+    if model.is_none() || has_words || agent.dialect != Dialect::Acp.name() {
+        return Ok(());
+    }
+    let message = format!("--model cannot be used with the CLI agent `{name}`: its own settings name its model");
+    Err(Error::new(ErrorCode::Invalid, message).with_hint("set it there, or `with_model` in agents/NAME.yaml"))
 }
 
 /// Refuses an isolation in which a CLI could not keep its conversation: it is in a directory of its own below the home.

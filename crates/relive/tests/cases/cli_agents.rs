@@ -58,6 +58,31 @@ impl Agents {
         Some(Self { world, server })
     }
 
+    /// Writes the settings by which gemini, opencode and qwen ask the server.
+    pub(crate) fn with_acp_settings(self) -> Self {
+        let (home, url) = (self.world.root().join("home"), self.server.openai_base_url());
+        let quiet = r#""privacy":{"usageStatisticsEnabled":false},"telemetry":{"enabled":false},"general":{"enableAutoUpdate":false}"#;
+        for (directory, auth) in [(".gemini", "gemini-api-key"), (".qwen", "openai")] {
+            fs::create_dir_all(home.join(directory)).unwrap();
+            let auth = format!(r#"{{"security":{{"auth":{{"selectedType":"{auth}"}}}},{quiet}}}"#);
+            fs::write(home.join(directory).join("settings.json"), auth).unwrap();
+        }
+        let options = json!({"baseURL": url, "apiKey": "planted"});
+        let models = json!({"fake-model": {"name": "fake", "limit": {"context": 200_000, "output": 8000}}});
+        let provider =
+            json!({"npm": "@ai-sdk/openai-compatible", "name": "fake", "options": options, "models": models});
+        let settings = json!({
+            "autoupdate": false, "share": "disabled", "model": "fake/fake-model", "small_model": "fake/fake-model",
+            "provider": {"fake": provider}, "permission": {"bash": "ask"},
+        });
+        fs::write(self.world.work().join("opencode.json"), settings.to_string()).unwrap();
+        let world = self.world.with_env("OPENAI_BASE_URL", url).with_env("OPENAI_MODEL", "fake-model");
+        let world =
+            world.with_env("GOOGLE_GEMINI_BASE_URL", self.server.base_url()).with_env("GEMINI_API_KEY", "planted");
+        let world = world.with_env("GEMINI_CLI_TRUST_WORKSPACE", "true").with_env("OPENCODE_DISABLE_MODELS_FETCH", "1");
+        Self { world, server: self.server }
+    }
+
     #[track_caller]
     pub(crate) fn run(&self, agent: &str, flags: &[&str]) -> Begun {
         let mut args = vec!["run", "-d", "--json", "--agent", agent];

@@ -11,6 +11,7 @@ mod attribution;
 mod attribution_signals;
 mod authority;
 mod budgets;
+mod cli_acp;
 mod cli_agents;
 mod cli_gateway;
 mod cli_pool;

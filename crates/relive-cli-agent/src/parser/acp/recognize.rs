@@ -1,5 +1,6 @@
 //! Tells ACP's messages from those of other protocols with the same names.
 
+use crate::event::Capabilities;
 use crate::json::Json;
 
 /// The methods that an agent calls, without the extensions of vendors.
@@ -34,6 +35,15 @@ pub(in crate::parser) fn is_result(result: Json<'_>) -> bool {
     let is_session = session_id.and_then(Json::text).is_some() && names_modes(result);
     let is_end = stop_reason.and_then(Json::text).is_some_and(|reason| STOP_REASONS.contains(&reason.as_str()));
     is_initialized(result) || is_session || is_end
+}
+
+/// Reads what the agent can do with conversations from its reply to `initialize`. What it does not name it cannot do.
+pub(super) fn capabilities_of(result: Option<Json<'_>>) -> Capabilities {
+    let at = |path: &[&str]| result.and_then(|result| result.at(path));
+    let offers = |name: &str| at(&["agentCapabilities", "sessionCapabilities", name]).is_some_and(Json::is_object);
+    let load = at(&["agentCapabilities", "loadSession"]).is_some_and(|load| load.as_str() == "true");
+    let version = at(&["protocolVersion"]).and_then(Json::u64).unwrap_or(0);
+    Capabilities { version, load, resume: offers("resume"), fork: offers("fork") }
 }
 
 /// Recognizes the reply to `initialize`.

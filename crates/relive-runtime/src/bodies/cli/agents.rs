@@ -7,8 +7,13 @@ use relive_journal::record::CliStart;
 use relive_types::CliAgent;
 use serde_json::{Value, json};
 
+use super::acp;
+
 /// The names of the agents that need no file.
-pub(crate) const BUILT_IN: [&str; 2] = ["claude", "codex"];
+pub(crate) const BUILT_IN: [&str; 5] = ["claude", "codex", "gemini", "opencode", "qwen"];
+
+/// What the name of an agent begins with that is a command itself.
+pub(crate) const ACP_PREFIX: &str = "acp:";
 
 /// What a codex may do without asking: write below its directory. It asks for everything else.
 const CODEX_SANDBOX: &str = "workspace-write";
@@ -38,7 +43,28 @@ pub(crate) fn built_in(name: &str) -> Option<CliAgent> {
             command: words("codex app-server"),
             ..CliAgent::default()
         }),
-        _ => None,
+        "gemini" => Some(acp_agent(name, "gemini --acp", "--model {model}")),
+        // It takes the model of its own settings.
+        "opencode" => Some(acp_agent(name, "opencode acp", "")),
+        "qwen" => Some(acp_agent(name, "qwen --acp", "--model {model}")),
+        _ => acp_command(name),
+    }
+}
+
+/// Returns an agent that is named by its command: `acp:COMMAND ARGUMENT...`.
+fn acp_command(name: &str) -> Option<CliAgent> {
+    let command = name.strip_prefix(ACP_PREFIX)?;
+    Some(acp_agent(name, command, "")).filter(|agent| !agent.command.is_empty())
+}
+
+fn acp_agent(name: &str, command: &str, with_model: &str) -> CliAgent {
+    let words = |text: &str| text.split_whitespace().map(str::to_owned).collect::<Vec<String>>();
+    CliAgent {
+        agent: name.to_owned(),
+        dialect: Dialect::Acp.name().to_owned(),
+        command: words(command),
+        with_model: words(with_model),
+        ..CliAgent::default()
     }
 }
 
@@ -60,10 +86,8 @@ pub(crate) fn provider_of(agent: &CliAgent) -> &'static str {
 /// Tells whether the conversation is begun, continued and forked by messages, and not by arguments.
 fn by_messages(dialect: Dialect) -> bool {
     match dialect {
-        Dialect::CodexAppServer => true,
-        Dialect::Claude | Dialect::Qwen | Dialect::CodexExec | Dialect::Gemini | Dialect::Opencode | Dialect::Acp => {
-            false
-        }
+        Dialect::CodexAppServer | Dialect::Acp => true,
+        Dialect::Claude | Dialect::Qwen | Dialect::CodexExec | Dialect::Gemini | Dialect::Opencode => false,
     }
 }
 
@@ -77,7 +101,11 @@ pub(super) fn start_of(facts: &CliFacts) -> CliStart {
 }
 
 /// Returns why an agent cannot begin a run like this, if it cannot.
-pub(crate) fn refusal(agent: &CliAgent, how: CliStart) -> Option<String> {
+pub(crate) fn refusal(facts: &CliFacts, how: CliStart) -> Option<String> {
+    let agent = &facts.agent;
+    if let Some(capabilities) = facts.capabilities {
+        return acp::refusal(&agent.agent, how, capabilities);
+    }
     let (arguments, key, verb) = match how {
         CliStart::New => return None,
         CliStart::Resume => (&agent.resume, "resume", "continued"),
@@ -102,11 +130,27 @@ pub(super) fn argv(uuid: Uuid, facts: &CliFacts, how: CliStart) -> Vec<String> {
     agent.command.iter().cloned().chain(arguments).chain(model).collect()
 }
 
-/// Returns the messages by which a run begins, for agents that need some. Each is a line.
+/// Returns the messages by which a run begins, for agents that need some. Each is a line. An ACP agent is asked for its
+/// conversation when it has said what it can do.
 pub(super) fn handshake(facts: &CliFacts, how: CliStart, cwd: &str) -> Vec<String> {
-    if !by_messages(dialect_of(&facts.agent)) {
-        return Vec::new();
+    match dialect_of(&facts.agent) {
+        Dialect::CodexAppServer => codex_handshake(facts, how, cwd),
+        Dialect::Acp => vec![acp::initialize()],
+        Dialect::Claude | Dialect::Qwen | Dialect::CodexExec | Dialect::Gemini | Dialect::Opencode => Vec::new(),
     }
+}
+
+/// Returns the messages by which a program begins or has begun, for a parser that is to know their replies.
+pub(super) fn expected(facts: &CliFacts, cwd: &str) -> Vec<String> {
+    let how = start_of(facts);
+    let mut lines = handshake(facts, how, cwd);
+    if dialect_of(&facts.agent) == Dialect::Acp {
+        lines.extend(acp::begin(facts, how, cwd, acp::EVERYTHING));
+    }
+    lines
+}
+
+fn codex_handshake(facts: &CliFacts, how: CliStart, cwd: &str) -> Vec<String> {
     let version = env!("CARGO_PKG_VERSION");
     let initialize = json!({"clientInfo": {"name": "relive", "title": "Relive", "version": version}});
     let mut params = json!({"cwd": cwd, "approvalPolicy": CODEX_APPROVALS, "sandbox": CODEX_SANDBOX});
@@ -158,6 +202,7 @@ pub(super) mod tests {
             last_input: 1,
             crashed: None,
             restarts: Vec::new(),
+            capabilities: None,
         }
     }
 
@@ -193,11 +238,11 @@ pub(super) mod tests {
 
     #[test]
     fn an_agent_without_arguments_for_it_cannot_be_forked() {
-        let mut agent = built_in("claude").unwrap();
-        assert_eq!(refusal(&agent, CliStart::Fork), None);
-        assert_eq!(refusal(&built_in("codex").unwrap(), CliStart::Fork), None);
-        agent.fork.clear();
-        let refused = refusal(&agent, CliStart::Fork).unwrap();
+        let mut claude = facts("claude", None, None);
+        assert_eq!(refusal(&claude, CliStart::Fork), None);
+        assert_eq!(refusal(&facts("codex", None, None), CliStart::Fork), None);
+        claude.agent.fork.clear();
+        let refused = refusal(&claude, CliStart::Fork).unwrap();
         assert_eq!(refused, "a conversation of `claude` cannot be forked: agents/claude.yaml has no `fork`");
     }
 }

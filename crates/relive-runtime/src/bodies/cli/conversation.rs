@@ -6,22 +6,22 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use relive_cli_agent::Lifecycle;
+use relive_cli_agent::{Dialect, Lifecycle};
 use relive_core::{Timestamp, Why};
 use relive_journal::history::CallState;
 use relive_journal::record::{Approval, Body as Record, CliRead, CliRecord, Decision};
 use relive_journal::{Durability, History, Journal};
 use relive_session::connection::Connection;
-use relive_session::log::{Chunk, Item, Reader};
+use relive_session::log::{Item, Reader};
 use relive_session::protocol::Verb;
 use serde_json::json;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
 use super::CliBody;
-use super::agents::dialect_of;
+use super::agents::{self, dialect_of};
 use super::calls::Calls;
-use super::deliver::Delivery;
+use super::deliver::{self, Delivery};
 use super::known::Known;
 use super::live::{Asked, LiveAgent};
 use super::translate::{OpenCall, Said, session_number};
@@ -47,6 +47,8 @@ pub(super) enum Finished {
     Broken,
     /// A model call was refused, because nothing was left to spend.
     OverBudget,
+    /// There is no conversation to be had with it.
+    Useless(String),
 }
 
 /// The conversation with one program.
@@ -100,7 +102,7 @@ impl Conversation {
             delivery.prepare(&self, &mut known).await;
             self.put_questions(&mut known).await;
             self.publish(&mut known);
-            if self.wants_to_close(&known, &delivery) {
+            if self.wants_to_close(&known, &delivery) || (known.useless.is_some() && !known.closed) {
                 known.closed = true;
                 closing = Some(Instant::now() + CLOSES_WITHIN);
                 let _ = connection.request(Verb::CloseInput).await;
@@ -143,6 +145,9 @@ impl Conversation {
         let turn_was_open = known.translator.is_turn_open();
         known.translator.program_ended();
         self.record(&mut known).await;
+        if let Some(message) = known.useless.take() {
+            return Finished::Useless(message);
+        }
         match known.last_failure.take() {
             Some(message) => Finished::Failed(message),
             None if turn_was_open => Finished::Broken,
@@ -169,9 +174,11 @@ impl Conversation {
                 Some(place) => data.calls(uuid, place)?,
                 None => Vec::new(),
             };
-            Ok::<_, std::io::Error>((history, calls))
+            let is_acp = history.cli.as_ref().is_some_and(|cli| dialect_of(&cli.agent) == Dialect::Acp);
+            let turns = if is_acp { deliver::sent_turns(&data.directory(uuid))? } else { Vec::new() };
+            Ok::<_, std::io::Error>((history, calls, turns))
         });
-        let (history, calls) = match read.await {
+        let (history, calls, turns) = match read.await {
             Ok(Ok(read)) => read,
             Ok(Err(error)) => {
                 self.warn(&format!("its journal cannot be read: {error}"));
@@ -186,7 +193,8 @@ impl Conversation {
         let calls = calls.into_iter().zip(settled);
         let calls = calls.map(|(call, state)| OpenCall { id: call.id, is_settled: *state == CallState::Settled });
         let calls = calls.collect();
-        let known = Known::of(&history, calls, session_number(&self.folder), self.body.idle_timeout(), self.now())?;
+        let mut known = Known::of(&history, calls, session_number(&self.folder), self.body.idle_timeout(), self.now())?;
+        known.expect(&agents::expected(&known.facts, &cwd_of(&history)), turns, self.now());
         Some((known, history))
     }
 
@@ -209,9 +217,11 @@ impl Conversation {
                 return None;
             }
             let is_last = chunks.len() < CHUNKS_AT_ONCE;
-            for chunk in chunks {
-                known.take_in(&chunk);
-                known.read_to = chunk.next;
+            for item in chunks {
+                match item {
+                    Item::Chunk(chunk) => known.take_in(&chunk),
+                    Item::Gap { .. } => known.lose_output(self.now()),
+                }
             }
             self.record(known).await;
             if is_last {
@@ -257,6 +267,13 @@ impl Conversation {
         let record = Record::Cli(CliRecord { sent: Some(seq), ..CliRecord::default() });
         let appended = self.journal.append(vec![record], Durability::Synced).await;
         appended.inspect_err(|error| self.warn(&format!("message {seq} cannot be sent: {error}"))).is_ok()
+    }
+
+    /// Records that a request of the program is about to be refused.
+    pub(super) async fn refuse(&self, id: String) -> bool {
+        let record = Record::Cli(CliRecord { unsupported: Some(id), ..CliRecord::default() });
+        let appended = self.journal.append(vec![record], Durability::Synced).await;
+        appended.inspect_err(|error| self.warn(&format!("a request cannot be refused: {error}"))).is_ok()
     }
 
     async fn append(&self, records: Vec<Record>) {
@@ -380,17 +397,18 @@ impl Conversation {
 }
 
 /// Reads what there is, up to a number of chunks.
-fn read_chunks(reader: &mut Reader, chunks: &mut Vec<Chunk>) -> io::Result<()> {
+fn read_chunks(reader: &mut Reader, chunks: &mut Vec<Item>) -> io::Result<()> {
     while chunks.len() < CHUNKS_AT_ONCE
         && let Some(item) = reader.next()?
     {
-        match item {
-            Item::Chunk(chunk) => chunks.push(chunk),
-            // Its beginning is gone: what it said there was recorded when it said it.
-            Item::Gap { .. } => {}
-        }
+        chunks.push(item);
     }
     Ok(())
+}
+
+/// Returns the working directory of a process.
+pub(super) fn cwd_of(history: &History) -> String {
+    history.identity.as_ref().map(|identity| identity.spawned.cwd.clone()).unwrap_or_default()
 }
 
 /// Tells whether a record has to be on the disk at once: what a later run depends on.

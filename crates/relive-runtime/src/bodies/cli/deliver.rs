@@ -3,26 +3,28 @@
 //! Each has the number of its record, and the shim remembers the last one that it wrote. A body that adopts a session
 //! goes through the records of the run again, and only what is missing is written.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::io;
 
-use relive_cli_agent::{Answer, EncodeError};
-use relive_journal::History;
+use relive_cli_agent::{Answer, Dialect, EncodeError, Encoder};
+use relive_core::Signal;
 use relive_journal::payload::Blobs;
 use relive_journal::reader::{Cursor, Item, Reader};
-use relive_journal::record::{Approval, CliRecord, Decision, Input};
+use relive_journal::record::{Approval, CliRecord, CliStart, Decision, Input, SignalMask};
+use relive_journal::{History, ProcessDirectory};
 use relive_session::connection::Connection;
 use relive_session::protocol::{Outcome, Verb};
 use relive_session::stage::Stage;
 
-use super::agents;
-use super::conversation::Conversation;
+use super::conversation::{Conversation, cwd_of};
 use super::known::Known;
+use super::{acp, agents};
 
 /// How many records are read at a time.
 const READ_AT_ONCE: usize = 256;
-/// The number of the messages by which a program begins: before every record.
+/// The numbers of the messages by which a program begins: before every record of a message.
 const FIRST: u64 = 0;
+const SECOND: u64 = 1;
 
 /// The lowest number that the record of a message can have.
 const FIRST_INPUT: u64 = 1;
@@ -30,7 +32,7 @@ const FIRST_INPUT: u64 = 1;
 /// Something to be written to a program.
 #[derive(Debug, Clone)]
 pub(super) struct Outgoing {
-    number: u64,
+    pub(super) number: u64,
     /// The message that it is, by its record.
     pub(super) input: Option<u64>,
     /// One or more whole lines.
@@ -48,6 +50,10 @@ struct Due {
 enum What {
     Turn(String),
     Answer(Box<Approval>),
+    /// The refusal of a request with this id, in JSON.
+    Unsupported(String),
+    /// The turn is to be stopped.
+    Interrupt,
 }
 
 /// What a reader of the journal has found.
@@ -58,7 +64,23 @@ enum Found {
         number: u64,
         seq: u64,
     },
+    /// A request of the program is about to be refused, by the message with the number of this record.
+    Unsupported {
+        number: u64,
+        id: String,
+    },
     Launched,
+}
+
+/// How far a program is with the messages by which it begins.
+#[derive(Debug)]
+enum Opening {
+    /// It is asked for a conversation when it has said what it can do.
+    Waits {
+        how: CliStart,
+        cwd: String,
+    },
+    Done,
 }
 
 /// The messages to one program.
@@ -80,6 +102,9 @@ pub(super) struct Delivery {
     /// The record that is being numbered.
     claimed: Option<u64>,
     current: Option<Outgoing>,
+    opening: Opening,
+    /// The requests of the program that were refused.
+    refused: BTreeSet<String>,
     /// Whether the program takes no more.
     is_closed: bool,
 }
@@ -98,11 +123,23 @@ impl Delivery {
             Ok(_) | Err(_) => return None,
         };
         let directory = conversation.body.exec.data.directory(conversation.process.uuid);
-        let cwd = history.identity.as_ref().map(|identity| identity.spawned.cwd.clone()).unwrap_or_default();
+        let cwd = cwd_of(history);
         let facts = history.cli.as_deref()?;
+        let how = agents::start_of(facts);
         let lines = match written {
             Some(_) => String::new(),
-            None => agents::handshake(facts, agents::start_of(facts), &cwd).concat(),
+            None => agents::handshake(facts, how, &cwd).concat(),
+        };
+        let is_open = written.is_some_and(|written| written > FIRST);
+        let opening = match agents::dialect_of(&facts.agent) {
+            Dialect::Acp if !is_open => Opening::Waits { how, cwd },
+            Dialect::Acp
+            | Dialect::Claude
+            | Dialect::Qwen
+            | Dialect::CodexExec
+            | Dialect::CodexAppServer
+            | Dialect::Gemini
+            | Dialect::Opencode => Opening::Done,
         };
         let current = (!lines.is_empty()).then_some(Outgoing { number: FIRST, input: None, lines });
         Some(Self {
@@ -116,6 +153,8 @@ impl Delivery {
             last_input: known.facts.heard.max(FIRST_INPUT),
             claimed: None,
             current,
+            opening,
+            refused: BTreeSet::new(),
             is_closed: false,
         })
     }
@@ -145,7 +184,7 @@ impl Delivery {
         for Due { seq, what } in std::mem::take(&mut self.done) {
             match what {
                 What::Turn(text) => {
-                    if known.takes_for_heard(seq) {
+                    if known.was_told(seq) || known.takes_for_heard(seq) {
                         continue;
                     }
                     // The program has it, and has not begun a turn with it.
@@ -155,6 +194,7 @@ impl Delivery {
                 What::Answer(approval) => {
                     known.answered(approval.key.as_deref().unwrap_or_default());
                 }
+                What::Unsupported(_) | What::Interrupt => {}
             }
         }
     }
@@ -177,7 +217,14 @@ impl Delivery {
                     self.numbered.push_back((number, due));
                 }
             }
+            Found::Unsupported { number, id } => {
+                if self.written.is_none_or(|written| number > written) {
+                    self.numbered.push_back((number, Due { seq: number, what: What::Unsupported(id.clone()) }));
+                }
+                self.refused.insert(id);
+            }
             Found::Launched => {
+                self.refused.clear();
                 // Another program: messages that began no turn are for this one, answers are not.
                 self.due.extend(self.done.drain(..));
                 self.due.extend(self.numbered.drain(..).map(|(_, due)| due));
@@ -190,6 +237,8 @@ impl Delivery {
     /// Prepares the next message, if it can be written now. Each is numbered by a record first, because an answer comes
     /// before the messages that wait for the end of a turn.
     pub(super) async fn prepare(&mut self, conversation: &Conversation, known: &mut Known) {
+        self.open_conversation(known);
+        self.refuse_requests(conversation, known).await;
         while self.current.is_none()
             && let Some((number, due)) = self.numbered.pop_front()
         {
@@ -199,7 +248,7 @@ impl Delivery {
                     known.wrote(&outgoing, conversation.now());
                     self.current = Some(outgoing);
                 }
-                // The CLI has withdrawn its request meanwhile.
+                // The CLI has withdrawn its request meanwhile, or its turn is over.
                 Ok(None) => {}
                 Err(EncodeError::NoSession) => {
                     self.numbered.push_front((number, due));
@@ -211,12 +260,32 @@ impl Delivery {
         if self.current.is_some() || self.claimed.is_some() || self.is_closed {
             return;
         }
-        let answer = self.due.iter().find(|due| matches!(due.what, What::Answer(_)));
-        let next = answer.or_else(|| self.due.front().filter(|_| known.may_begin_turn()));
+        let urgent = self.due.iter().find(|due| !matches!(due.what, What::Turn(_)));
+        let next = urgent.or_else(|| self.due.front().filter(|_| known.may_begin_turn()));
         let Some(seq) = next.map(|due| due.seq) else { return };
         self.claimed = Some(seq);
         if !conversation.number(seq).await {
             self.claimed = None;
+        }
+    }
+
+    /// Asks an agent for its conversation, once it has said what it can do.
+    fn open_conversation(&mut self, known: &mut Known) {
+        let Opening::Waits { how, cwd } = &self.opening else { return };
+        let Some(capabilities) = known.capabilities.filter(|_| self.current.is_none()) else { return };
+        match acp::begin(&known.facts, *how, cwd, capabilities) {
+            Ok(lines) => self.current = Some(Outgoing { number: SECOND, input: None, lines }),
+            Err(refused) => known.useless = Some(refused),
+        }
+        self.opening = Opening::Done;
+    }
+
+    /// Records the refusal of requests that nobody can fulfil, so that it is written once.
+    async fn refuse_requests(&mut self, conversation: &Conversation, known: &mut Known) {
+        while let Some(id) = known.unsupported.pop_front() {
+            if !self.refused.contains(&id) && conversation.refuse(id.clone()).await {
+                self.refused.insert(id);
+            }
         }
     }
 
@@ -255,9 +324,23 @@ fn outgoing(known: &mut Known, number: u64, due: &Due) -> Result<Option<Outgoing
         What::Answer(approval) => {
             let request = known.answered(approval.key.as_deref().unwrap_or_default());
             let Some((request, encoder)) = request.zip(known.encoder.as_ref()) else { return Ok(None) };
-            let lines = encoder.answer(&request, &answer_of(approval))?;
+            let lines = match encoder.answer(&request, &answer_of(approval)) {
+                // Without an answer it would wait for ever.
+                Err(EncodeError::NotOffered) => {
+                    known.note = Some("it offers no way to allow this, so it was told no".to_owned());
+                    encoder.answer(&request, &Answer::Deny { reason: None })?
+                }
+                encoded => encoded?,
+            };
             Ok(Some(Outgoing { number, input: None, lines }))
         }
+        What::Interrupt if !known.stream.machine().is_turn_open() => Ok(None),
+        What::Interrupt => {
+            let encoder = known.encoder.as_mut().ok_or(EncodeError::NoSession)?;
+            encoder.number_requests_from(due.seq);
+            Ok(Some(Outgoing { number, input: None, lines: encoder.interrupt()? }))
+        }
+        What::Unsupported(id) => Ok(Some(Outgoing { number, input: None, lines: Encoder::unsupported(id) })),
     }
 }
 
@@ -294,15 +377,44 @@ fn read_records(reader: &mut Reader, blobs: &Blobs, heard: u64) -> io::Result<(V
                     found.push(Found::Due(Due { seq, what: What::Answer(Box::new(approval)) }));
                 }
             }
+            "signal_mask" => {
+                let mask: SignalMask = serde_json::from_str(&entry.line)?;
+                let is_interrupt = mask.delivered == Some(Signal::Int);
+                found.extend(is_interrupt.then_some(Found::Due(Due { seq, what: What::Interrupt })));
+            }
             "cli" => {
                 let record: CliRecord = serde_json::from_str(&entry.line)?;
                 found.extend(record.launched.map(|_| Found::Launched));
+                found.extend(record.unsupported.map(|id| Found::Unsupported { number: seq, id }));
                 found.extend(record.sent.map(|sent| Found::Sent { number: seq, seq: sent }));
             }
             _ => {}
         }
     }
     Ok((found, false))
+}
+
+/// Reads which messages were written to the last program, or are about to be: those that begin turns, in order.
+pub(super) fn sent_turns(directory: &ProcessDirectory) -> io::Result<Vec<u64>> {
+    let mut reader = Reader::new(directory.steps(), Cursor::default());
+    let (mut inputs, mut sent) = (BTreeSet::new(), Vec::new());
+    while let Some(item) = reader.next_item()? {
+        let Item::Record(entry) = item else { continue };
+        match entry.kind.as_str() {
+            "input" => {
+                inputs.insert(entry.id.seq);
+            }
+            "cli" => {
+                let record: CliRecord = serde_json::from_str(&entry.line)?;
+                if record.launched.is_some() {
+                    sent.clear();
+                }
+                sent.extend(record.sent.filter(|sent| inputs.contains(sent)));
+            }
+            _ => {}
+        }
+    }
+    Ok(sent)
 }
 
 fn blobs(conversation: &Conversation) -> Blobs {

@@ -1,13 +1,15 @@
 //! What is known of a program of a CLI agent while it is followed.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
-use relive_cli_agent::{AgentStream, ApprovalChannel, ApprovalRequest, Dialect, Encoder, Event, EventKind, RawJson};
+use relive_cli_agent::{
+    AgentStream, ApprovalChannel, ApprovalRequest, Capabilities, Dialect, Encoder, Event, EventKind, RawJson,
+};
 use relive_core::{Generation, Timestamp};
 use relive_journal::History;
 use relive_journal::history::CliFacts;
-use relive_journal::record::CliTurnState;
+use relive_journal::record::{CliCapabilities, CliTurnState};
 use relive_session::log::{Chunk, Stream};
 use tokio::time::Instant;
 
@@ -59,6 +61,16 @@ pub(super) struct Known {
     /// Whether its input was closed, because its work is done.
     pub(super) closed: bool,
     pub(super) told_idle: bool,
+    /// What the agent can do with conversations, if it speaks ACP and has said so.
+    pub(super) capabilities: Option<CliCapabilities>,
+    /// Why there is no conversation to be had with this program.
+    pub(super) useless: Option<String>,
+    /// The requests of the agent that nobody can fulfil, by their ids in JSON.
+    pub(super) unsupported: VecDeque<String>,
+    /// The turns of an ACP agent, by their messages. Its output does not say that one begins, so a daemon that reads the
+    /// output of an earlier one puts each in its place.
+    told_turns: BTreeSet<u64>,
+    earlier_turns: VecDeque<u64>,
 }
 
 impl Known {
@@ -110,9 +122,50 @@ impl Known {
             is_named: false,
             closed: false,
             told_idle: false,
+            capabilities: None,
+            useless: None,
+            unsupported: VecDeque::new(),
+            told_turns: BTreeSet::new(),
+            earlier_turns: VecDeque::new(),
             session,
             facts,
         })
+    }
+
+    /// Takes in the messages by which the program begins, whether they are written already or not: they have the same
+    /// ids in every daemon, so that their replies are known.
+    pub(super) fn expect(&mut self, opening: &[String], earlier_turns: Vec<u64>, now: Timestamp) {
+        for line in opening {
+            self.stream.push_input(line.as_bytes(), now);
+        }
+        self.earlier_turns = earlier_turns.into();
+    }
+
+    /// Takes in that a part of the output is lost: the turns of that part are over, as far as they were recorded.
+    pub(super) fn lose_output(&mut self, now: Timestamp) {
+        let (heard, is_open) = (self.facts.heard, self.facts.is_turn_open());
+        self.earlier_turns.retain(|turn| *turn > heard || (*turn == heard && is_open));
+        if let Some(session_id) = self.facts.session_id.clone().filter(|_| self.facts.read.is_some()) {
+            self.learn(&EventKind::SessionStarted { session_id, model: None }.into(), now);
+        }
+    }
+
+    /// Puts the next turn that an earlier daemon began in its place.
+    fn begin_earlier_turn(&mut self, at: Timestamp) {
+        if self.may_begin_turn()
+            && let Some(seq) = self.earlier_turns.pop_front()
+            && let Some(encoder) = &mut self.encoder
+        {
+            encoder.number_requests_from(seq);
+            // The text of the message changes nothing.
+            let lines = encoder.user_turn("").unwrap_or_default();
+            self.wrote(&Outgoing { number: seq, input: Some(seq), lines }, at);
+        }
+    }
+
+    /// Tells whether the turn of this message was put in its place.
+    pub(super) fn was_told(&self, seq: u64) -> bool {
+        self.told_turns.contains(&seq)
     }
 
     /// Tells whether a turn may be written now. Codex takes one at a time.
@@ -137,11 +190,25 @@ impl Known {
         for event in &events {
             self.learn(event, at);
             if is_new {
+                if self.is_silent_turn(event) {
+                    // It ends without a word, and without having begun.
+                    self.translator.take_in(&EventKind::TurnStarted { turn_id: None }.into(), self.last_input);
+                }
                 let begins = matches!(event.kind, EventKind::TurnStarted { .. }) && event.subagent.is_none();
                 self.unrecorded_turns += usize::from(begins && self.last_input.is_none());
                 self.translator.take_in(event, self.last_input);
             }
         }
+        self.begin_earlier_turn(at);
+    }
+
+    /// Tells whether an event ends the turn of an agent that does not say that a turn begins, and said nothing else.
+    fn is_silent_turn(&self, event: &Event) -> bool {
+        let ends = match &event.kind {
+            EventKind::TurnEnded { outcome, .. } => *outcome != relive_cli_agent::TurnOutcome::Replayed,
+            kind => matches!(kind, EventKind::Error { .. }),
+        };
+        ends && dialect_of(&self.facts.agent) == Dialect::Acp && !self.translator.is_turn_open()
     }
 
     /// Takes a message that an earlier daemon wrote for one that a turn was begun with, if there is such a turn.
@@ -159,6 +226,9 @@ impl Known {
     pub(super) fn wrote(&mut self, written: &Outgoing, at: Timestamp) {
         if let Some(input) = written.input {
             self.last_input = Some(input);
+            if !self.told_turns.insert(input) {
+                return;
+            }
         }
         for line in written.lines.lines() {
             for event in self.stream.push_input(line.as_bytes(), at) {
@@ -173,7 +243,12 @@ impl Known {
     pub(super) fn answered(&mut self, key: &str) -> Option<ApprovalRequest> {
         self.queue.retain(|queued| queued != key);
         self.asked.take_if(|asked| asked == key);
-        self.requests.remove(key)
+        let request = self.requests.remove(key)?;
+        let machine = self.stream.machine_mut();
+        // It was answered by a person, perhaps through an earlier daemon: that is no sign of life.
+        let at = machine.last_active();
+        machine.apply(&EventKind::Answered { request_id: request.request_id.clone() }.into(), at);
+        Some(request)
     }
 
     fn close_request(&mut self, key: &str) {
@@ -211,6 +286,14 @@ impl Known {
             EventKind::SessionStarted { session_id, .. } if is_own => {
                 self.facts.session_id = Some(session_id.clone());
                 self.is_named = true;
+            }
+            EventKind::Capabilities(offered) => {
+                let Capabilities { version, load, resume, fork } = *offered;
+                self.capabilities = Some(CliCapabilities { version, load, resume, fork });
+            }
+            EventKind::SessionFailed { message } => self.useless = Some(message.clone()),
+            EventKind::UnsupportedRequest { request_id, .. } => {
+                self.unsupported.push_back(request_id.as_str().to_owned());
             }
             EventKind::TurnStarted { .. } if is_own => self.begin_turn(at),
             EventKind::TurnEnded { outcome, message } if is_own => {

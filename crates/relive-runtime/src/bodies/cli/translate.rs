@@ -4,12 +4,14 @@
 //! call has one result. So texts and calls are collected, and become a record when something needs it to be there: a
 //! result, a request for permission, the end of the turn, or silence.
 
-use relive_cli_agent::{ApprovalRequest, Event, EventKind, RawJson, ReportedUsage, TurnOutcome, UsageScope};
+use relive_cli_agent::{
+    ApprovalRequest, Capabilities, Event, EventKind, RawJson, ReportedUsage, TurnOutcome, UsageScope,
+};
 use relive_core::Generation;
 use relive_journal::payload::Json;
 use relive_journal::record::{
-    Body as Record, Call, CallEnded, CliRecord, CliSession, CliTurn, CliTurnState, ModelEnded, ModelStarted, Partial,
-    Usage,
+    Body as Record, Call, CallEnded, CliCapabilities, CliRecord, CliSession, CliTurn, CliTurnState, ModelEnded,
+    ModelStarted, Partial, Usage,
 };
 use serde_json::{Value, json};
 
@@ -193,7 +195,14 @@ impl Translator {
                 self.said.push(Said::Event("quota", json!({"text": message, "resets_at": resets_at})));
             }
             EventKind::Warning { message } => self.said.push(Said::Event("warning", json!({"text": message}))),
+            EventKind::Capabilities(offered) => {
+                let Capabilities { version, load, resume, fork } = *offered;
+                let capabilities = Some(CliCapabilities { version, load, resume, fork });
+                self.record(Record::Cli(CliRecord { capabilities, ..CliRecord::default() }));
+            }
+            EventKind::SessionFailed { message } => self.said.push(Said::Event("warning", json!({"text": message}))),
             EventKind::SessionEnded { .. }
+            | EventKind::UnsupportedRequest { .. }
             | EventKind::Idle
             | EventKind::UserText { .. }
             | EventKind::BackgroundStarted { .. }

@@ -1,0 +1,285 @@
+//! Agents that speak the Agent Client Protocol, as processes: a small one of our own.
+
+use std::fs;
+use std::path::PathBuf;
+
+use relive_fake_model::Turn;
+use serde_json::{Value, json};
+
+use crate::cli_agents::Agents;
+use crate::world::{Begun, World, begun, kill, wait_for, wait_until};
+
+/// A user with an ACP agent, which offers some of what it could do with conversations.
+struct Acp {
+    world: World,
+    state: PathBuf,
+}
+
+impl Acp {
+    fn offering(offers: &str) -> Self {
+        let world = World::new();
+        let state = world.root().join("conversations");
+        let agents = world.root().join("config/relive/agents");
+        fs::create_dir_all(&state).unwrap();
+        fs::create_dir_all(&agents).unwrap();
+        let program = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/cases/acp_agent.py");
+        let file = format!(
+            "command: [python3, {program}]\ndialect: acp\nenv: {{OFFERS: '{offers}', STATE: '{}'}}\n",
+            state.display()
+        );
+        fs::write(agents.join("mine.yaml"), file).unwrap();
+        Self { world, state }
+    }
+
+    #[track_caller]
+    fn run(&self, flags: &[&str], task: &str) -> Begun {
+        let mut args = vec!["run", "-d", "--json", "--agent", "mine"];
+        args.extend(flags);
+        args.push(task);
+        begun(&self.world.relive(&args).ok().json())
+    }
+
+    /// Waits until turns have ended, in any way, and the agent waits for the next one.
+    #[track_caller]
+    fn await_idle(&self, process: &Begun, turns: usize) -> Value {
+        let is_over = |record: &Value| record["turn"]["state"].as_str().is_some_and(|state| state != "open");
+        wait_for(&format!("{turns} turns of {} are over", process.uuid), || {
+            let ended = self.world.records(&process.uuid, "cli").iter().filter(|record| is_over(record)).count();
+            let info = self.world.info(&process.uuid);
+            (ended == turns && info["agent"]["lifecycle"] == "idle").then_some(info)
+        })
+    }
+
+    fn said(&self, process: &Begun) -> Vec<String> {
+        let ended = self.world.records(&process.uuid, "model_ended");
+        ended.iter().filter_map(|record| record["text"].as_str().map(str::to_owned)).collect()
+    }
+
+    fn chosen(&self) -> String {
+        fs::read_to_string(self.state.join("chosen")).unwrap_or_default()
+    }
+
+    /// The methods that the agent was called by, in order.
+    fn heard(&self) -> Vec<String> {
+        let heard = fs::read_to_string(self.state.join("heard")).unwrap();
+        let methods = heard.lines().map(|line| serde_json::from_str::<Value>(line).unwrap()["method"].clone());
+        methods.filter_map(|method| method.as_str().map(str::to_owned)).collect()
+    }
+
+    #[track_caller]
+    fn assert_nothing_left(&self, info: &Value) {
+        let path = format!("/proc/{}", info["session"]["host_pid"]);
+        wait_until("the agent's program is gone", || !PathBuf::from(&path).exists());
+    }
+}
+
+#[test]
+fn an_acp_agent_asks_for_permission_and_gets_the_answer_that_it_offers() {
+    let acp = Acp::offering("");
+    let process = acp.run(&[], "say I will.\nrun echo made > made\nsay It is done.");
+    let info = acp.world.await_display(&process.uuid, "approval");
+    assert_eq!((&info["approval"]["tool"], &info["agent"]["dialect"]), (&json!("sh"), &json!("acp")));
+    assert_eq!(info["approval"]["args"]["command"], "echo made > made");
+    assert!(!acp.world.work().join("made").exists());
+    // It survives the daemon.
+    acp.world.kill_daemon();
+    let after = acp.world.await_display(&process.uuid, "approval");
+    assert_eq!(after["session"]["host_pid"], info["session"]["host_pid"], "the program was not disturbed");
+    acp.world.relive(&["resolve", &process.uuid, "--allow"]).ok();
+    let info = acp.await_idle(&process, 1);
+    assert_eq!(fs::read_to_string(acp.world.work().join("made")).unwrap(), "made\n");
+    assert_eq!(acp.said(&process), ["I will.", "It is done."]);
+    acp.world.relive(&["send", &process.uuid, "run echo again > again\nsay No?"]).ok();
+    acp.world.await_display(&process.uuid, "approval");
+    acp.world.relive(&["resolve", &process.uuid, "--deny"]).ok();
+    acp.await_idle(&process, 2);
+    assert!(!acp.world.work().join("again").exists());
+    assert_eq!(acp.said(&process).last().unwrap(), "No?");
+    assert_eq!(acp.chosen(), "yes-once\nno-once\n");
+    // Its spending is not known.
+    assert_eq!((&info["agent"]["usage"], &info["agent"]["gateway"]), (&json!("claimed"), &Value::Null));
+    acp.world.relive(&["kill", &process.uuid]).ok();
+    let ended = acp.world.await_field(&process.uuid, "state", "dead");
+    assert_eq!((&ended["status"]["kind"], &ended["why"]), (&json!("killed"), &json!("user")));
+    acp.assert_nothing_left(&info);
+}
+
+#[test]
+fn an_acp_agent_that_offers_no_way_to_allow_is_told_no_and_one_that_asks_for_more_is_refused() {
+    let acp = Acp::offering("narrow");
+    let process = acp.run(&["-y"], "run touch made\nask\nsay Over.");
+    acp.await_idle(&process, 1);
+    assert_eq!(acp.chosen(), "no-once\n");
+    assert!(!acp.world.work().join("made").exists());
+    assert_eq!(acp.said(&process).concat(), "refused: -32601Over.");
+}
+
+#[test]
+fn a_turn_of_an_acp_agent_is_interrupted_and_the_agent_stays() {
+    let acp = Acp::offering("");
+    let process = acp.run(&[], "wait\nsay never");
+    acp.world.relive(&["signals", &process.uuid, "--handle", "INT"]).ok();
+    wait_until("it works", || acp.world.info(&process.uuid)["agent"]["activity"] == "responding");
+    let before = acp.world.info(&process.uuid);
+    acp.world.relive(&["kill", "-s", "INT", &process.uuid]).ok();
+    let info = acp.await_idle(&process, 1);
+    assert_eq!(info["session"]["host_pid"], before["session"]["host_pid"]);
+    let turns = acp.world.records(&process.uuid, "cli");
+    assert!(turns.iter().any(|record| record["turn"]["state"] == "interrupted"), "{turns:?}");
+    acp.world.relive(&["send", &process.uuid, "say Next."]).ok();
+    acp.await_idle(&process, 2);
+    assert_eq!(acp.said(&process).last().unwrap(), "Next.");
+}
+
+#[test]
+fn a_killed_daemon_does_not_disturb_an_acp_agent_and_no_turn_is_told_or_recorded_twice() {
+    let acp = Acp::offering("load");
+    let process = acp.run(&["-y"], "say One.");
+    acp.await_idle(&process, 1);
+    let command = "touch begun; while [ ! -e go ]; do sleep 0.05; done";
+    acp.world.relive(&["send", &process.uuid, &format!("run {command}\nsay Two.")]).ok();
+    wait_until("the tool runs", || acp.world.work().join("begun").exists());
+    acp.world.kill_daemon();
+    wait_until("it is adopted", || acp.world.info(&process.uuid)["agent"]["activity"] == "running_tool");
+    // While it works, a message waits.
+    acp.world.relive(&["send", &process.uuid, "say Three."]).ok();
+    acp.world.kill_daemon();
+    fs::write(acp.world.work().join("go"), "").unwrap();
+    acp.await_idle(&process, 3);
+    assert_eq!(acp.said(&process), ["One.", "Two.", "Three."]);
+    // Between turns, too.
+    acp.world.kill_daemon();
+    acp.world.relive(&["send", &process.uuid, "say Four."]).ok();
+    acp.await_idle(&process, 4);
+    assert_eq!(acp.said(&process), ["One.", "Two.", "Three.", "Four."]);
+    let asked: Vec<String> = acp.heard().into_iter().filter(|method| method == "session/prompt").collect();
+    assert_eq!(asked.len(), 4);
+}
+
+#[test]
+fn an_acp_agent_that_was_killed_loads_its_conversation_and_is_forked_where_it_offers_that() {
+    let acp = Acp::offering("load fork");
+    let process = acp.run(&[], "say One.");
+    let info = acp.await_idle(&process, 1);
+    kill(u32::try_from(info["session"]["host_pid"].as_u64().unwrap()).unwrap(), rustix::process::Signal::KILL);
+    acp.world.await_field(&process.uuid, "state", "dead");
+    acp.world.relive(&["resume", &process.uuid, "--input", "say Two."]).ok();
+    let resumed = acp.await_idle(&process, 2);
+    assert_eq!(resumed["agent"]["session_id"], info["agent"]["session_id"]);
+    // What the agent repeats of the conversation is no news, also for a daemon that reads it again.
+    acp.world.kill_daemon();
+    acp.await_idle(&process, 2);
+    assert_eq!(acp.said(&process), ["One.", "Two."]);
+    let forked = acp.world.relive(&["resume", "--json", "--fork", &process.uuid, "--input", "say Three.\nrecall"]);
+    let fork = begun(&forked.ok().json());
+    let fork_info = acp.await_idle(&fork, 3);
+    assert_ne!(fork_info["agent"]["session_id"], info["agent"]["session_id"]);
+    assert_eq!(acp.said(&fork).last().unwrap(), "Three.users: 3");
+    let begun: Vec<String> = acp.heard().into_iter().filter(|method| method != "session/prompt").collect();
+    let expect = ["initialize", "session/new", "initialize", "session/load", "initialize", "session/fork"];
+    assert_eq!(begun, expect);
+}
+
+#[test]
+fn what_an_acp_agent_cannot_do_is_said_by_name() {
+    let acp = Acp::offering("");
+    let process = acp.run(&[], "say One.");
+    let info = acp.await_idle(&process, 1);
+    let cannot = "a conversation of `mine` cannot be forked: the agent does not offer session/fork";
+    acp.world.relive(&["resume", "--fork", &process.uuid]).fails(2, &[cannot]);
+    // It crashes in a turn, and there is no way to continue.
+    acp.world.relive(&["send", &process.uuid, "die"]).ok();
+    let ended = acp.world.await_field(&process.uuid, "state", "dead");
+    assert_eq!(ended["status"]["kind"], "faulted", "{ended}");
+    assert!(ended["restarts"].is_null() || ended["restarts"] == 0, "{ended}");
+    acp.assert_nothing_left(&info);
+    acp.world.relive(&["resume", &process.uuid, "--input", "say Two."]);
+    let ended = acp.world.await_field(&process.uuid, "state", "dead");
+    let reason = ended["exit"]["reason"].as_str().unwrap().to_owned();
+    assert!(reason.contains("cannot be continued") || ended.to_string().contains("cannot be continued"), "{ended}");
+    let refused = acp.world.relive(&["run", "-d", "--agent", "mine", "--model", "big", "x"]);
+    refused.fails(2, &["--model cannot be used with the CLI agent `mine`"]);
+    let refused = acp.world.relive(&["run", "-d", "--agent", "mine", "--max-tokens", "5", "x"]);
+    refused.fails(2, &["can only be limited in time", "--timeout"]);
+}
+
+#[test]
+fn an_acp_agent_without_a_conversation_to_be_had_fails_with_its_own_words() {
+    for (offers, said) in [("login", "Authentication required"), ("next", "speaks version 2")] {
+        let acp = Acp::offering(offers);
+        let process = acp.run(&[], "say One.");
+        let ended = acp.world.await_field(&process.uuid, "state", "dead");
+        assert_eq!(ended["status"]["kind"], "faulted", "{ended}");
+        assert!(ended["exit"]["reason"].as_str().unwrap().contains(said), "{ended}");
+    }
+}
+
+#[test]
+fn an_acp_agent_that_dies_in_a_turn_is_started_again_with_its_conversation() {
+    let acp = Acp::offering("resume");
+    let process = acp.run(&[], "die");
+    // It is told to continue, and has nothing to say to that.
+    acp.await_idle(&process, 2);
+    assert_eq!(acp.heard().iter().filter(|method| *method == "session/resume").count(), 1, "{:?}", acp.heard());
+    acp.world.relive(&["send", &process.uuid, "say Here."]).ok();
+    acp.await_idle(&process, 3);
+    assert_eq!(acp.said(&process).last().unwrap(), "Here.");
+}
+
+#[test]
+fn a_command_in_place_of_a_name_is_an_acp_agent_for_a_person_and_no_one_else() {
+    let acp = Acp::offering("");
+    let program = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/cases/acp_agent.py");
+    let environment = [("STATE", acp.state.to_str().unwrap())];
+    let agent = format!("acp:python3 {program}");
+    let ran = acp.world.relive_with(&environment, &["run", "-n", "--agent", &agent, "say Hello."]).ok();
+    assert_eq!(ran.stdout, "Hello.\n");
+    // A program that has no right to run anything else.
+    let inside = format!("{} run -d --agent '{agent}' 'say no' 2> refused; true", env!("CARGO_BIN_EXE_relive"));
+    acp.world.relive(&["exec", "--", "sh", "-c", &inside]).ok();
+    let refused = fs::read_to_string(acp.world.work().join("refused")).unwrap();
+    assert!(refused.contains("only a person can name an agent by its command"), "{refused}");
+    acp.world.relive(&["run", "-d", "--agent", "two words", "x"]).fails(2, &["acp:COMMAND"]);
+}
+
+/// The real programs, where `scripts/install-agents all` has installed them.
+fn real(name: &str, tool: &str) {
+    let call = |command: &str| Turn::calls(tool, json!({"command": command, "description": "a command"}));
+    let turns = [call("echo made > made"), Turn::text("It is done."), call("rm made"), Turn::text("It is not.")];
+    let test = format!("real({name})");
+    let Some(agents) = Agents::new(&test, name, turns) else { return };
+    let agents = agents.with_acp_settings();
+    let process = agents.run(name, &[]);
+    agents.world.await_display(&process.uuid, "approval");
+    agents.world.kill_daemon();
+    agents.world.await_display(&process.uuid, "approval");
+    agents.world.relive(&["resolve", &process.uuid, "--allow"]).ok();
+    let info = agents.await_idle(&process, 1);
+    assert_eq!(fs::read_to_string(agents.world.work().join("made")).unwrap(), "made\n");
+    kill(u32::try_from(info["session"]["host_pid"].as_u64().unwrap()).unwrap(), rustix::process::Signal::KILL);
+    agents.world.await_field(&process.uuid, "state", "dead");
+    agents.world.relive(&["resume", &process.uuid, "--input", "the second task"]).ok();
+    agents.world.await_display(&process.uuid, "approval");
+    agents.world.relive(&["resolve", &process.uuid, "--deny"]).ok();
+    wait_until("the turn is over", || agents.world.info(&process.uuid)["agent"]["lifecycle"] == "idle");
+    assert!(agents.world.work().join("made").exists());
+    assert!(agents.last_question().contains("the second task"));
+    agents.world.relive(&["kill", "-s", "KILL", &process.uuid]).ok();
+    let ended = agents.world.await_field(&process.uuid, "state", "dead");
+    agents.assert_nothing_left(&ended["session"]["host_pid"]);
+}
+
+#[test]
+fn real_acp_agents_ask_and_continue_opencode() {
+    real("opencode", "bash");
+}
+
+#[test]
+fn real_acp_agents_ask_and_continue_qwen() {
+    real("qwen", "run_shell_command");
+}
+
+#[test]
+fn real_acp_agents_ask_and_continue_gemini() {
+    real("gemini", "run_shell_command");
+}
