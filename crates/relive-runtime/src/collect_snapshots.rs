@@ -1,10 +1,11 @@
 //! Garbage collection of snapshots: what no journal names goes.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Instant;
 
 use relive_api::GcSnapshots;
-use relive_core::ErrorCode;
+use relive_core::{ErrorCode, Uuid};
 use relive_journal::files::FileHistory;
 use relive_workspace::{Collected, Removal};
 
@@ -12,8 +13,13 @@ use crate::error::{Error, Result};
 use crate::runtime::Runtime;
 
 impl Runtime {
-    /// Removes snapshots that no journal names, or says how much that would give back. `None` where there are none.
-    pub(crate) async fn collect_snapshots(self: &Arc<Self>, removal: Removal) -> Result<Option<GcSnapshots>> {
+    /// Removes snapshots that no journal names, or says how much that would give back if the journals of `without`
+    /// were removed first. `None` where there are none.
+    pub(crate) async fn collect_snapshots(
+        self: &Arc<Self>,
+        removal: Removal,
+        without: HashSet<Uuid>,
+    ) -> Result<Option<GcSnapshots>> {
         if !self.workspaces.exists() {
             return Ok(None);
         }
@@ -21,7 +27,10 @@ impl Runtime {
         let collected = self.in_bulk(move |data| {
             let since = Instant::now();
             let mut live = Vec::new();
-            for uuid in data.uuids()? {
+            let mut uuids: Vec<Uuid> = data.uuids()?.into_iter().filter(|uuid| !without.contains(uuid)).collect();
+            // In one order, so that a dry run and the collection after it count the same deltas.
+            uuids.sort_unstable();
+            for uuid in uuids {
                 match data.file_history(uuid) {
                     Ok(FileHistory { unread: Some(line), .. }) => {
                         let message = format!("line {line} of the journal of {uuid} cannot be read, and may name some");

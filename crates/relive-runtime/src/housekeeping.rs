@@ -1,5 +1,6 @@
 //! Periodic work: collecting, noticing processes that have stalled, forgetting completion records.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -140,7 +141,8 @@ impl Runtime {
             snapshots: None,
         };
         if !answer.collected {
-            self.add_snapshots(&mut answer, Removal::DryRun).await;
+            let without = survey.candidates.iter().map(|candidate| candidate.uuid).collect();
+            self.add_snapshots(&mut answer, Removal::DryRun, without).await;
             return Ok(answer);
         }
         let _alone = self.collecting.lock().await;
@@ -164,16 +166,16 @@ impl Runtime {
             }
         }
         if answer.left == 0 {
-            self.add_snapshots(&mut answer, Removal::Remove).await;
+            self.add_snapshots(&mut answer, Removal::Remove, HashSet::new()).await;
         }
         // Room may have come back for the reserve.
         let _ = self.in_bulk(|data| data.restore_reserve()).await;
         Ok(answer)
     }
 
-    /// Collects the snapshots, or says why they stay.
-    async fn add_snapshots(self: &Arc<Self>, answer: &mut GcAnswer, removal: Removal) {
-        match (self.collect_snapshots(removal).await, removal) {
+    /// Collects the snapshots that no process but these names, or says why they stay.
+    async fn add_snapshots(self: &Arc<Self>, answer: &mut GcAnswer, removal: Removal, without: HashSet<Uuid>) {
+        match (self.collect_snapshots(removal, without).await, removal) {
             (Ok(snapshots), _) => answer.snapshots = snapshots,
             (Err(error), Removal::Remove) => {
                 answer.warnings.push(format!("the snapshots were not collected: {error}"));

@@ -5,6 +5,7 @@
 
 mod collect;
 mod delta;
+mod measure;
 mod pack;
 mod sink;
 mod writer;

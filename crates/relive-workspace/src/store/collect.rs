@@ -7,6 +7,7 @@ use rustix::fs::FlockOperation;
 use serde::Serialize;
 
 use super::delta;
+use super::measure::{PackOutput, PackSize};
 use super::pack::Pack;
 use super::sink::Deflater;
 use super::writer::{PackWriter, Packed, PackedKind};
@@ -48,7 +49,7 @@ pub struct Collected {
     pub missing: u64,
     /// The size of the store before.
     pub bytes_before: u64,
-    /// The size of the store afterwards; an estimate in a dry run.
+    /// The size of the store afterwards. A dry run counts it as the removal does, and writes nothing.
     pub bytes_after: u64,
 }
 
@@ -80,19 +81,23 @@ impl Store {
             bytes_before: self.bytes(),
             bytes_after: 0,
         };
-        if removal == Removal::DryRun {
-            let part = |bytes: u64| u128::from(bytes) * (all.len() - garbage) as u128 / all.len().max(1) as u128;
-            collected.bytes_after = u64::try_from(part(collected.bytes_before)).unwrap_or(u64::MAX);
-            return Ok(collected);
-        }
         let is_kept = |pack: &Arc<Pack>| {
             let (count, used) =
                 pack.ids().fold((0, 0), |(all, used), id| (all + 1, used + usize::from(needed.contains(&id))));
             used == count && packs.len() == 1 || pack.bytes() >= LARGE_PACK && (count - used) * GARBAGE_PART <= count
         };
         let (kept, replaced): (Vec<_>, Vec<_>) = packs.iter().cloned().partition(is_kept);
-        self.replace(&kept, &replaced, objects, control)?;
-        collected.bytes_after = self.bytes();
+        collected.bytes_after = match removal {
+            Removal::DryRun => {
+                let mut size = PackSize::default();
+                self.copy_objects(&kept, objects, control, &mut size)?;
+                kept.iter().map(|pack| pack.bytes()).sum::<u64>() + size.bytes()
+            }
+            Removal::Remove => {
+                self.replace(&kept, &replaced, objects, control)?;
+                self.bytes()
+            }
+        };
         Ok(collected)
     }
 
@@ -114,19 +119,8 @@ impl Store {
             return Ok(());
         }
         self.check_space(replaced.iter().map(|pack| pack.bytes()).sum())?;
-        let mut rewrite = Rewrite { store: self, written: HashMap::new(), deflater: Deflater::default() };
         let mut writer = PackWriter::new(self)?;
-        let mut copied = Ok(());
-        for object in objects {
-            let is_kept = kept.iter().any(|pack| pack.find(object.id).is_some());
-            if !is_kept && !rewrite.written.contains_key(&object.id) {
-                copied = control.check().and_then(|()| rewrite.add(&mut writer, &object));
-            }
-            if copied.is_err() {
-                break;
-            }
-        }
-        if let Err(error) = copied {
+        if let Err(error) = self.copy_objects(kept, objects, control, &mut writer) {
             writer.discard();
             return Err(error);
         }
@@ -144,6 +138,25 @@ impl Store {
         }
         self.refresh()
     }
+
+    /// Copies `objects` to a new pack, except those in kept packs.
+    fn copy_objects(
+        &self,
+        kept: &[Arc<Pack>],
+        objects: Vec<Live>,
+        control: &Control,
+        output: &mut impl PackOutput,
+    ) -> Result<()> {
+        let mut rewrite = Rewrite { store: self, written: HashMap::new(), deflater: Deflater::default() };
+        for object in objects {
+            let is_kept = kept.iter().any(|pack| pack.find(object.id).is_some());
+            if !is_kept && !rewrite.written.contains_key(&object.id) {
+                control.check()?;
+                rewrite.add(output, &object)?;
+            }
+        }
+        Ok(())
+    }
 }
 
 /// Copies objects to a new pack.
@@ -155,10 +168,10 @@ struct Rewrite<'a> {
 }
 
 impl Rewrite<'_> {
-    fn add(&mut self, writer: &mut PackWriter, object: &Live) -> Result<()> {
+    fn add(&mut self, output: &mut impl PackOutput, object: &Live) -> Result<()> {
         let id = object.id;
-        let offset = writer.offset();
-        if let Some(chain) = self.add_delta(writer, object)? {
+        let offset = output.offset();
+        if let Some(chain) = self.add_delta(output, object)? {
             self.written.insert(id, (offset, chain));
             return Ok(());
         }
@@ -166,17 +179,17 @@ impl Rewrite<'_> {
         let packs = self.store.packs();
         let pack = packs.iter().find(|pack| pack.find(id).is_some()).ok_or(Error::Missing(id))?;
         match pack.raw(id).map_err(|_| Error::DamagedObject { id, path: pack.path().to_owned() })? {
-            Some(bytes) => writer.add_raw(id, &bytes),
+            Some(bytes) => output.add_raw(id, &bytes),
             None => {
                 let (kind, bytes) = self.store.read(id)?;
                 let compressed = self.deflater.compress(&bytes).context("compress", self.store.path())?;
-                writer.add(&Packed { id, kind: PackedKind::Whole(kind), size: bytes.len() as u64, compressed })
+                output.add(&Packed { id, kind: PackedKind::Whole(kind), size: bytes.len() as u64, compressed })
             }
         }
     }
 
     /// Adds the object as a delta if that is much shorter; returns the length of its chain.
-    fn add_delta(&mut self, writer: &mut PackWriter, object: &Live) -> Result<Option<u32>> {
+    fn add_delta(&mut self, output: &mut impl PackOutput, object: &Live) -> Result<Option<u32>> {
         let Some(base) = object.base else { return Ok(None) };
         let Some(&(base_offset, chain)) = self.written.get(&base) else { return Ok(None) };
         if chain >= CHAIN_MAX {
@@ -192,7 +205,7 @@ impl Rewrite<'_> {
         }
         let compressed = self.deflater.compress(&delta).context("compress", self.store.path())?;
         let kind = PackedKind::Delta(base_offset);
-        writer.add(&Packed { id: object.id, kind, size: delta.len() as u64, compressed })?;
+        output.add(&Packed { id: object.id, kind, size: delta.len() as u64, compressed })?;
         Ok(Some(chain + 1))
     }
 }

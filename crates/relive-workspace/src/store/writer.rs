@@ -16,7 +16,7 @@ use crate::error::{Context as _, Error, Result};
 use crate::object::{self, Kind, ObjectId};
 
 /// `PACK`, version 2, and space for the number of objects.
-const HEADER: [u8; 12] = *b"PACK\0\0\0\x02\0\0\0\0";
+pub(super) const HEADER: [u8; 12] = *b"PACK\0\0\0\x02\0\0\0\0";
 const COUNT_AT: u64 = 8;
 /// How much is written at once.
 const BUFFER: usize = 1 << 20;
@@ -88,14 +88,7 @@ impl PackWriter {
     }
 
     pub(super) fn add(&mut self, object: &Packed<'_>) -> Result<()> {
-        let mut header = Vec::with_capacity(24);
-        match object.kind {
-            PackedKind::Whole(kind) => write_header(&mut header, kind.code(), object.size),
-            PackedKind::Delta(base) => {
-                write_header(&mut header, OFFSET_DELTA, object.size);
-                delta::write_offset(&mut header, self.len - base);
-            }
-        }
+        let header = object_header(object, self.len);
         let mut crc = crc32fast::Hasher::new();
         crc.update(&header);
         crc.update(object.compressed);
@@ -234,6 +227,19 @@ impl PackWriter {
 pub(super) struct Pieces {
     offset: u64,
     crc: crc32fast::Hasher,
+}
+
+/// Returns the bytes in front of an object that is added at `offset`.
+pub(super) fn object_header(object: &Packed<'_>, offset: u64) -> Vec<u8> {
+    let mut header = Vec::with_capacity(24);
+    match object.kind {
+        PackedKind::Whole(kind) => write_header(&mut header, kind.code(), object.size),
+        PackedKind::Delta(base) => {
+            write_header(&mut header, OFFSET_DELTA, object.size);
+            delta::write_offset(&mut header, offset - base);
+        }
+    }
+    header
 }
 
 fn write_header(bytes: &mut Vec<u8>, code: u8, size: u64) {

@@ -117,9 +117,14 @@ fn nothing() -> GcAnswer {
     }
 }
 
+/// Returns the bytes of the processes that would be removed. Snapshots of files are counted apart.
+fn announced(answer: &GcAnswer) -> u64 {
+    answer.candidates.iter().map(|candidate| candidate.bytes).sum()
+}
+
 fn confirm(context: &Context, answer: &GcAnswer) -> Outcome<bool> {
     let count = count(answer.candidates.len());
-    let size = bytes(answer.candidates.iter().map(|candidate| candidate.bytes).sum());
+    let size = bytes(announced(answer));
     if !context.can_ask() {
         let message = format!("this would remove {count} ({size}), and there is no terminal to ask on");
         return Err(CommandError::invalid(message).with_hint("relive gc --force"));
@@ -130,14 +135,15 @@ fn confirm(context: &Context, answer: &GcAnswer) -> Outcome<bool> {
 fn tell(context: &Context, args: &Args, answer: &GcAnswer, ended: &[Process]) -> Outcome<()> {
     if args.dry_run {
         if context.json {
-            return context.print_json(&json!({ "candidates": answer.candidates, "snapshots": answer.snapshots }));
+            return context.print_json(&json!({ "candidates": answer.candidates, "freed_bytes": announced(answer),
+                "snapshots": answer.snapshots }));
         }
         if !answer.candidates.is_empty() {
             context.print(&table(context, &answer.candidates, ended))?;
         }
         context.say(&match answer.candidates.len() {
             0 => "nothing to remove".to_owned(),
-            some => format!("{} would be removed", count(some)),
+            some => format!("{} would be removed, {} freed", count(some), bytes(announced(answer))),
         });
         if let Some(snapshots) = &answer.snapshots {
             let (all, freed) = (bytes(snapshots.bytes), bytes(snapshots.freed_bytes));

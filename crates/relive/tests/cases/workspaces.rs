@@ -306,3 +306,19 @@ fn case_71_snapshots_go_with_the_journals_that_name_them() {
     world.relive(&["rewind", &new.uuid, "--to-step", "0", "-y"]).ok();
     assert!(world.work().join("old").exists(), "the base of the newer one needs it");
 }
+
+#[test]
+fn case_71_a_dry_run_announces_what_gc_then_frees() {
+    let world = World::with_config("gc: {retention_days: 0, max_entries: 1, interval_seconds: 3600}\n");
+    let noise = "head -c 300000 /dev/urandom > noise; seq 1000 > numbers";
+    let old = world.run_commands(&[noise, "rm noise; seq 2000 > numbers", "seq 3000 > numbers"], &[]);
+    let new = world.run_commands(&["seq 4000 > numbers"], &[]);
+    world.await_retired(&new.uuid);
+    // What was taken in the last minutes may not be in a journal yet: the next daemon knows that it is not needed.
+    world.relive(&["daemon", "stop"]).ok();
+    let planned = world.relive(&["gc", "--dry-run", "--json"]).ok().json();
+    let freed = world.relive(&["gc", "--force", "--json"]).ok().json();
+    assert_eq!(freed["uuids"], json!([old.uuid]));
+    assert!(freed["snapshots"]["freed_bytes"].as_u64().unwrap() > 300_000, "{freed}");
+    assert_eq!((&planned["freed_bytes"], &planned["snapshots"]), (&freed["freed_bytes"], &freed["snapshots"]));
+}
