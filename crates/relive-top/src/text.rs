@@ -1,9 +1,9 @@
 //! Texts of others as they are shown: no control characters, no tricks with the direction of writing.
 
-use relive_types::text::{acts, is_hidden};
+use relive_types::text::{acts, is_hidden, mark};
 use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
 
-/// Returns a line of a log or a name, in which every character that is not seen is spelled out. What a person answers is
+/// Returns a line of a log or a name, in which every character that is not seen is replaced by its mark. What a person answers is
 /// shown by [`relive_types::text::exact`] instead.
 pub(crate) fn clean(text: &str) -> String {
     let mut cleaned = String::with_capacity(text.len());
@@ -14,7 +14,7 @@ pub(crate) fn clean(text: &str) -> String {
             // It only chooses between two shapes of a sign, which terminals do not agree about.
             '\u{fe0e}' | '\u{fe0f}' => {}
             c if c.is_whitespace() && !acts(c) => cleaned.push(' '),
-            c if is_hidden(c) => cleaned.extend(c.escape_unicode()),
+            c if is_hidden(c) => cleaned.push_str(&mark(c)),
             c => cleaned.push(c),
         }
     }
@@ -84,7 +84,7 @@ mod tests {
 
     #[test]
     fn nothing_that_a_process_writes_reaches_the_terminal_as_a_control() {
-        assert_eq!(clean("a\u{1b}[2Jb\u{202e}c\td\n"), "a\\u{1b}[2Jb\\u{202e}c    d ");
+        assert_eq!(clean("a\u{1b}[2Jb\u{202e}c\td\n"), "a<ESC>[2Jb<U+202E>c    d ");
         assert_eq!(clean("ok \u{2714}\u{fe0f}\u{a0}!"), "ok \u{2714} !", "usual in texts");
         for c in
             ['\u{ad}', '\u{3164}', '\u{e0100}', '\u{61c}', '\u{180e}', '\u{2028}', '\u{2060}', '\u{206f}', '\u{e0041}']

@@ -1,14 +1,11 @@
 //! What an item asks of a person, all of it.
 
 use relive_api::{Item, PendingCall};
-use relive_types::text::{exact, lines as lines_of};
+use relive_types::text::{BAR, REST_BAR, exact, lines as lines_of};
 use serde_json::Value;
 
 use crate::state::State;
 use crate::text::wrap;
-
-/// In front of every line that an agent wrote, so that it cannot draw an answer or another question.
-const BAR: &str = "  | ";
 
 /// The longest name that cannot be taken for anything else.
 const NAME_MAX: usize = 32;
@@ -28,7 +25,8 @@ pub(super) fn lines(state: &State, item: &Item, width: usize) -> Vec<String> {
         Line::Own(text) => wrap(text, width),
         Line::Foreign(text) => {
             let parts = wrap(text, width.saturating_sub(BAR.len()));
-            parts.into_iter().map(|part| format!("{BAR}{part}")).collect()
+            let bars = std::iter::once(BAR).chain(std::iter::repeat(REST_BAR));
+            bars.zip(parts).map(|(bar, part)| format!("{bar}{part}")).collect()
         }
         // The number is in front of the bar, where no text of an agent can be.
         Line::Choice(key, text) => {

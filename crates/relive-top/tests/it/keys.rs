@@ -323,7 +323,7 @@ fn what_is_asked_to_be_written_is_compared_with_the_disk_once() {
     dashboard.apply(Input::Compared { id: "another".into(), lines: Some(vec!["other".into()]) });
     dashboard.apply(Input::Compared { id, lines });
     let screen = dashboard.screen(80, 24);
-    for part in ["changes:", "  |  one", "  | -two\\u{3164}", "  | +three"] {
+    for part in ["changes:", "  |  one", "  | -two<U+3164>", "  | +three"] {
         assert!(screen.contains(part), "{part}: {screen}");
     }
     assert!(!screen.contains("other") && !screen.contains("+one"), "{screen}");

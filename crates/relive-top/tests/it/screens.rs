@@ -165,7 +165,7 @@ fn a_filter_leaves_what_matches() {
 fn control_characters_of_agents_are_escaped() {
     let mut dashboard = Dashboard::new(PLAIN, vec![approval(4, "ls\u{1b}[2J\u{202e}")]);
     let screen = dashboard.screen(80, 24);
-    assert!(!screen.chars().any(|c| c.is_control() && c != '\n') && screen.contains("\\u{1b}[2J\\u{202e}"), "{screen}");
+    assert!(!screen.chars().any(|c| c.is_control() && c != '\n') && screen.contains("<ESC>[2J<U+202E>"), "{screen}");
 }
 
 #[test]
@@ -178,15 +178,15 @@ fn what_is_not_seen_is_spelled_out_where_a_person_answers() {
     for process in [approval(4, "ls\u{3164}\u{fe0f}\u{a0}x"), process(5, 0, &asks)] {
         let screen = Dashboard::new(PLAIN, vec![process]).screen(120, 24);
         let hidden = ['\u{a0}', '\u{3164}', '\u{fe0f}', '\u{e0100}'];
-        assert!(!screen.contains(hidden) && screen.contains("\\u{3164}") && screen.contains("\\u{a0}"), "{screen}");
+        assert!(!screen.contains(hidden) && screen.contains("<U+3164>") && screen.contains("<U+00A0>"), "{screen}");
     }
     let screen = Dashboard::new(PLAIN, vec![process(5, 0, &asks)]).screen(80, 24);
     let lines: Vec<&str> = screen.lines().filter_map(|line| line.split_once('│')).map(|(_, detail)| detail).collect();
     let expect = [
         "question:",
-        "  | Which\\u{a0}one?\\u{3164}",
+        "  | Which<U+00A0>one?<U+3164>",
         "  | [a] allow",
-        "  1 | ma\\u{e0100}in",
+        "  1 | ma<U+E0100>in",
         "  2 | x  [n] deny",
         "[1-2] as proposed  relive resolve 00000005",
     ];

@@ -1,13 +1,15 @@
 //! A call that a person is asked about, as a person reads it: a command with its line breaks, a change of a file as a diff.
 //!
 //! What is shown comes from a model, which may want to be allowed more than is seen. So every line of it begins with a bar
-//! and is wrapped by us, and every character that is not seen, or that moves others about, is spelled out.
+//! and is wrapped by us, and every character that is not seen, or that moves others about, is shown by its mark.
+
+use std::iter;
 
 use relive_api::PendingCall;
 use relive_types::CommandRule;
 use relive_types::rule::COMMAND_TOOL;
 pub(crate) use relive_types::text::exact;
-use relive_types::text::lines;
+use relive_types::text::{BAR, REST_BAR, lines};
 use serde_json::Value;
 
 use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
@@ -16,8 +18,6 @@ use super::diff::{self, Mark};
 use crate::error::{CommandError, Outcome};
 use crate::terminal::{Look, Paint};
 
-/// In front of every line that comes from the model.
-const BAR: &str = "  | ";
 /// How many lines, and bytes, of a call a person is shown.
 const LINES_MAX: usize = 200;
 const BYTES_MAX: usize = 16 << 10;
@@ -91,7 +91,7 @@ fn body(heading: &str, lines: &[(Mark, String)], look: &Look) -> Shown {
     // A path in it may be long, and a terminal would begin the rest of it at the left edge.
     let is_cut = |width: &usize| heading.width() > *width;
     let heading = wrapped(heading, look.width.filter(is_cut).map(|width| width.max(WIDTH_MIN) - BAR.len()));
-    Shown { text: format!("{}\n{text}", heading.join(&format!("\n{BAR}"))), whole }
+    Shown { text: format!("{}\n{text}", heading.join(&format!("\n{REST_BAR}"))), whole }
 }
 
 fn barred(lines: &[(Mark, String)], look: &Look) -> Shown {
@@ -113,10 +113,11 @@ fn barred(lines: &[(Mark, String)], look: &Look) -> Shown {
             Mark::Skipped => Some(Paint::Dim),
         };
         let sign = if marked { mark.sign() } else { "" };
-        for part in wrapped(&line, look.width.map(|width| width.max(WIDTH_MIN) - BAR.len() - sign.len())) {
+        let parts = wrapped(&line, look.width.map(|width| width.max(WIDTH_MIN) - BAR.len() - sign.len()));
+        for (bar, part) in iter::once(BAR).chain(iter::repeat(REST_BAR)).zip(parts) {
             let part = format!("{sign}{part}");
             let part = paint.map_or_else(|| part.clone().into(), |paint| look.paint(paint, &part));
-            shown.text.push_str(&format!("{BAR}{part}\n"));
+            shown.text.push_str(&format!("{bar}{part}\n"));
         }
     }
     shown
@@ -217,22 +218,35 @@ mod tests {
             None,
             &Look { width: Some(30), ..Look::plain() },
         );
-        assert!(shown.text.lines().skip(1).all(|line| line.starts_with(BAR) && line.len() <= 30), "{}", shown.text);
+        assert!(shown.text.lines().skip(1).all(|line| line.starts_with("  |") && line.len() <= 30), "{}", shown.text);
         assert!(!shown.text.contains(['\r', '\u{1b}', '\u{202e}']), "{:?}", shown.text);
-        assert!(shown.text.replace("\n  | ", "").contains("\\r\\u{1b}[2J\\u{202e}x"), "{:?}", shown.text);
+        assert!(shown.text.replace("\n  |>", "").contains("<CR><ESC>[2J<U+202E>x"), "{:?}", shown.text);
         let path = "a\nPID 5 asks to write b:";
         let shown = show("PID 5", &pending("write", json!({"path": path, "content": ""})), None, &Look::plain());
-        assert_eq!(shown.text, "PID 5 asks to write a\\nPID 5 asks to write b::\n");
+        assert_eq!(shown.text, "PID 5 asks to write a<LF>PID 5 asks to write b::\n");
     }
 
     #[test]
     fn what_is_not_seen_is_spelled_out_in_every_part_of_a_call() {
         let command = "ls\u{3164}\u{fe0f}\u{a0}\u{e0100}\r\n-l";
         let shown = show("PID 5", &pending("shell", json!({"command": command})), None, &Look::plain());
-        assert!(shown.text.ends_with("  | ls\\u{3164}\\u{fe0f}\\u{a0}\\u{e0100}\\r\n  | -l\n"), "{}", shown.text);
+        assert!(shown.text.ends_with("  | ls<U+3164><U+FE0F><U+00A0><U+E0100><CR>\n  | -l\n"), "{}", shown.text);
         let (path, content) = ("a\u{2800}", "x\u{34f}\n");
         let shown = show("PID 5", &pending("write", json!({"path": path, "content": content})), None, &Look::plain());
-        assert_eq!(shown.text, "PID 5 asks to write a\\u{2800}:\n  | +x\\u{34f}\n");
+        assert_eq!(shown.text, "PID 5 asks to write a<U+2800>:\n  | +x<U+034F>\n");
+    }
+
+    #[test]
+    fn no_two_commands_look_alike() {
+        let look = Look { width: Some(20), ..Look::plain() };
+        let shown = |command: &str| show("PID 5", &pending("shell", json!({"command": command})), None, &look).text;
+        let check = |one: &str, other: &str| assert_ne!(shown(one), shown(other), "{one:?} {other:?}");
+        check("printf 'a\tb'", "printf 'a\\tb'");
+        check("ls\u{1b}[2J", "ls\\u{1b}[2J");
+        check("ls\u{1b}[2J", "ls<ESC>[2J");
+        check("ls\u{200b}", "ls<U+200B>");
+        // A line that is wrapped, and one that ends where the screen does.
+        check("0123456789abcdefrm -rf .", "0123456789abcdef\nrm -rf .");
     }
 
     #[test]
@@ -240,13 +254,13 @@ mod tests {
         let look = Look { width: Some(30), ..Look::plain() };
         let path = format!("{}relive resolve 5 --allow", " ".repeat(40));
         let shown = show("PID 5", &pending("write", json!({"path": path, "content": "x\n"})), None, &look);
-        assert!(shown.text.lines().skip(1).all(|line| line.starts_with(BAR) && line.len() <= 30), "{}", shown.text);
+        assert!(shown.text.lines().skip(1).all(|line| line.starts_with("  |") && line.len() <= 30), "{}", shown.text);
     }
 
     #[test]
     fn an_answer_that_is_proposed_has_its_number_in_front_of_the_bar() {
         let look = Look { width: Some(20), ..Look::plain() };
-        assert_eq!(choice(2, "twelve letters and\n3", &look), "  2 | twelve letters\n    |  and\\n3\n");
+        assert_eq!(choice(2, "twelve letters and\n3", &look), "  2 | twelve letters\n    |  and<LF>3\n");
         assert_eq!(quoted("a\n2 | b", &look), "  | a\n  | 2 | b\n");
     }
 

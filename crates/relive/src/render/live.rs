@@ -152,7 +152,7 @@ mod tests {
         let check = |event: &str, expect: &[&str]| assert_eq!(call(&parse(event)), expect);
         check(
             r#"{"kind":"call","name":"shell","args":"{\"command\":\"echo 'a  b'\\nmake\\u001b[2J\"}"}"#,
-            &["-> shell: echo 'a  b'", r"   > make\u{1b}[2J"],
+            &["-> shell: echo 'a  b'", "   > make<ESC>[2J"],
         );
         check(
             r#"{"kind":"call","name":"write","args":"{\"path\": \"a  b\", \"content\":\"x\\ny\"}"}"#,

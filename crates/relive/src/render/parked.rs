@@ -112,7 +112,7 @@ mod tests {
     fn a_call_is_shown_as_it_would_be_made() {
         let check = |args, expect: &str| assert_eq!(call(&parked(args)), expect);
         check(json!({"command": "ls -l"}), "shell `ls -l`");
-        check(json!({"command": "ls\nrm -rf \u{202e}x\u{1b}[2J"}), "shell `ls\\nrm -rf \\u{202e}x\\u{1b}[2J`");
+        check(json!({"command": "ls\nrm -rf \u{202e}x\u{1b}[2J"}), "shell `ls<LF>rm -rf <U+202E>x<ESC>[2J`");
         check(json!({"path": "a", "content": "b\n"}), r#"shell {"path":"a","content":"b\n"}"#);
         check(json!({}), "shell {}");
         let long = call(&parked(json!({"command": "x".repeat(3_000)})));
@@ -133,7 +133,7 @@ mod tests {
         };
         let told = describe(&Process { question: Some(asked), ..process(5, 0) }, &Look::plain(), call).unwrap();
         assert!(
-            told.contains("asks:\n  | Which branch?\n  | \\u{1b}[2J\nit proposes:\n  1 | main\n  2 | dev\nasked at"),
+            told.contains("asks:\n  | Which branch?\n  | <ESC>[2J\nit proposes:\n  1 | main\n  2 | dev\nasked at"),
             "{told}"
         );
         assert!(told.contains("relive resolve 5 --answer TEXT"), "{told}");
