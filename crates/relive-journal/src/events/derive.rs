@@ -47,6 +47,12 @@ struct ResultEvent<'a> {
     ok: bool,
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     denied: bool,
+    /// What was denied: such a call was never made, so that no other event has its arguments.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    args: Option<&'a str>,
+    /// Their length, if they are not shown completely.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    args_bytes: Option<usize>,
     text: &'a str,
     /// Its end, if it is not shown completely: a command's has the exit code.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -80,11 +86,7 @@ pub(super) fn model(record: &Entry, started: &ModelStarted) -> Option<Entry> {
 
 /// Returns the event that a call is made.
 pub(super) fn call(record: &Entry, started: &CallStarted, calls: &[Call], blobs: &Blobs) -> Option<Entry> {
-    let args = match calls.get(started.call as usize).map(|call| &call.args) {
-        None => String::new(),
-        Some(Json::Inline(raw)) => raw.get().to_owned(),
-        Some(Json::Blob(blob)) => blobs.get_text(blob.hash).unwrap_or_else(|_| blob.head.clone()),
-    };
+    let args = arguments(started.call, calls, blobs);
     let body = CallEvent {
         call: started.call,
         name: &started.name,
@@ -102,8 +104,27 @@ pub(super) fn call_result(record: &Entry, ended: &CallEnded, calls: &[Call], blo
     let result = whole(Some(ended.result.clone()), blobs);
     let last = result.lines().last().filter(|_| result.len() > RESULT_MAX).map(|last| head(last, RESULT_MAX));
     let CallEnded { call, ok, denied, .. } = *ended;
-    let body = ResultEvent { call, name, ok, denied, text: head(&result, RESULT_MAX), last };
+    let args = if denied { arguments(call, calls, blobs) } else { String::new() };
+    let body = ResultEvent {
+        call,
+        name,
+        ok,
+        denied,
+        args: denied.then_some(head(&args, ARGS_MAX)),
+        args_bytes: (args.len() > ARGS_MAX).then_some(args.len()),
+        text: head(&result, RESULT_MAX),
+        last,
+    };
     event(record, record.id, "call_result", &body)
+}
+
+/// Returns the arguments of a call as the model wrote them.
+fn arguments(call: u32, calls: &[Call], blobs: &Blobs) -> String {
+    match calls.get(call as usize).map(|call| &call.args) {
+        None => String::new(),
+        Some(Json::Inline(raw)) => raw.get().to_owned(),
+        Some(Json::Blob(blob)) => blobs.get_text(blob.hash).unwrap_or_else(|_| blob.head.clone()),
+    }
 }
 
 fn head(text: &str, max: usize) -> &str {

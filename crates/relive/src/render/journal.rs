@@ -122,7 +122,10 @@ impl Journal {
             (false, false) => look.paint(Paint::Red, "failed"),
         };
         let settled = if ended.settled.is_some() { ", found out after an interruption" } else { "" };
-        let mut shown = format!("  {}: {word}{settled}\n", self.name_of(ended.call));
+        // Of several calls, a person has to see which one was denied.
+        let denied = usize::try_from(ended.call).ok().and_then(|place| self.calls.get(place)).filter(|_| ended.denied);
+        let call = denied.map_or_else(|| format!("  {}", self.name_of(ended.call)), asked);
+        let mut shown = format!("{call}: {word}{settled}\n");
         for line in all.iter().take(RESULT_LINES) {
             shown.push_str(&format!("    {line}\n"));
         }
@@ -394,6 +397,14 @@ mod tests {
         assert!(show(&[&blob]).contains(&format!("> begins\n> (70000 bytes in all, in blobs/{hash})")));
         let doubt = r#"{"kind":"doubt","call":0,"reason":"the shim is gone"}"#;
         assert_eq!(show(&[doubt]), "-- in doubt: call 0: the shim is gone\n");
+    }
+
+    #[test]
+    fn a_denied_call_is_shown_with_its_arguments() {
+        let calls = r#"{"kind":"model_ended","step":1,"calls":[{"id":"a","name":"shell","args":{"command":"ls"}},{"id":"b","name":"shell","args":{"command":"rm x"}}]}"#;
+        let denied = r#"{"kind":"call_ended","step":1,"call":1,"ok":false,"denied":true,"result":"No."}"#;
+        let shown = show(&[calls, denied]);
+        assert!(shown.ends_with("  shell {\"command\":\"rm x\"}: denied\n    No.\n"), "{shown}");
     }
 
     #[test]

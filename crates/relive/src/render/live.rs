@@ -37,9 +37,12 @@ pub(crate) fn call(line: &Line) -> Vec<String> {
     }
 }
 
-/// Returns the line of a call of which only the answer is known.
-pub(crate) fn unmade_call(result: &Line) -> String {
-    format!("-> {}", exact(&word(result, "name")))
+/// Returns the lines of a call that was never made, from its result: a denied one has its arguments.
+pub(crate) fn unmade_call(result: &Line) -> Vec<String> {
+    match result.field::<Json>("args") {
+        Some(_) => call(result),
+        None => vec![format!("-> {}", exact(&word(result, "name")))],
+    }
 }
 
 pub(crate) fn is_command(line: &Line) -> bool {
@@ -166,6 +169,16 @@ mod tests {
             r#"{"kind":"call","name":"shell","args":"{\"command\":\"ls","args_bytes":9000}"#,
             &[r#"-> shell {"command":"ls... (9000 bytes)"#],
         );
+    }
+
+    #[test]
+    fn a_denied_call_shows_what_was_denied() {
+        let check = |event: &str, expect: &[&str]| assert_eq!(unmade_call(&parse(event)), expect);
+        check(
+            r#"{"kind":"call_result","name":"shell","ok":false,"denied":true,"args":"{\"command\":\"rm -rf x\\nls\"}","text":"no"}"#,
+            &["-> shell: rm -rf x", "   > ls"],
+        );
+        check(r#"{"kind":"call_result","name":"shell","ok":false,"text":"no"}"#, &["-> shell"]);
     }
 
     #[test]

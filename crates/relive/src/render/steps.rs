@@ -3,10 +3,13 @@
 use std::collections::BTreeSet;
 
 use relive_core::Timestamp;
-use relive_journal::record::{Compacted, ModelEnded, Partial, Snapshot};
+use relive_journal::payload::Json;
+use relive_journal::record::{self, Compacted, ModelEnded, Partial, Snapshot};
 use relive_journal::recovery::Recovery;
+use relive_types::rule::COMMAND_TOOL;
 use serde::{Deserialize, Serialize};
 
+use super::approval::exact;
 use super::files::summary;
 use super::line::Line;
 use super::table::{Align, Cell, Column, draw};
@@ -14,13 +17,16 @@ use super::time::Clock;
 use crate::terminal::{Look, one_line};
 
 /// One model call and the tool calls it asked for.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize)]
 pub(crate) struct Step {
     pub step: u32,
     pub at: Option<Timestamp>,
     pub tokens_in: u64,
     pub tokens_out: u64,
     pub calls: Vec<String>,
+    /// Those that were denied, and so never made.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub denied: Vec<DeniedCall>,
     /// How it begins.
     pub text: String,
     /// The model was cut off.
@@ -46,12 +52,47 @@ impl Step {
     }
 }
 
+/// A call that was not made.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub(crate) struct DeniedCall {
+    /// Its place among the calls of the step.
+    pub call: u32,
+    pub name: String,
+    pub args: Json,
+}
+
+impl DeniedCall {
+    /// Returns what was denied on one line: a command as such.
+    fn shown(&self) -> String {
+        let Self { name, args, .. } = self;
+        let args = match args {
+            Json::Inline(raw) => {
+                let command = serde_json::from_str::<Command>(raw.get()).ok().filter(|_| name == COMMAND_TOOL);
+                command.map_or_else(|| raw.get().to_owned(), |command| command.command)
+            }
+            Json::Blob(blob) => blob.head.clone(),
+        };
+        let (args, exact_name) = (exact(&args), exact(name));
+        match args.char_indices().nth(DENIED_HEAD) {
+            Some((end, _)) => format!("{exact_name} (denied: {}...)", &args[..end]),
+            None => format!("{exact_name} (denied: {args})"),
+        }
+    }
+}
+
+#[derive(Deserialize)]
+struct Command {
+    command: String,
+}
+
 /// The steps of a journal, as far as it was read.
 #[derive(Debug, Default)]
 pub(crate) struct Steps {
     pub rows: Vec<Step>,
     /// The calls of the last step that have no outcome.
     open_calls: BTreeSet<u32>,
+    /// The calls of the last step.
+    last_calls: Vec<record::Call>,
     /// Whether the last snapshot shows the files: there is one, and it does not say that nobody looked.
     are_files_seen: bool,
 }
@@ -85,6 +126,8 @@ impl ChangedFiles {
 
 /// How much of a step's text is kept.
 const TEXT_HEAD: usize = 400;
+/// How many characters of the arguments of a denied call are shown.
+const DENIED_HEAD: usize = 60;
 
 impl Steps {
     /// Takes the next line of the journal.
@@ -93,7 +136,11 @@ impl Steps {
         match line.kind.as_str() {
             "snapshot" => return self.note_files(text),
             "call_started" => return self.note_call(line.step, text),
-            "call_ended" | "doubt" => return self.settle(&line),
+            "call_ended" => {
+                self.note_denied(&line);
+                return self.settle(&line);
+            }
+            "doubt" => return self.settle(&line),
             "resolved" if line.field::<String>("outcome").is_some_and(|outcome| outcome != "retry") => {
                 return self.settle(&line);
             }
@@ -105,7 +152,11 @@ impl Steps {
         }
         let (usage, said, calls, partial) = match line.kind.as_str() {
             "model_ended" => match serde_json::from_str::<ModelEnded>(text) {
-                Ok(ended) => (ended.usage, ended.text, ended.calls.into_iter().map(|call| call.name).collect(), false),
+                Ok(ended) => {
+                    self.last_calls = ended.calls;
+                    let names = self.last_calls.iter().map(|call| call.name.clone()).collect();
+                    (ended.usage, ended.text, names, false)
+                }
                 Err(_) => return,
             },
             "partial" => match serde_json::from_str::<Partial>(text) {
@@ -136,6 +187,15 @@ impl Steps {
         step.calls = calls;
         step.text = said.map(|said| said.head(TEXT_HEAD).to_owned()).unwrap_or_default();
         step.partial = partial;
+    }
+
+    /// Keeps what a denied call would have done.
+    fn note_denied(&mut self, line: &Line) {
+        let number = line.field::<u32>("call").filter(|_| line.field::<bool>("denied").unwrap_or(false));
+        let call = number.and_then(|number| Some((number, self.last_calls.get(usize::try_from(number).ok()?)?)));
+        if let (Some((number, call)), Some(step)) = (call, self.rows.iter_mut().rfind(|row| row.step == line.step)) {
+            step.denied.push(DeniedCall { call: number, name: call.name.clone(), args: call.args.clone() });
+        }
     }
 
     /// Takes the outcome of a call. A step is complete when all of its calls have one.
@@ -189,7 +249,9 @@ pub(crate) fn table(steps: &[Step], clock: &Clock, look: &Look) -> String {
     let right = |header| Column { header, align: Align::Right };
     let columns = [right("STEP"), left("TIME"), right("TOKENS"), left("CALLS"), left("FILES"), left("TEXT")];
     let row = |step: &Step| {
-        let calls = if step.calls.is_empty() { "-".into() } else { one_line(&step.calls.join(",")) };
+        let denied = |place: u32| step.denied.iter().find(|denied| denied.call == place).map(DeniedCall::shown);
+        let calls = (0..).zip(&step.calls).map(|(place, name)| denied(place).unwrap_or_else(|| name.clone()));
+        let calls = if step.calls.is_empty() { "-".into() } else { one_line(&calls.collect::<Vec<_>>().join(",")) };
         let partial = if step.partial { "[partial] " } else { "" };
         vec![
             Cell::plain(step.step.to_string()),

@@ -187,9 +187,17 @@ fn a_denied_tool_is_an_ordinary_error_for_the_model() {
     // It did not fail: it was never made.
     assert_eq!(told["denied"], true);
     let logs = world.relive(&["logs", "1"]).ok().stdout;
-    assert!(logs.contains("  write: denied\n") && !logs.contains("failed"), "{logs}");
+    let denied = logs.lines().find(|line| line.ends_with(": denied")).unwrap_or_else(|| panic!("{logs}"));
+    assert!(denied.starts_with("  write {") && denied.contains("file-1") && !logs.contains("failed"), "{logs}");
     let result = world.events(&process.uuid).into_iter().find(|event| event["kind"] == "call_result").unwrap();
     assert_eq!(result["denied"], true, "{result}");
+    // No other event has the arguments, because the call was never made.
+    assert!(result["args"].as_str().unwrap().contains("file-1"), "{result}");
+    assert!(world.relive(&["strace", "1"]).ok().stdout.contains("file-1"));
+    let steps = world.relive(&["steps", "1"]).ok().stdout;
+    assert!(steps.contains("write (denied: ") && steps.contains("file-1"), "{steps}");
+    let steps = world.relive(&["steps", "1", "--json"]).ok().json();
+    assert_eq!(steps["steps"][0]["denied"][0]["args"]["path"], "file-1", "{steps}");
 }
 
 #[test]

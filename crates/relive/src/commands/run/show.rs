@@ -211,13 +211,7 @@ impl<'a> Show<'a> {
         if let (Some(view), Some(number)) = (self.views.get_mut(&who), line.field("call")) {
             view.called.push(number);
         }
-        for (place, text) in live::call(line).iter().enumerate() {
-            if place == 0 && !live::is_command(line) {
-                self.line(who, text, Paint::Dim);
-            } else {
-                self.whole_line(who, text);
-            }
-        }
+        self.call_lines(who, line, &live::call(line));
         let sessions = self.context.paths.data.join("steps").join(who.to_string()).join("sessions");
         let output = line.field::<String>("session").and_then(|name| Output::new(sessions, &name));
         if let Some(view) = self.views.get_mut(&who) {
@@ -228,13 +222,24 @@ impl<'a> Show<'a> {
         }
     }
 
+    /// Shows a call: a command completely, anything else as far as it fits.
+    fn call_lines(&mut self, who: Uuid, line: &Line, lines: &[String]) {
+        for (place, text) in lines.iter().enumerate() {
+            if place == 0 && !live::is_command(line) {
+                self.line(who, text, Paint::Dim);
+            } else {
+                self.whole_line(who, text);
+            }
+        }
+    }
+
     fn result(&mut self, who: Uuid, line: &Line) {
         let mut streamed = false;
         if let (Some(view), Some(number)) = (self.views.get_mut(&who), line.field::<u64>("call")) {
             let open = view.called.iter().position(|call| *call == number);
             match open {
                 Some(place) => drop(view.called.remove(place)),
-                None => self.line(who, &live::unmade_call(line), Paint::Dim),
+                None => self.call_lines(who, line, &live::unmade_call(line)),
             }
         }
         for _ in 0..LAST_READS {
