@@ -119,8 +119,9 @@ fn process_text(state: &State, known: &Known, depth: usize, folded: usize, width
     let tokens = count(process.tokens_in.saturating_add(process.tokens_out));
     let doing = process.doing.as_deref().map(clean).unwrap_or_default();
     let right = if width >= 70 {
-        let cost =
-            process.cost_usd.map_or_else(|| "-".to_owned(), |cost| format!("${:.3}", super::dollars(cost.nanos())));
+        // Before the first answer of a model nothing is known.
+        let known = process.cost_usd.filter(|cost| process.tokens_in > 0 || process.tokens_out > 0 || cost.nanos() > 0);
+        let cost = known.map_or_else(|| "-".to_owned(), |cost| format!("${:.3}", super::dollars(cost.nanos())));
         format!(
             "{} {:<9} {:>4} {tokens:>7} {cost:>8} {elapsed:>6} {}",
             sign,

@@ -6,7 +6,7 @@ use relive_core::{Timestamp, Usd};
 use crate::client::{Client, Start};
 use crate::context::Context;
 use crate::error::Outcome;
-use crate::render::processes::dollars;
+use crate::render::processes::spent;
 use crate::render::table::{Align, Cell, Column, Table};
 use crate::render::time::parse_since;
 use crate::terminal::one_line;
@@ -80,7 +80,7 @@ fn table(context: &Context, by: &str, rows: &[UsageRow]) -> String {
         ("PROCESSES", |row| row.processes.to_string()),
         ("TOKENS IN", |row| row.tokens_in.to_string()),
         ("TOKENS OUT", |row| row.tokens_out.to_string()),
-        ("COST", |row| dollars(row.cost_usd)),
+        ("COST", |row| spent(row.cost_usd, row.tokens_in.saturating_add(row.tokens_out))),
     ];
     let mut columns = Vec::new();
     let mut shown_by = Vec::new();

@@ -2,7 +2,8 @@
 
 use std::collections::{BTreeMap, HashSet};
 
-use relive_api::{PendingCall, PendingQuestion, Process, Session, TreeUsage, Workspace, reason_word};
+use relive_api::{Exit, PendingCall, PendingQuestion, Process, Session, TreeUsage, Workspace, reason_word};
+use relive_core::status::MAX_STEPS_EXCEEDED;
 use relive_core::{Body, Pid, ProcessStatus, Timestamp, Usd, Why};
 
 mod columns;
@@ -100,16 +101,37 @@ fn exit(process: &Process) -> Option<(i32, String)> {
     let exit = process.exit.as_ref()?;
     let reason =
         super::exit::not_started(process).unwrap_or_else(|| super::exit::reason(process.status.as_ref(), &exit.reason));
+    let reason = match ended_by_limit(process, exit) {
+        Some(limit) => format!("{reason}: {limit}"),
+        None => reason,
+    };
     Some((super::exit::code(process, exit), reason))
 }
 
-fn cost(process: &Process) -> String {
-    dollars(process.cost_usd)
+/// Names the limit that ended a process: its own with the value, or that of an ancestor.
+fn ended_by_limit(process: &Process, exit: &Exit) -> Option<String> {
+    let is_budget = process.why == Some(Why::Budget);
+    if !is_budget && process.why != Some(Why::Timeout) && exit.reason != MAX_STEPS_EXCEEDED {
+        return None;
+    }
+    let of_ancestor = is_budget && process.hint.is_none() && process.successor_pid.is_none();
+    columns::limit(process).or_else(|| of_ancestor.then(|| "the budget of an ancestor".to_owned()))
 }
 
-pub(crate) fn dollars(cost: Option<Usd>) -> String {
+fn cost(process: &Process) -> String {
+    spent(process.cost_usd, process.tokens_in.saturating_add(process.tokens_out))
+}
+
+/// Returns a cost; `-` where it is not known, and before the first answer of a model.
+pub(crate) fn spent(cost: Option<Usd>, tokens: u64) -> String {
+    match cost {
+        Some(cost) if tokens > 0 || cost != Usd::default() => dollars(cost),
+        Some(_) | None => "-".to_owned(),
+    }
+}
+
+pub(crate) fn dollars(cost: Usd) -> String {
     const NANOS_PER_TENTH_OF_MILL: u64 = 100_000;
-    let Some(cost) = cost else { return "-".into() };
     let tenths = cost.nanos().saturating_add(NANOS_PER_TENTH_OF_MILL / 2) / NANOS_PER_TENTH_OF_MILL;
     format!("${}.{:04}", tenths / 10_000, tenths % 10_000)
 }
@@ -294,7 +316,7 @@ fn decision(process: &Process, call: &PendingCall) -> String {
 
 fn tree_usage(tree: TreeUsage) -> String {
     let tokens = tree.tokens_in.saturating_add(tree.tokens_out);
-    format!("{} processes, {tokens} tokens, {}", tree.processes, dollars(tree.cost_usd))
+    format!("{} processes, {tokens} tokens, {}", tree.processes, spent(tree.cost_usd, tokens))
 }
 
 fn parent(process: &Process) -> String {

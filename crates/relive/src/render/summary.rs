@@ -4,6 +4,7 @@ use relive_api::{Exit, Process};
 use relive_core::{Pid, ProcessStatus, Usd};
 
 use super::exit::phrase;
+use super::processes::dollars;
 use super::time::elapsed;
 use crate::terminal::one_line;
 
@@ -16,7 +17,10 @@ pub(crate) fn line(process: &Process, exit: Option<&Exit>) -> String {
     };
     let steps = if process.step == 1 { "1 step".to_owned() } else { format!("{} steps", process.step) };
     let mut parts = vec![steps, format!("{} tokens in, {} out", count(tokens_in), count(tokens_out))];
-    parts.push(cost.map_or_else(|| "cost unknown".to_owned(), dollars));
+    // Nothing was spent before the first answer of a model.
+    if tokens_in > 0 || tokens_out > 0 || cost.is_some_and(|cost| cost != Usd::default()) {
+        parts.push(cost.map_or_else(|| "cost unknown".to_owned(), dollars));
+    }
     parts.push(elapsed(process.elapsed_ms));
     if let Some(tree) = tree {
         parts.push(format!("including {}", descendants(tree.processes - 1)));
@@ -50,12 +54,6 @@ fn count(number: u64) -> String {
         1_000..1_000_000 => format!("{}k", tenths(1_000)),
         1_000_000.. => format!("{}M", tenths(1_000_000)),
     }
-}
-
-fn dollars(cost: Usd) -> String {
-    const NANOS_PER_TENTH_OF_MILL: u64 = 100_000;
-    let tenths = cost.nanos().saturating_add(NANOS_PER_TENTH_OF_MILL / 2) / NANOS_PER_TENTH_OF_MILL;
-    format!("${}.{:04}", tenths / 10_000, tenths % 10_000)
 }
 
 #[cfg(test)]

@@ -393,7 +393,7 @@ fn a_message_of_spaces_is_refused_by_an_agent_and_read_by_a_program() {
 }
 
 #[test]
-fn an_end_by_a_limit_has_the_same_words_and_code_everywhere() {
+fn an_end_by_a_limit_has_the_same_words_and_code_everywhere_and_names_the_limit() {
     let world = World::new();
     let model = world.script(WORKS);
     let slow = world.script("turns: [{text: slow, hang: true}]");
@@ -408,9 +408,13 @@ fn an_end_by_a_limit_has_the_same_words_and_code_everywhere() {
         let pid = world.info(name)["pid"].clone();
         assert!(ended.stderr.contains(&format!("PID {pid} ended: {words} (")), "{ended:?}");
         let told = |args: &[&str]| world.relive(args).stdout;
-        assert!(told(&["info", name]).contains(&format!("EXIT       {code} ({words})\n")), "{name}");
+        // Which limit it was, and how to raise it.
+        let info = told(&["info", name]);
+        assert!(info.contains(&format!("EXIT       {code} ({words}: {}", limit[0])), "{info}");
+        assert!(info.contains(&format!("HINT       relive resume {pid} {} ", limit[0])), "{info}");
+        let listed = told(&["ps", "-a", "--name", name, "--columns", "detail"]);
+        assert!(listed.starts_with(&format!("DETAIL\nexit {code}, {words}: {}", limit[0])), "{listed}");
         let brief = format!("exit {code}, {words}\n");
-        assert_eq!(told(&["ps", "-a", "--name", name, "--columns", "detail"]), format!("DETAIL\n{brief}"));
         let resumable = told(&["list-resumable"]);
         let row = resumable.lines().find(|row| row.contains(name)).unwrap();
         assert!(format!("{row}\n").ends_with(&brief), "{row}");

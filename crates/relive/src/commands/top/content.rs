@@ -251,7 +251,7 @@ fn of_step(step: &Step) -> Vec<Shown> {
     let at = step.at.map(|at| Clock::local().time(at)).unwrap_or_default();
     let files = step.files_shown().map(|files| format!("  {files}")).unwrap_or_default();
     let calls = if step.calls.is_empty() { String::new() } else { format!("  {}", step.calls.join(",")) };
-    let cost = step.cost_usd.map(|cost| format!("  {}", dollars(Some(cost)))).unwrap_or_default();
+    let cost = step.cost_usd.map(|cost| format!("  {}", dollars(cost))).unwrap_or_default();
     let head = format!("{:>3} {at}  {} tok{cost}{calls}{files}", step.step, step.tokens_in + step.tokens_out);
     // Of one that is not done nothing can be forked or put back: keys are for the step before it.
     let (of, open) = if step.is_open { (None, "  (not done)") } else { (Some(step.step), "") };

@@ -175,13 +175,13 @@ pub(crate) fn suspension(reason: SuspendReason) -> String {
 /// Returns why a process is suspended, without the time at which it continues.
 pub(crate) fn suspension_of(process: &Process, reason: SuspendReason) -> String {
     match limit(process).filter(|_| reason == SuspendReason::BudgetExceeded) {
-        Some(limit) => limit,
+        Some(limit) => format!("reached {limit}"),
         None => suspension(reason),
     }
 }
 
-/// Names the limit of its own that stopped a process: `reached --max-steps 20`. The hint is how to raise it.
-fn limit(process: &Process) -> Option<String> {
+/// Names the limit of its own that stopped a process: `--max-steps 20`. The hint is how to raise it.
+pub(super) fn limit(process: &Process) -> Option<String> {
     let hint = process.hint.as_deref().filter(|hint| !hint.contains("&&"))?;
     let limits = [
         ("--max-steps", process.max_steps.map(|steps| format!(" {steps}"))),
@@ -190,7 +190,7 @@ fn limit(process: &Process) -> Option<String> {
         ("--timeout", Some(format!(" after {}", crate::render::time::elapsed(process.elapsed_ms)))),
     ];
     let (option, value) = limits.into_iter().find(|(option, _)| hint.contains(&format!(" {option} ")))?;
-    Some(format!("reached {option}{}", value.unwrap_or_default()))
+    Some(format!("{option}{}", value.unwrap_or_default()))
 }
 
 /// Returns why a process is suspended.

@@ -165,6 +165,31 @@ fn details_show_the_reason_and_leave_out_absent_fields() {
 }
 
 #[test]
+fn an_end_names_the_limit_that_was_reached() {
+    let check = |why: &str, reason: &str, hint: Option<&str>, expect: &str| {
+        let mut ended = process(1, 0);
+        ended.display = "dead".into();
+        ended.why = serde_json::from_value(json!(why)).unwrap();
+        ended.status = serde_json::from_value(json!({ "kind": "killed", "signal": "SIGTERM" })).unwrap();
+        ended.exit = serde_json::from_value(json!({ "code": 2, "reason": reason, "err": null })).unwrap();
+        ended.hint = hint.map(str::to_owned);
+        (ended.max_steps, ended.max_tokens) = (Some(20), Some(1000));
+        assert_eq!(exit(&ended), Some((2, expect.to_owned())));
+        let shown = details(&ended, &Clock::utc(), &Look::plain());
+        assert!(shown.contains(&format!("EXIT       2 ({expect})\n")), "{shown}");
+        assert_eq!(shown.contains("HINT       relive resume 1 "), hint.is_some(), "{shown}");
+    };
+    let resume = |option: &str| format!("relive resume 1 {option}");
+    let steps = "max steps exceeded";
+    check("user", steps, Some(&resume("--max-steps 40")), "max steps exceeded: --max-steps 20");
+    check("budget", "budget_exceeded", Some(&resume("--max-tokens 2000")), "budget exceeded: --max-tokens 1000");
+    check("budget", "budget_exceeded", Some(&resume("--max-cost 0.5")), "budget exceeded: --max-cost");
+    check("budget", "budget_exceeded", None, "budget exceeded: the budget of an ancestor");
+    check("timeout", "timed out", Some(&resume("--timeout 60s")), "timed out: --timeout after 1m05s");
+    check("user", "interrupted", Some(&resume("--max-steps 40")), "ended by SIGTERM");
+}
+
+#[test]
 fn money_is_rounded_to_a_tenth_of_a_mill() {
     let check = |nanos, text: &str| {
         let process = Process { cost_usd: Some(Usd::from_nanos(nanos)), ..process(1, 0) };
@@ -174,4 +199,16 @@ fn money_is_rounded_to_a_tenth_of_a_mill() {
     check(49_999, "$0.0000");
     check(50_000, "$0.0001");
     check(12_345_678_901, "$12.3457");
+}
+
+#[test]
+fn nothing_is_shown_as_the_cost_before_the_first_answer() {
+    let check = |cost_usd, tokens_in, text: &str| {
+        assert_eq!(cost(&Process { cost_usd, tokens_in, tokens_out: 0, ..process(1, 0) }), text);
+    };
+    check(Some(Usd::default()), 0, "-");
+    check(None, 5, "-");
+    // A model that costs nothing.
+    check(Some(Usd::default()), 5, "$0.0000");
+    check(Some(Usd::from_nanos(1_000_000)), 0, "$0.0010");
 }
