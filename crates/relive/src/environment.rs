@@ -47,13 +47,9 @@ pub(crate) struct EnvironmentArgs {
 }
 
 impl EnvironmentArgs {
-    /// Returns this shell's environment, with the files and then the flags on top.
-    pub(crate) fn environment(&self) -> Outcome<Environment> {
-        self.environment_for("relive exec --env NAME=VALUE -- env")
-    }
-
-    /// The same, with an example of how to set a variable.
-    pub(crate) fn environment_for(&self, example: &str) -> Outcome<Environment> {
+    /// Returns this shell's environment, with the files and then the flags on top. `example` is the same command with a
+    /// variable that is set: the hint where one is not.
+    pub(crate) fn environment(&self, example: &str) -> Outcome<Environment> {
         let mut environment = of_this_shell();
         for path in &self.env_file {
             for (name, value) in parse_file(path, &user_file::read(path)?)? {

@@ -10,6 +10,7 @@ use clap::Subcommand;
 use relive_api::{Created, FlowKind, FlowRequest, NodeRequest, SignalRequest};
 use relive_core::{ErrorCode, Limits};
 use relive_flow::ComposeFile;
+use relive_types::program::quote;
 use serde_json::json;
 
 use super::limits::LimitArgs;
@@ -222,8 +223,7 @@ pub(crate) struct FlowFile {
 /// Reads a file; never one that blocks, or is of unbounded size.
 pub(crate) fn read_file(path: &Path) -> Outcome<FlowFile> {
     let name = path.display().to_string();
-    let here = std::env::current_dir();
-    let here = here.map_err(|error| CommandError::invalid("there is no current directory").because(error))?;
+    let here = super::run::here()?;
     let (text, cwd) = if name == "-" {
         (user_file::read_text(std::io::stdin().lock(), "standard input")?, here)
     } else {
@@ -271,10 +271,10 @@ async fn up(context: &Context, args: &UpArgs) -> Outcome<u8> {
         uuid: new_uuid()?,
         name: args.name.clone(),
         kind: FlowKind::Compose,
+        env: args.environment.environment(&format!("relive compose up --env NAME=VALUE {}", quote(&name)))?,
         file: name,
         text,
         cwd,
-        env: args.environment.environment()?,
         limits: args.limits.limits(),
     };
     start(context, request, args.detach).await

@@ -4,6 +4,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use relive_api::{EnterRequest, ExecRequest, NamespaceKind};
+use relive_types::program::quote;
 
 use super::exec::{self, Attachment};
 use crate::context::Context;
@@ -76,7 +77,7 @@ pub(crate) async fn run(context: &Context, args: &Args) -> Outcome<u8> {
         // As written: it is a directory of the session.
         cwd: cwd.transpose()?.unwrap_or_default(),
         enter: Some(EnterRequest { id: args.id.clone(), namespaces: args.ns.clone() }),
-        ..exec::plain_request(attachment, &args.argv, &args.environment)?
+        ..exec::plain_request(attachment, &args.argv, &args.environment, &format!("enter {}", quote(&args.id)))?
     };
     exec::start(context, attachment, request).await
 }

@@ -234,18 +234,22 @@ pub(super) fn utf8(what: &str, text: OsString) -> Outcome<String> {
 }
 
 /// Returns a request for a program without a directory that is as the attachment says, and otherwise like one typed in this
-/// shell.
+/// shell. `command` is the beginning of what was typed, for hints.
 pub(super) fn plain_request(
     attachment: Attachment<'_>,
     argv: &[OsString],
     environment: &environment::EnvironmentArgs,
+    command: &str,
 ) -> Outcome<ExecRequest> {
     let (rows, columns) = raw::size();
+    let argv = argv.iter().map(|arg| utf8("an argument", arg.clone())).collect::<Outcome<Vec<String>>>()?;
+    let typed: Vec<_> = argv.iter().map(|arg| quote(arg)).collect();
+    let example = format!("relive {command} --env NAME=VALUE -- {}", typed.join(" "));
     Ok(ExecRequest {
         uuid: new_uuid()?,
         name: None,
-        argv: argv.iter().map(|arg| utf8("an argument", arg.clone())).collect::<Outcome<_>>()?,
-        env: environment.environment()?,
+        env: environment.environment(&example)?,
+        argv,
         cwd: String::new(),
         stdio: match attachment {
             Attachment { tty: true, .. } => Stdio::Pty { rows, columns },
@@ -271,10 +275,9 @@ pub(super) fn plain_request(
 }
 
 fn request(args: &Args, attachment: Attachment<'_>) -> Outcome<ExecRequest> {
-    let here = std::env::current_dir()
-        .map_err(|error| CommandError::invalid("there is no current directory").because(error))?;
+    let here = super::run::here()?;
     let cwd = args.cwd.as_ref().map_or(here.clone(), |cwd| here.join(cwd));
-    let plain = plain_request(attachment, &args.argv, &args.environment)?;
+    let plain = plain_request(attachment, &args.argv, &args.environment, "exec")?;
     Ok(ExecRequest {
         name: args.name.clone(),
         cwd: utf8("the name of the directory", cwd.into_os_string())?,

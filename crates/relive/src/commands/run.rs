@@ -7,6 +7,7 @@ mod show;
 mod stdin;
 
 use std::cell::Cell;
+use std::path::PathBuf;
 
 use relive_api::{Isolation, Network, RunRequest};
 use relive_core::ErrorCode;
@@ -192,7 +193,7 @@ fn request(context: &Context, args: &Args) -> Outcome<RunRequest> {
         agent: args.agent.clone(),
         system_prompt: args.system.as_deref().map(system_prompt).transpose()?,
         cwd,
-        env: args.environment.environment_for("relive run --env NAME=VALUE \"fix the failing test\"")?,
+        env: args.environment.environment("relive run --env NAME=VALUE \"fix the failing test\"")?,
         limits: args.limits.limits(),
         on_in_doubt: args.on_in_doubt.clone(),
         on_budget: args.on_budget.clone(),
@@ -236,11 +237,23 @@ fn explain(context: &Context, request: &RunRequest, error: CommandError) -> Comm
     ))
 }
 
+/// Returns the directory this command was typed in. One that was removed is named as the shell names it.
+pub(crate) fn here() -> Outcome<PathBuf> {
+    std::env::current_dir().map_err(|error| {
+        let named = std::env::var_os("PWD").map(PathBuf::from).filter(|path| path.is_absolute());
+        let message = match named {
+            Some(path) => format!("the current directory does not exist any more: {}", path.display()),
+            None => "the current directory does not exist any more".to_owned(),
+        };
+        CommandError::invalid(message)
+            .because(error)
+            .with_hint("cd, then repeat the command in a directory that exists")
+    })
+}
+
 /// The directory this command was typed in.
 pub(crate) fn current_directory() -> Outcome<String> {
-    let cwd = std::env::current_dir()
-        .map_err(|error| CommandError::invalid("there is no current directory").because(error))?;
-    cwd.into_os_string().into_string().map_err(|cwd| {
+    here()?.into_os_string().into_string().map_err(|cwd| {
         CommandError::invalid(format!("{}: the name of the current directory is not UTF-8", cwd.display()))
     })
 }

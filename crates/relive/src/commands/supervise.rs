@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use relive_api::{FlowKind, FlowRequest};
 use relive_flow::SupervisorFile;
+use relive_types::program::quote;
 use serde_json::json;
 
 use super::compose::{FlowFile, FlowLimits, read_file, start};
@@ -57,10 +58,10 @@ pub(crate) async fn run(context: &Context, args: &Args) -> Outcome<u8> {
         uuid: new_uuid()?,
         name: args.name.clone(),
         kind: FlowKind::Supervisor,
+        env: args.environment.environment(&format!("relive supervise --env NAME=VALUE {}", quote(&name)))?,
         file: name,
         text,
         cwd,
-        env: args.environment.environment()?,
         limits: args.limits.limits(),
     };
     start(context, request, args.detach).await

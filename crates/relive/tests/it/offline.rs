@@ -95,6 +95,33 @@ fn wrong_arguments_are_named_and_exit_with_2() {
     assert_eq!(place.relive(&["--json", "ps", "--foo"]).exits(2).json()["error"]["hint"], "relive ps --help");
     assert!(place.relive(&["help", "--json"]).exits(0).stdout.contains("Usage: relive"));
     place.relive(&["run", "--env", "FOO", "x"]).exits(2).says("hint: relive run --env NAME=VALUE");
+    let exec = place.relive(&["exec", "--env", "FOO", "--", "echo", "a b"]).exits(2);
+    exec.says("hint: relive exec --env NAME=VALUE -- echo 'a b'\n");
+    let enter = place.relive(&["enter", "5", "--env", "FOO", "--", "ls"]).exits(2);
+    enter.says("hint: relive enter 5 --env NAME=VALUE -- ls\n");
+    let nodes = place.dir.path().join("my nodes.yaml");
+    place.write(&nodes, "nodes: {a: {command: [true]}}\n");
+    let compose = place.relive(&["compose", "up", "--env", "FOO", nodes.to_str().unwrap()]).exits(2);
+    compose.says(&format!("hint: relive compose up --env NAME=VALUE '{}'\n", nodes.display()));
+    place.write(&nodes, "children: [{name: a, command: [true]}]\n");
+    let supervise = place.relive(&["supervise", "--env", "FOO", nodes.to_str().unwrap()]).exits(2);
+    supervise.says(&format!("hint: relive supervise --env NAME=VALUE '{}'\n", nodes.display()));
+}
+
+#[test]
+fn a_current_directory_that_was_removed_is_named() {
+    let place = Place::new();
+    let gone = place.dir.path().join("gone");
+    for args in ["run x", "exec -- true", "compose up nodes.yaml", "ps --here"] {
+        let script = format!("mkdir gone && cd gone && rmdir ../gone && exec {} {args}", env!("CARGO_BIN_EXE_relive"));
+        let mut shell = std::process::Command::new("sh");
+        shell.args(["-c", &script]).current_dir(place.dir.path()).env_clear().env("HOME", place.dir.path());
+        shell.env("PATH", "/usr/bin:/bin").env("RELIVE_DATA_DIR", place.data()).env("RELIVE_SOCKET", place.socket());
+        let output = shell.env("XDG_CONFIG_HOME", place.dir.path()).output().unwrap();
+        let told = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(2), "{args}: {told}");
+        assert!(told.contains(&format!("does not exist any more: {}\n", gone.display())), "{args}: {told}");
+    }
 }
 
 #[test]
