@@ -26,6 +26,8 @@ const SCRIPTS: [(&str, &str); 3] = [
     ("writer.yaml", include_str!("demo/writer.yaml")),
     ("reader.yaml", include_str!("demo/reader.yaml")),
 ];
+/// Columns that fit an indented line of 80: all of them are shown in a pipe, which the demo reads.
+const TREE: [&str; 4] = ["ps", "--tree", "--columns", "pid,name,state,step,elapsed"];
 const PATIENCE: Duration = Duration::from_secs(30);
 const INTERRUPTED: u8 = 130;
 
@@ -36,7 +38,10 @@ pub(crate) async fn run() -> Outcome<u8> {
     std::thread::spawn(move || done.send(show(&actor)));
     let outcome = tokio::select! {
         played = finished => played.unwrap_or_else(|_| Err(CommandError::internal("the demo stopped unexpectedly"))).map(|()| 0),
-        _ = tokio::signal::ctrl_c() => Ok(INTERRUPTED),
+        _ = tokio::signal::ctrl_c() => {
+            crate::context::say("\nthe demo was interrupted; its processes are ended and its files removed");
+            Ok(INTERRUPTED)
+        }
     };
     stage.clear();
     outcome
@@ -47,14 +52,14 @@ fn show(stage: &Stage) -> Outcome<()> {
     say("An agent is a process. This one splits its work between two children:");
     stage.command(&["run", "-d", "--name", "lead", "--model", "script/lead.yaml", "make notes"])?;
     stage.until("three agents run", || Ok(stage.processes()?.len() == 3))?;
-    stage.command(&["ps", "--tree"])?;
+    stage.command(&TREE)?;
 
     say("A subtree is paused and resumed together. Each agent stops at a step boundary, and its time limit stops too:");
     stage.command(&["pause", "--subtree", "lead"])?;
     stage.until("all are suspended", || {
         Ok(stage.processes()?.iter().all(|process| process["display"] == "suspended"))
     })?;
-    stage.command(&["ps", "--tree"])?;
+    stage.command(&TREE)?;
     stage.command(&["resume", "--subtree", "lead"])?;
 
     stage.until("the writer is in its third step", || Ok(stage.step_of("writer")? >= 2))?;
@@ -64,7 +69,7 @@ fn show(stage: &Stage) -> Outcome<()> {
     say(
         "The next command starts another daemon, which recovers all agents. Their PIDs are new, their journals are the same:",
     );
-    stage.command(&["ps", "--tree"])?;
+    stage.command(&TREE)?;
     stage.command(&["wait", "lead"])?;
 
     say("A write that was interrupted is checked against the file before it is repeated, so each line is there once:");

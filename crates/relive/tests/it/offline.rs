@@ -264,6 +264,9 @@ fn the_demo_works() {
         assert!(demo.stdout.contains(shown), "{shown}: {demo:?}");
     }
     assert!(demo.stderr.is_empty(), "{demo:?}");
+    // Its tables are read on a terminal of 80 columns.
+    let rows: Vec<&str> = demo.stdout.lines().filter(|line| line.contains(" PID  ") || line.contains("─ ")).collect();
+    assert!(rows.len() >= 6 && rows.iter().all(|row| row.chars().count() <= 80), "{rows:#?}");
 }
 
 #[test]
