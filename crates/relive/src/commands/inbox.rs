@@ -12,7 +12,7 @@ use crate::client::{Client, Start};
 use crate::context::Context;
 use crate::error::{CommandError, Outcome};
 use crate::render::approval::exact;
-use crate::render::table::{self, Align, Cell, Column};
+use crate::render::table::{Align, Cell, Column, Table};
 use crate::render::time::age;
 use crate::report;
 use crate::terminal::keys::Keys;
@@ -180,6 +180,7 @@ const COLUMNS: [Column; 6] = [
     Column { header: "TEXT", align: Align::Left },
     Column { header: "ANSWER", align: Align::Left },
 ];
+const NAME_COLUMN: usize = 1;
 const TEXT_COLUMN: usize = 4;
 
 /// Lists items as a table.
@@ -204,7 +205,7 @@ fn listed(items: &[Item], now: Timestamp, look: &Look) -> String {
             ]
         })
         .collect();
-    table::draw(&COLUMNS, TEXT_COLUMN, &rows, look)
+    Table::cutting(&COLUMNS, &[NAME_COLUMN, TEXT_COLUMN]).draw(&rows, look)
 }
 
 async fn ack(context: &Context, args: &AckArgs) -> Outcome<u8> {
@@ -306,6 +307,20 @@ async fn watch(context: &Context, here: Option<&str>) -> Outcome<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_long_name_does_not_hide_what_is_asked() {
+        let item = json!({ "id": "5:1", "uuid": "0198f3c1-0000-7000-8000-000000000005", "pid": 5, "name": "x".repeat(64),
+            "kind": "approval", "since": "2026-11-15T12:00:00Z", "text": "shell `make`", "cwd": "/w", "answers": [
+                { "key": "a", "text": "allow", "command": "relive resolve 5 --allow", "kind": "command" }] });
+        let item: Item = serde_json::from_value(item).unwrap();
+        let now = "2026-11-15T12:01:00Z".parse().unwrap();
+        let shown = listed(&[item], now, &Look { width: Some(80), ascii: true, ..Look::plain() });
+        for part in ["PID  NAME ", "TEXT", "ANSWER", "shell `make`", "relive resolve 5 --allow"] {
+            assert!(shown.contains(part), "{part}: {shown}");
+        }
+        assert!(shown.lines().all(|line| line.len() <= 80), "{shown}");
+    }
 
     #[test]
     fn a_list_that_is_not_complete_does_not_say_that_nothing_waits() {

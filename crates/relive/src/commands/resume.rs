@@ -1,7 +1,7 @@
 //! `relive resume`: resume a process, or fork it.
 
 use relive_api::{Process, ResumeRequest, Resumed, WorkspaceKind};
-use relive_core::{Body, Pid, ProcessStatus, State};
+use relive_core::{Body, Pid, ProcessStatus, State, SuspendReason};
 use relive_types::program::quote;
 use relive_types::short_id::short;
 
@@ -77,7 +77,10 @@ pub(crate) async fn run(context: &Context, args: &Args) -> Outcome<u8> {
     check(args)?;
     let mut batch = Batch::new(context, &args.targets);
     let Some(client) = args.targets.client(context).await? else { return batch.finish("nothing to resume") };
-    for target in args.targets.expand(&client, Scope::Suspended).await? {
+    let mut targets = args.targets.expand(&client, Scope::Suspended).await?;
+    // What waits for an answer is continued by that: `--all` and a pattern do not mean it.
+    targets.retain(|target| !target.found.as_ref().is_some_and(|process| waits_for_answer(process)));
+    for target in targets {
         let resumed = match target.error {
             Some(error) => Err(error),
             None => resume(context, args, &client, &target.id).await,
@@ -95,6 +98,11 @@ pub(crate) async fn run(context: &Context, args: &Args) -> Outcome<u8> {
         }
     }
     batch.finish("nothing to resume")
+}
+
+fn waits_for_answer(process: &Process) -> bool {
+    use SuspendReason::{Approval, InDoubt, Question};
+    matches!(process.suspend_reason, Some(Approval | Question | InDoubt))
 }
 
 /// Resumes one process, or forks it; `None` if the person who was asked wants nothing.

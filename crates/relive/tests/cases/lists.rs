@@ -7,6 +7,21 @@ use super::world::{World, short};
 const ENDS_AT_ONCE: &str = "turns: [{text: done}]";
 
 #[test]
+fn resume_all_leaves_out_what_waits_for_an_answer() {
+    let world = World::new();
+    let asks = world.run_with("turns: [{calls: [{name: write, args: {path: a, content: x}}]}]", &["--ask", "write"]);
+    world.await_display(&asks.uuid, "approval");
+    let hung = world.run_hanging(&[]);
+    world.relive(&["pause", "--now", &hung.uuid]).ok();
+    world.await_display(&hung.uuid, "suspended");
+    world.relive(&["resume", "--all"]).ok();
+    world.await_display(&hung.uuid, "running");
+    assert_eq!(world.info(&asks.uuid)["display"], "approval");
+    // Named, it is refused.
+    world.relive(&["resume", &asks.uuid]).fails(3, &["waits for your answer"]);
+}
+
+#[test]
 fn a_command_reaches_several_and_one_failure_does_not_stop_the_others() {
     let world = World::new();
     for name in ["test-1", "test-2", "other"] {
