@@ -20,7 +20,7 @@ pub(crate) struct Advice {
     pub(crate) no_tip: bool,
 }
 
-/// Commands of other tools, and ours. `ID` is what was typed after the command.
+/// Commands of other tools, and ours. `ID` is what was typed after the command; with a `TEXT`, only the first word of it.
 const COMMANDS: &[(&str, &str)] = &[
     ("stop halt", "relive pause ID` or `relive kill ID"),
     ("start unpause continue", "relive resume ID"),
@@ -36,6 +36,17 @@ const COMMANDS: &[(&str, &str)] = &[
     ("reject deny", "relive resolve ID --deny"),
     ("undo", "relive rewind ID --undo"),
     ("cost costs stats", "relive usage"),
+    ("fork clone branch", "relive resume --fork ID"),
+    ("freeze suspend", "relive pause ID"),
+    ("thaw unfreeze wake", "relive resume ID"),
+    ("jobs tasks agents processes", "relive ps"),
+    ("tree pstree", "relive ps --tree"),
+    ("log history", "relive logs ID"),
+    ("events trace", "relive strace ID"),
+    ("answer reply", "relive resolve ID --answer TEXT"),
+    ("message msg say tell", "relive send ID TEXT"),
+    ("notifications todo", "relive inbox"),
+    ("check setup", "relive doctor"),
 ];
 
 const COMPOSE: &[(&str, &str)] = &[
@@ -155,6 +166,10 @@ fn known_command(line: &Line<'_>, unknown: &str) -> Advice {
         ("status", []) => "relive ps",
         _ => meant,
     };
+    let (ids, text) = match ids.split_first() {
+        Some((id, text)) if meant.contains("TEXT") => (std::slice::from_ref(id), text.join(" ")),
+        Some(_) | None => (ids, String::new()),
+    };
     let ids = ids.iter().map(|id| quote(id)).collect::<Vec<_>>().join(" ");
     let placeholder = match meant {
         _ if !ids.is_empty() => ids.as_str(),
@@ -162,7 +177,9 @@ fn known_command(line: &Line<'_>, unknown: &str) -> Advice {
         _ if line.name() == "compose" => "RUN",
         _ => "ID",
     };
-    let hint = meant.replace("ID", placeholder);
+    let text = if text.is_empty() { "TEXT".to_owned() } else { quote(&text) };
+    // Neither replaces a part of the other.
+    let hint = meant.replace("TEXT", "\0").replace("ID", placeholder).replace('\0', &text);
     let hint = if hint.contains('`') { format!("`{hint}`") } else { hint };
     Advice { message: Some(no_command(line, unknown)), hint: Some(hint), no_tip: true }
 }
@@ -186,6 +203,24 @@ fn unknown_argument(line: &Line<'_>, unknown: &str) -> Advice {
         let words: Vec<String> = words.iter().map(|word| quote(word)).collect();
         format!("relive {}", words.join(" "))
     };
+    let is_lines = |place: usize| line.words.get(place + 1).is_some_and(|word| word.parse::<u64>().is_ok());
+    if let ("logs", "--tail", Some(place)) = (line.name(), unknown, place)
+        && line.words[place] == unknown
+        && !is_lines(place)
+    {
+        // Without a number it is the last lines, and those that come.
+        let mut words = line.words.to_vec();
+        words[place] = "-f".to_owned();
+        return Advice { message: None, hint: Some(retyped(words)), no_tip: true };
+    }
+    if line.name() == "ps"
+        && ["aux", "ax", "-ef", "-aux"].iter().any(|habit| line.words.iter().any(|word| word == habit))
+    {
+        return Advice { message: None, hint: Some("relive ps -a".to_owned()), no_tip: true };
+    }
+    if line.name() == "ps" && !unknown.starts_with('-') {
+        return Advice { message: None, hint: Some(format!("relive info {}", quote(unknown))), no_tip: true };
+    }
     let known = OPTIONS.iter().find(|(command, habit, _)| *command == line.name() && *habit == unknown);
     if let (Some((_, _, ours)), Some(place)) = (known, place) {
         let mut words = line.words.to_vec();
@@ -308,6 +343,10 @@ mod tests {
         check("relive logs --tail 10 x", None, Some("relive logs -n 10 x"));
         check("relive logs --tail=10 x", None, Some("relive logs -n=10 x"));
         check("relive ps -A", None, Some("relive ps -a"));
+        check("relive logs --tail x", None, Some("relive logs -f x"));
+        check("relive ps aux", None, Some("relive ps -a"));
+        check("relive ps -ef", None, Some("relive ps -a"));
+        check("relive ps work", None, Some("relive info work"));
         check("relive run --max-steps -1 x", Some("--max-steps needs a number of at least 1"), None);
         check("relive run --name -x y", Some("--name needs a value, and `-x` looks like an option"), None);
         check("relive run --name --all y", Some("--name needs a value, and `--all` looks like an option"), None);
@@ -326,6 +365,12 @@ mod tests {
         check("relive inspect", "inspect", "relive info ID");
         check("relive ls", "ls", "relive ps");
         check("relive tail web", "tail", "relive logs -f web");
+        check("relive fork work", "fork", "relive resume --fork work");
+        check("relive suspend work", "suspend", "relive pause work");
+        check("relive tree", "tree", "relive ps --tree");
+        check("relive log work", "log", "relive logs work");
+        check("relive answer 5 the second ID", "answer", "relive resolve 5 --answer 'the second ID'");
+        check("relive message 5", "message", "relive send 5 TEXT");
         check("relive compose ps", "compose ps", "relive compose status RUN");
         check("relive compose stop 5", "compose stop", "relive compose down 5");
         check("relive compose start", "compose start", "relive compose up FILE");
