@@ -49,9 +49,10 @@ soak:
 	RELIVE_LAUNCHES=10000 cargo test --release -p relive-session --test it -- races --nocapture
 	FUZZ_SECONDS=1800 scripts/fuzz-short
 
-# PREFIX=/usr/local for everybody; the default is this user's own.
+# PREFIX=/usr/local for everybody; the default is this user's own. PROFILE=dev installs a debug build.
 PREFIX ?= $(HOME)/.local
+PROFILE ?= dist
+BUILT = $(or $(CARGO_TARGET_DIR),target)/$(if $(filter dev,$(PROFILE)),debug,$(PROFILE))
 install:
-	cargo build --profile dist -p relive
-	install -D -m 755 target/dist/relive $(DESTDIR)$(PREFIX)/bin/relive
-	scripts/install-extras target/dist/relive $(DESTDIR)$(PREFIX)/share
+	cargo build --profile $(PROFILE) -p relive
+	scripts/install "$(BUILT)/relive" "$(DESTDIR)$(PREFIX)"

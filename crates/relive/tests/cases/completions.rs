@@ -40,3 +40,23 @@ fn tab_completes_commands_flags_and_live_processes() {
     assert!(!press_tab(&world, &["kill", ""]).contains(&"over".to_owned()), "it has ended");
     assert!(press_tab(&world, &["info", ""]).contains(&"over".to_owned()));
 }
+
+#[test]
+fn the_installed_program_runs_and_has_manual_pages_and_completions() {
+    let world = World::new();
+    let prefix = world.root().join("a prefix");
+    let script = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scripts/install");
+    let output = Command::new(script).arg(env!("CARGO_BIN_EXE_relive")).arg(&prefix).output().unwrap();
+    let told = String::from_utf8(output.stdout).unwrap();
+    assert!(output.status.success() && told.contains("/a prefix/bin/relive"), "{told}");
+    assert!(told.contains("/a prefix/bin is not in your PATH: export PATH="), "{told}");
+    let version = Command::new(prefix.join("bin/relive")).arg("--version").output().unwrap();
+    assert!(version.stdout.starts_with(b"relive "), "{version:?}");
+    let completions = ["bash-completion/completions/relive", "zsh/site-functions/_relive", "man/man1/relive-run.1"];
+    for file in completions.into_iter().chain(["fish/vendor_completions.d/relive.fish", "man/man1/relive.1"]) {
+        let text = std::fs::read_to_string(prefix.join("share").join(file)).unwrap();
+        assert!(text.contains("relive"), "{file}: {text}");
+    }
+    let left = std::fs::read_dir(prefix.join("bin")).unwrap().count();
+    assert_eq!(left, 1, "nothing temporary is left");
+}
