@@ -42,11 +42,11 @@ impl Runtime {
             Some(session) => Some(self.with_sender(session).await),
             None => None,
         };
-        let ended_by = match ended.or(of_disk) {
+        let ended_by = match ended.or(of_disk).map(|cause| without_itself(cause, process.pid)) {
             Some(cause) => Some(self.in_words(cause, signal.as_deref()).await),
             None => session.as_ref().and_then(exited_after),
         };
-        let paused_by = match paused {
+        let paused_by = match paused.map(|cause| without_itself(cause, process.pid)) {
             Some(cause) => Some(self.in_words(cause, None).await),
             None => None,
         };
@@ -123,6 +123,11 @@ impl Runtime {
         let state = self.lock();
         state.table.view(pid, self.moment()).map(|view| view.name.map(str::to_owned))
     }
+}
+
+/// Returns a cause as it is told of the process that was named: what was below it says that it went with that one.
+fn without_itself(cause: Cause, pid: Pid) -> Cause {
+    Cause { root: cause.root.filter(|root| *root != pid), ..cause }
 }
 
 /// Says of a program that exited by itself which signal it got before that.

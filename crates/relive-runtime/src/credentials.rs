@@ -72,7 +72,7 @@ pub(crate) fn credentials_hint(model: &str, pid: Pid, refused: Option<&str>) -> 
         // It is set, and wrong.
         let (variable, family) = (provider.key_variable?, provider.family());
         return Some(format!(
-            "{refusal}; put another into {variable}, or into providers.{family}.key_file, and from a shell that has it: relive resume {pid}"
+            "{refusal}; export {variable}=..., or put another key into providers.{family}.key_file, and from a shell that has it: relive resume {pid}"
         ));
     }
     Some(format!("{}, then from a shell that has it: relive resume {pid}", what_to_set(provider)?))
@@ -80,7 +80,7 @@ pub(crate) fn credentials_hint(model: &str, pid: Pid, refused: Option<&str>) -> 
 
 fn what_to_set(provider: relive_llm::Provider) -> Option<String> {
     let (variable, family) = (provider.key_variable?, provider.family());
-    Some(format!("set {variable}, or providers.{family}.key_file in config.yaml"))
+    Some(format!("export {variable}=..., or set providers.{family}.key_file in config.yaml"))
 }
 
 /// Builds the model of this name, with access for its provider. Blocks.
@@ -412,11 +412,15 @@ mod tests {
     #[test]
     fn the_hint_for_a_missing_key_names_what_to_set() {
         let hint = credentials_hint("anthropic/claude", Pid(5), None).unwrap();
-        assert!(hint.contains("ANTHROPIC_API_KEY") && hint.contains("key_file") && hint.ends_with("relive resume 5"));
+        assert!(
+            hint.starts_with("export ANTHROPIC_API_KEY=...")
+                && hint.contains("key_file")
+                && hint.ends_with("relive resume 5")
+        );
         assert_eq!(credentials_hint("script/demo", Pid(5), None), None);
         let refused = credentials_hint("openai/gpt-5", Pid(5), Some("openai refused the key (401)")).unwrap();
         assert!(
-            refused.starts_with("openai refused the key (401); ") && refused.contains("OPENAI_API_KEY"),
+            refused.starts_with("openai refused the key (401); ") && refused.contains("export OPENAI_API_KEY=..."),
             "{refused}"
         );
     }

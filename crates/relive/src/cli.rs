@@ -28,7 +28,7 @@ Examples:
 /// Longer lines of help are hard to read.
 const HELP_WIDTH_MAX: usize = 100;
 
-/// Makes an AI agent a process: a PID, signals, a typed end, and a journal it can be recovered from
+/// Makes an AI agent a process: a PID, signals, an exit status, and a journal it can be recovered from
 #[derive(Debug, Parser)]
 #[command(name = "relive", version, before_long_help = EXAMPLES, max_term_width = HELP_WIDTH_MAX)]
 #[command(subcommand_required = true, arg_required_else_help = true)]

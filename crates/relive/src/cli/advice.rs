@@ -244,7 +244,7 @@ fn unknown_argument(line: &Line<'_>, unknown: &str) -> Advice {
         };
         let hint = format!("relive {} {task}", options.join(" "));
         return Advice {
-            message: Some("the task is more than one word: quote it".to_owned()),
+            message: Some("the intent is more than one word: quote it".to_owned()),
             hint: Some(hint),
             no_tip: true,
         };
@@ -398,7 +398,7 @@ mod tests {
         check("relive rm", Some("`relive rm` needs a process"), Some(ended));
         let rewind = "`relive rewind 5 --to-step N`, or `relive rewind 5 --undo` for the last rewind";
         check("relive rewind 5 -y", Some("`relive rewind` needs --to-step N or --undo"), Some(rewind));
-        let quote = Some("the task is more than one word: quote it");
+        let quote = Some("the intent is more than one word: quote it");
         check("relive run hi there", quote, Some("relive run \"hi there\""));
         check("relive run -d --name a hi there you", quote, Some("relive run -d --name a \"hi there you\""));
         check("relive run it's $HOME", quote, Some("relive run 'it'\\''s $HOME'"));

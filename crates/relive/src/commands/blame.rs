@@ -20,7 +20,7 @@ use crate::terminal::{Look, one_line};
 #[command(before_long_help = "\
 Examples:
   relive blame src/main.rs
-  relive blame src/main.rs:42   one line, and the task that led to it")]
+  relive blame src/main.rs:42   one line, and the intent that led to it")]
 pub(crate) struct Args {
     /// The file, optionally with a line number
     #[arg(value_name = "FILE[:LINE]")]
@@ -44,18 +44,18 @@ pub(crate) async fn run(context: &Context, args: &Args) -> Outcome<u8> {
     }
     let left = |header| Column { header, align: Align::Left };
     let right = |header| Column { header, align: Align::Right };
-    let columns = [left("ID"), right("STEP"), left("TASK"), right("LINE"), left("TEXT")];
+    let columns = [left("ID"), right("STEP"), left("INTENT"), right("LINE"), left("TEXT")];
     let rows: Vec<Vec<Cell>> = blame.lines.iter().map(|line| row(line, &context.out)).collect();
     context.print(&draw(&columns, columns.len() - 1, &rows, &context.out))?;
     Ok(0)
 }
 
 fn row(line: &BlamedLine, look: &Look) -> Vec<Cell> {
-    const TASK_MAX: usize = 24;
-    let task = line.intent.as_deref().map_or_else(|| "-".to_owned(), |task| fit(&one_line(task), TASK_MAX, look));
+    const INTENT_MAX: usize = 24;
+    let intent = line.intent.as_deref().map_or_else(|| "-".to_owned(), |text| fit(&one_line(text), INTENT_MAX, look));
     let uuid = line.uuid.map_or_else(|| "-".to_owned(), short_id::short);
     let step = line.step.map_or_else(|| "-".to_owned(), |step| step.to_string());
-    [uuid, step, task, line.line.to_string(), crate::terminal::without_controls(&line.text).into_owned()]
+    [uuid, step, intent, line.line.to_string(), crate::terminal::without_controls(&line.text).into_owned()]
         .map(Cell::plain)
         .to_vec()
 }

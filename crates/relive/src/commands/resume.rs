@@ -130,7 +130,7 @@ async fn resume(context: &Context, args: &Args, client: &Client<'_>, id: &str) -
         let pid = before.as_ref().map_or(resumed.pid, |before| before.pid);
         let to = if args.fork { "the fork" } else { "it" };
         context.say(&format!(
-            "PID {pid} had completed its task: sent {to} \"{CONTINUE}\" (use --input TEXT to send something else)"
+            "PID {pid} had completed: sent {to} \"{CONTINUE}\" (use --input TEXT to send something else)"
         ));
     }
     let told = match before.as_ref().filter(|before| before.body == Body::Exec) {
@@ -181,7 +181,7 @@ fn next_task(context: &Context, process: &Process) -> NextTask {
     if !context.can_ask() || context.json {
         return NextTask::Continue;
     }
-    match context.ask_line(&format!("PID {pid} has completed its task. What next? [{CONTINUE}] ")) {
+    match context.ask_line(&format!("PID {pid} has completed. What next? [{CONTINUE}] ")) {
         None => NextTask::Nothing,
         Some(text) if text.trim().is_empty() => NextTask::Continue,
         Some(text) => NextTask::Say(text),

@@ -37,7 +37,7 @@ Examples:
       Run in the foreground. Ctrl-C asks the agent to stop, a second Ctrl-C
       kills it, and Ctrl-] detaches: the agent keeps running.
   git diff | relive run \"review this\"
-      Give the agent the piped text as context. `run -` reads the task itself.
+      Give the agent the piped text as context. `run -` reads the intent itself.
   relive run -d --name fixer \"fix the test\"
       Run in the background.
   relive run --max-steps 20 --timeout 10m --system @prompt.md \"review this\"
@@ -52,7 +52,7 @@ Examples:
   while read -r url; do relive run -n \"check $url\"; done < urls
       Do not read the input of the loop.")]
 pub(crate) struct Args {
-    /// The task of the agent; `-` reads it from standard input
+    /// What the agent is to do; `-` reads it from standard input
     intent: String,
     /// Run in the background and print the PID
     #[arg(short, long)]
@@ -159,7 +159,7 @@ pub(crate) async fn run(context: &Context, args: &Args) -> Outcome<u8> {
 fn task(context: &Context, args: &Args) -> Outcome<(String, Option<String>)> {
     if args.intent == "-" {
         if args.no_stdin {
-            let message = "`-` reads the task from standard input, and -n does not read it";
+            let message = "`-` reads the intent from standard input, and -n does not read it";
             return Err(CommandError::invalid(message).with_hint("relive run -n \"fix the failing test\""));
         }
         return Ok((stdin::intent()?, None));
@@ -180,9 +180,8 @@ fn request(context: &Context, args: &Args) -> Outcome<RunRequest> {
     let cwd = current_directory()?;
     let (intent, piped) = task(context, args)?;
     if intent.trim().is_empty() {
-        return Err(
-            CommandError::invalid("the task of the agent is empty").with_hint("relive run \"fix the failing test\"")
-        );
+        return Err(CommandError::invalid("the intent is empty: it says what the agent is to do")
+            .with_hint("relive run \"fix the failing test\""));
     }
     Ok(RunRequest {
         uuid: new_uuid()?,
@@ -231,7 +230,7 @@ fn explain(context: &Context, request: &RunRequest, error: CommandError) -> Comm
     let task = if is_short { quote(&request.intent) } else { "\"fix the failing test\"".to_owned() };
     error.with_hint(format!(
         "relive run --model {REAL_MODEL} {task}\n\
-         It needs ANTHROPIC_API_KEY; `default_model: {REAL_MODEL}` in {} makes it the default.\n\
+         It needs a key: export ANTHROPIC_API_KEY=...; `default_model: {REAL_MODEL}` in {} makes it the default.\n\
          Without a key: relive run --model script/demo {task}, or relive demo",
         context.paths.config.display()
     ))

@@ -1,6 +1,6 @@
 //! The journal for a person: what it was asked, what it said, what it did, how it ended.
 
-use relive_core::{End, SuspendReason};
+use relive_core::{Cause, End, Pid, SuspendReason};
 use relive_journal::payload::{Json, Text};
 use relive_journal::record::{
     Approval, Call, CallEnded, CallStarted, Compacted, Decision, Doubt, FilesVerb, FlowRecord, Input, ModelEnded,
@@ -72,14 +72,14 @@ impl Journal {
                 None => note("asked; waiting for an answer", look),
                 Some(answer) => note(&format!("answered: {}", one_line(&answer)), look),
             },
-            "acked" => note("seen by a person", look),
+            "acked" => note("you have seen its end", look),
             "compacted" => {
                 note("the conversation so far was replaced by this summary:", look)
                     + &quote(&self::payload(&read::<Compacted>(text)?.summary), look)
             }
             "opened" => opened(&read(text)?, look),
-            "paused" => note(&format!("paused ({})", reason(read::<Paused>(text)?.reason)), look),
-            "resumed" => note(&format!("resumed {}", resumed_by(read::<Resumed>(text)?.by)), look),
+            "paused" => note(&paused(&read(text)?), look),
+            "resumed" => note(&format!("resumed {}", resumed_by(&read(text)?)), look),
             "signalled" => note(&signalled(&read(text)?), look),
             "signal_mask" => note(&signal_mask(line), look),
             "limits" => limits(line, look),
@@ -286,16 +286,38 @@ fn opened(opened: &Opened, look: &Look) -> String {
     }
 }
 
-fn reason(reason: SuspendReason) -> &'static str {
-    relive_api::reason_word(reason)
+/// Says why a process does not continue.
+fn paused(paused: &Paused) -> String {
+    match paused.reason {
+        SuspendReason::User => format!("paused by {}", asker(paused.cause)),
+        SuspendReason::Approval => "waits for your approval".to_owned(),
+        SuspendReason::Question => "waits for your answer".to_owned(),
+        other @ (SuspendReason::BudgetExceeded
+        | SuspendReason::DiskFull
+        | SuspendReason::IoError
+        | SuspendReason::CrashLoop
+        | SuspendReason::InDoubt
+        | SuspendReason::Quota
+        | SuspendReason::NeedsCredentials
+        | SuspendReason::DaemonStop
+        | SuspendReason::Stalled) => format!("paused ({})", super::processes::suspension(other)),
+    }
 }
 
-fn resumed_by(by: ResumedBy) -> &'static str {
-    match by {
-        ResumedBy::User => "by the user",
-        ResumedBy::Descendant => "because a descendant was resumed",
-        ResumedBy::DaemonStart => "by the daemon after its start",
-        ResumedBy::Timer => "at its resume time",
+fn resumed_by(resumed: &Resumed) -> String {
+    match resumed.by {
+        ResumedBy::User => format!("by {}", asker(resumed.cause)),
+        ResumedBy::Descendant => "because a descendant was resumed".to_owned(),
+        ResumedBy::DaemonStart => "by the daemon after its start".to_owned(),
+        ResumedBy::Timer => "at its resume time".to_owned(),
+    }
+}
+
+/// Returns who asked for something: a person, or the process that has a handle.
+fn asker(cause: Option<Cause>) -> String {
+    match cause.map(|cause| cause.by).filter(|by| *by != Pid::RUNTIME) {
+        Some(pid) => format!("PID {pid}"),
+        None => "you".to_owned(),
     }
 }
 
@@ -365,7 +387,7 @@ mod tests {
         assert_eq!(
             shown,
             "> fix the test\nhm\nI look.\n  shell {\"command\":\"ls\"}\n  shell: ok\n    a\n    ?[2Jb\n\
-             -- paused (user)\n-- recovered by a new daemon as PID 7\n-- resumed by the user\n> and the docs\n> please\n\
+             -- paused by you\n-- recovered by a new daemon as PID 7\n-- resumed by you\n> and the docs\n> please\n\
              Wel\n-- the model call did not finish: 429: slow down\n\
              -- the model call did not finish; its cause was not recorded\n-- ended by SIGTERM (1)\n"
         );

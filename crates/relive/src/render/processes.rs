@@ -179,7 +179,7 @@ pub(crate) fn details(process: &Process, clock: &Clock, look: &Look) -> String {
     add("MODEL", process.model.as_deref().map(one_line));
     for file in &process.instructions {
         let cut = if file.cut { ", only the beginning was read" } else { "" };
-        add("PROMPT", Some(format!("{} ({} bytes{cut})", one_line(&file.path), file.bytes)));
+        add("PROMPT", Some(format!("{} ({}{cut})", one_line(&file.path), super::size::bytes(file.bytes))));
     }
     add("DIRECTORY", Some(one_line(&process.cwd)));
     add("WORKSPACE", process.workspace.as_ref().map(workspace));
@@ -271,7 +271,8 @@ fn session_rows(session: &Session) -> Vec<(&'static str, String)> {
     }
     let dropped = session.output_dropped;
     let missing = [
-        (dropped > 0).then(|| format!("about {dropped} bytes at the beginning were dropped to make room")),
+        (dropped > 0)
+            .then(|| format!("about {} at the beginning were dropped to make room", super::size::bytes(dropped))),
         session.output_lost.then(|| "some is missing: it could not be written to disk".to_owned()),
     ];
     let missing: Vec<String> = missing.into_iter().flatten().collect();
@@ -349,7 +350,8 @@ fn why(process: &Process) -> Option<String> {
     } else {
         String::new()
     };
-    let from = process.killed_from.map(|pid| format!(", with the tree of PID {pid}")).unwrap_or_default();
+    let from = process.killed_from.filter(|pid| *pid != process.pid);
+    let from = from.map(|pid| format!(", with all below PID {pid}")).unwrap_or_default();
     Some(format!("{who}{signal}{from}"))
 }
 

@@ -434,7 +434,10 @@ fn case_07_kills_pauses_and_resumes_say_who_asked() {
     inside(&world, "relive exec -d --name top -- sleep 600; relive kill --subtree top; relive wait top");
     let top = world.info("top");
     let (by, root) = (&top["killed_by"], &top["pid"]);
-    assert_eq!(top["ended_by"], format!("PID {by}, with all below PID {root} (top)"));
+    // Nothing was below it.
+    assert_eq!((&top["ended_by"], &top["killed_from"]), (&json!(format!("PID {by}")), root));
+    let told = world.relive(&["info", "top"]).ok().stdout;
+    assert!(told.contains(&format!("WHY        PID {by}\n")), "{told}");
 }
 
 #[test]

@@ -53,10 +53,12 @@ fn case_51_without_its_key_after_a_boot_it_waits_with_a_hint_and_goes_on_when_it
     wait_until("the keeper is gone", || keeper_of(&world).is_none());
     let info = world.await_field(&process.uuid, "suspend_reason", "needs_credentials");
     let hint = info["hint"].as_str().unwrap();
-    assert!(hint.contains("set ANTHROPIC_API_KEY") && hint.contains("providers.anthropic.key_file"), "{hint}");
+    assert!(hint.contains("export ANTHROPIC_API_KEY=...") && hint.contains("providers.anthropic.key_file"), "{hint}");
     assert!(hint.contains(&format!("relive resume {}", info["pid"])), "{hint}");
     assert!(world.relive(&["info", &process.uuid]).ok().stdout.contains(hint));
-    world.relive(&["resume", &process.uuid]).fails(2, &["ANTHROPIC_API_KEY is not set", "hint: set ANTHROPIC_API_KEY"]);
+    world
+        .relive(&["resume", &process.uuid])
+        .fails(2, &["ANTHROPIC_API_KEY is not set", "hint: export ANTHROPIC_API_KEY=..."]);
     assert_eq!(world.info(&process.uuid)["suspend_reason"], "needs_credentials");
     typed(&world, &shell("key-new"), &["resume", &process.uuid]).ok();
     world.relive(&["wait", &process.uuid]).ok();
@@ -78,7 +80,7 @@ fn a_key_that_is_refused_is_asked_for_and_another_one_is_taken() {
     assert!(!refused.stderr.contains("not set"), "{refused:?}");
     refused.fails(
         2,
-        &["anthropic refused the key (401)", "and this shell has no other key", "hint: set ANTHROPIC_API_KEY"],
+        &["anthropic refused the key (401)", "and this shell has no other key", "hint: export ANTHROPIC_API_KEY=..."],
     );
     // Only the key is taken from this shell: without the address, the private server's process would ask a public one.
     typed(&world, &[("ANTHROPIC_API_KEY", "key-new")], &["resume", &process.uuid]).ok();

@@ -164,7 +164,10 @@ fn variables_by_flag_and_by_file_come_on_top() {
 fn without_a_key_run_says_at_once_what_to_set() {
     let world = World::new();
     let run = |variables: &[(&str, &str)]| typed(&world, variables, &["run", "-d", "--model", "anthropic/claude", "x"]);
-    run(&[]).fails(2, &["ANTHROPIC_API_KEY is not set", "hint: set ANTHROPIC_API_KEY", "providers.anthropic.key_file"]);
+    run(&[]).fails(
+        2,
+        &["ANTHROPIC_API_KEY is not set", "hint: export ANTHROPIC_API_KEY=...", "providers.anthropic.key_file"],
+    );
     run(&[("ANTHROPIC_API_KEY", "")]).fails(2, &["ANTHROPIC_API_KEY is not set"]);
     run(&[("OPENAI_API_KEY", SECRET)]).fails(2, &["ANTHROPIC_API_KEY is not set"]);
     let broken = run(&[("ANTHROPIC_API_KEY", &format!("{SECRET} \u{e9}"))]);
@@ -184,7 +187,7 @@ fn a_key_file_or_command_that_gives_no_key_is_named_and_nothing_of_it_is_shown()
         assert!(!told.stderr.contains(SECRET), "{told:?}");
         assert_hidden(&world);
     };
-    check("key_file: ~/none", &["home/none: the key cannot be read", "hint: set ANTHROPIC_API_KEY"]);
+    check("key_file: ~/none", &["home/none: the key cannot be read", "hint: export ANTHROPIC_API_KEY=..."]);
     fs::write(world.root().join("home/key"), "\n").unwrap();
     check("key_file: ~/key", &["home/key: the key cannot be read: it is empty"]);
     check("key_command: 'cat ~/.secret; exit 3'", &["providers.anthropic.key_command failed: exit status: 3"]);
@@ -240,7 +243,7 @@ fn case_23_an_agents_file_and_its_folders_instructions_count_at_the_start_and_ne
     let paths: Vec<&str> =
         info["instructions"].as_array().unwrap().iter().map(|file| file["path"].as_str().unwrap()).collect();
     assert_eq!(paths, [file.to_str().unwrap(), world.work().join("AGENTS.md").to_str().unwrap()]);
-    assert!(world.relive(&["info", &process.uuid]).ok().stdout.contains("AGENTS.md (10 bytes)"));
+    assert!(world.relive(&["info", &process.uuid]).ok().stdout.contains("AGENTS.md (10 B)"));
     assert_eq!(world.events(&process.uuid).iter().filter(|event| event["kind"] == "instructions").count(), 2);
 
     fs::write(&file, "model: script/none\nsystem_prompt: Break it.\n").unwrap();

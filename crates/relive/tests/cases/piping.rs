@@ -52,7 +52,7 @@ fn a_dash_reads_the_intent_and_n_reads_nothing() {
     assert_eq!(told(&world, newest(&world)["uuid"].as_str().unwrap()), "fix the test\nand the docs\n");
     piped(&world, &["-n", "review"], b"not for us\n").ok();
     assert_eq!(told(&world, newest(&world)["uuid"].as_str().unwrap()), "review");
-    piped(&world, &["-"], b" \n").fails(2, &["the task of the agent is empty"]);
+    piped(&world, &["-"], b" \n").fails(2, &["the intent is empty"]);
     piped(&world, &["review"], b"a\0b").fails(2, &["the standard input is not text", "hint: relive run -n"]);
     let long = vec![b'x'; 300 << 10];
     let ran = piped(&world, &["review"], &long).ok();

@@ -76,14 +76,17 @@ fn wrong_arguments_are_named_and_exit_with_2() {
         place.relive(command).exits(2).says("use a duration above zero");
     }
     place.relive(&["run", "--detach-key", "ctrl-c", "x"]).exits(2).says("the terminal uses Ctrl-C itself");
-    place.relive(&["run", "-n", "-"]).exits(2).says("`-` reads the task from standard input, and -n does not read it");
+    place
+        .relive(&["run", "-n", "-"])
+        .exits(2)
+        .says("`-` reads the intent from standard input, and -n does not read it");
     place.relive(&["kill", "-s", "TREM", "5"]).exits(2).says("did you mean `TERM`?");
     place.relive(&["kill", "-s", "99", "5"]).exits(2).says("unknown signal");
     place.relive(&["resolve", "5", "--always"]).exits(2).says("--allow|--deny|--done|--not-done|--retry");
     place.relive(&["resolve", "5", "--done", "--reason", "x"]).exits(2).says("cannot be used with");
     place.relive(&["run", "--ask", "write", "--deny", "write", "x"]).exits(2).says("both --ask and --deny");
     place.relive(&["run", "--max-steps", "0", "x"]).exits(2).says("invalid value '0'");
-    place.relive(&["run", " "]).exits(2).says("the task of the agent is empty");
+    place.relive(&["run", " "]).exits(2).says("the intent is empty");
     place.relive(&["run", "--system", "@nowhere.md", "x"]).exits(2).says("cannot read nowhere.md: no such file");
     place.relive(&["gc", "--dry-run", "--force"]).exits(2);
     assert!(place.relive(&[]).exits(0).stdout.contains("Usage: relive"), "no command is a question for help");

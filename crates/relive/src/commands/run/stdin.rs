@@ -114,7 +114,7 @@ pub(super) fn note(piped: &Piped) -> String {
 pub(super) fn intent() -> Outcome<String> {
     if io::stdin().is_terminal() {
         let error = CommandError::invalid("`run -` reads the intent from the standard input, which is a terminal");
-        return Err(error.with_hint("relive run - < task.md"));
+        return Err(error.with_hint("relive run - < intent.md"));
     }
     match read(Patience::Endless)? {
         Some(Piped { cut: Some(_), .. }) => {

@@ -16,7 +16,7 @@ pub(crate) enum Column {
     Id,
     State,
     Name,
-    /// The task of an agent, or the command line of a program
+    /// What an agent is to do, or the command line of a program
     Intent,
     Body,
     Step,
