@@ -21,7 +21,7 @@ const DAMAGED_MAX: usize = 1_000;
 /// The page size for a list that is requested as a whole.
 const PAGE: usize = 256;
 
-/// A position in a list. It is unique, because every incarnation has its own PID.
+/// A position in a list. It is unique, because every process has its own PID.
 type Key = (Pid, Uuid);
 
 /// A parsed query.
@@ -222,7 +222,9 @@ impl Runtime {
         let state = self.lock();
         let (table, now, most) = (&state.table, self.moment(), listing.limit + 1);
         let shown = |view: View<'_>| Some(self.shown(&state, &view)).filter(|process| listing.matches(process));
-        let ended = table.ended().filter(|view| listing.query.all && listing.is_beyond((view.pid, view.uuid)));
+        // A process has one row, that of its last incarnation, as in the catalog.
+        let ended = table.ended().filter(|view| listing.query.all && view.successor_pid.is_none());
+        let ended = ended.filter(|view| listing.is_beyond((view.pid, view.uuid)));
         if listing.query.newest {
             let mut keys: Vec<Key> = ended.chain(table.processes(now)).map(|view| (view.pid, view.uuid)).collect();
             keys.retain(|key| listing.is_beyond(*key));

@@ -62,8 +62,7 @@ pub(crate) async fn run(context: &Context, args: &Args) -> Outcome<u8> {
 
 /// `removed PID 5 0c9d1e77 (1.2 kB freed)`.
 fn tell(process: &Process, freed_bytes: u64) -> String {
-    let continued = process.successor_pid.map(|next| format!("continued as {next}, ")).unwrap_or_default();
-    format!("removed PID {} {} ({continued}{} freed)\n", process.pid, process.short, bytes(freed_bytes))
+    format!("removed PID {} {} ({} freed)\n", process.pid, process.short, bytes(freed_bytes))
 }
 
 /// Finds the process that each id means now, so that what is shown is what is removed.
@@ -76,16 +75,21 @@ async fn identify(client: &Client<'_>, targets: &mut [Target]) {
     }
 }
 
-/// Finds the process of an id. The PID of an incarnation that ended stands for its process, which may live again.
+/// Finds the process of an id. The PID of an earlier incarnation names how that one ended: with it the process would lose
+/// what it did since, so the process is removed by its last PID only.
 async fn one(client: &Client<'_>, id: &str) -> Outcome<Process> {
     let process = only_process(client, id).await?;
-    if process.successor_pid.is_some() {
-        let now = client.process(&process.uuid.to_string()).await?;
-        if !has_ended(&now) {
-            return Err(not_ended(&format!("PID {} continued as PID {}, which", process.pid, now.pid), &now));
-        }
+    if process.successor_pid.is_none() {
+        return Ok(process);
     }
-    Ok(process)
+    let now = client.process(&process.uuid.to_string()).await?;
+    let continued = format!("PID {} continued as PID {}", process.pid, now.pid);
+    if !has_ended(&now) {
+        return Err(not_ended(&format!("{continued}, which"), &now));
+    }
+    let reason = now.exit.as_ref().map(|exit| one_line(&exit.reason)).unwrap_or_default();
+    let message = format!("{continued} ({reason}), and both are one process: nothing of it was removed");
+    Err(CommandError::new(ErrorCode::Conflict, message).with_hint(format!("relive rm {}", now.pid)))
 }
 
 fn has_ended(process: &Process) -> bool {
@@ -121,8 +125,7 @@ fn confirm(context: &Context, args: &Args, targets: &[Target]) -> Outcome<bool> 
     context.say("This permanently removes:");
     for process in found.iter().take(LISTED_MAX) {
         let name = one_line(process.name.as_ref().unwrap_or(&process.intent));
-        let continued = process.successor_pid.map(|next| format!(" (continued as {next})")).unwrap_or_default();
-        context.say(&format!("  PID {} {} {name}{continued}", process.pid, process.short));
+        context.say(&format!("  PID {} {} {name}", process.pid, process.short));
     }
     if found.len() > LISTED_MAX {
         context.say(&format!("  and {} more", found.len() - LISTED_MAX));

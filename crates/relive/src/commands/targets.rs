@@ -53,8 +53,7 @@ impl Scope {
             Self::Living => !ended,
             Self::Running => !ended && !process.paused,
             Self::Suspended => !ended && process.paused,
-            // An incarnation that continued as another may live.
-            Self::Ended => ended && process.successor_pid.is_none(),
+            Self::Ended => ended,
         }
     }
 }
@@ -116,7 +115,7 @@ impl Targets {
             }
             for process in found {
                 let id = process.pid.to_string();
-                // Each incarnation that ended is listed, and all of them are one process.
+                // Between two pages a process may have got another PID.
                 let is_same = |target: &Target| target.found.as_ref().is_some_and(|found| found.uuid == process.uuid);
                 if !targets.iter().any(|target| target.id == id || is_same(target)) {
                     targets.push(Target { id, found: Some(Box::new(process)), error: None });

@@ -60,7 +60,8 @@ fn rm_of_all_leaves_a_process_that_lives_again() {
         world.relive(&["wait", &process.uuid]);
         world.relive(&["resume", &process.uuid]).ok();
     }
-    wait_until("its ends are listed", || world.relive(&["ps", "-aq"]).stdout.lines().count() == 3);
+    let listed = || world.relive(&["ps", "-aq"]).stdout;
+    assert_eq!(listed(), "3\n", "one row for a process");
     let told = world.relive(&["rm", "-y", "--all"]).ok();
     assert!(told.stderr.contains("nothing to remove"), "{told:?}");
     world.relive(&["rm", "-y", "ag*"]).fails(4, &["no ended process matches `ag*`"]);
@@ -68,8 +69,35 @@ fn rm_of_all_leaves_a_process_that_lives_again() {
     world.relive(&["rm", "-y", "1"]).fails(3, &["PID 1 continued as PID 3, which has not ended"]);
     world.relive(&["kill", "-9", "3"]).ok();
     world.relive(&["wait", "3"]);
-    let told = world.relive(&["rm", "-y", "1"]).ok();
-    assert!(told.stderr.contains("removed PID 1 ") && told.stderr.contains("(continued as 2, "), "{told:?}");
+    for (args, hint) in [(&["rm", "1"][..], "hint: relive rm 3"), (&["rm", "-y", "1"], "hint: relive rm 3")] {
+        world.relive(args).fails(3, &["PID 1 continued as PID 3 (interrupted), and both are one process", hint]);
+    }
+    wait_until("its end is listed", || listed() == "3\n");
+    let told = world.relive(&["rm", "-y", "ag*"]).ok();
+    assert!(told.stderr.contains("removed PID 3 "), "{told:?}");
+    assert_eq!(listed(), "");
+}
+
+#[test]
+fn rm_of_the_failed_leaves_a_process_that_failed_first_and_was_completed_later() {
+    let world = World::new();
+    let turn = "{calls: [{name: list, args: {path: .}}]}";
+    let script = format!("turns: [{turn}, {turn}, {turn}, {{text: done}}]");
+    let process = world.run_with(&script, &["--name", "limited", "--max-steps", "2"]);
+    world.relive(&["wait", &process.uuid]).exits(1);
+    wait_until("its end is listed", || world.relive(&["ps", "--failed", "-q"]).stdout == "1\n");
+    world.relive(&["resume", "limited", "--max-steps", "50"]).ok();
+    world.relive(&["wait", &process.uuid]).ok();
+    for restarted in [false, true] {
+        wait_until("its end is listed", || world.relive(&["ps", "-aq", "--name", "limited"]).stdout == "2\n");
+        assert_eq!(world.relive(&["ps", "--failed", "-q"]).ok().stdout, "", "restarted: {restarted}");
+        world.relive(&["rm", "-y", "1"]).fails(3, &["PID 1 continued as PID 2 (completed)", "hint: relive rm 2"]);
+        assert_eq!(world.info("1")["exit"]["reason"], "max steps exceeded", "an old PID is still an id");
+        if !restarted {
+            world.relive(&["daemon", "restart"]).ok();
+        }
+    }
+    world.relive(&["rm", "-y", "2"]).ok();
 }
 
 #[test]
