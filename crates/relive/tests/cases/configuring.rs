@@ -64,3 +64,43 @@ fn config_edit_saves_only_a_valid_file() {
     world.relive(&["config", "edit"]).fails(2, &["vi needs a terminal", "hint: relive config path"]);
     edit("false").fails(2, &["the editor `false`"]);
 }
+
+/// Edits the configuration with a shell script, whose `$1` is the file that it is given.
+fn edit(world: &World, script: &str) -> super::world::Output {
+    let path = world.work().join("editor");
+    fs::write(&path, script).unwrap();
+    let editor = format!("sh {}", path.display());
+    super::world::output(world.command(&["config", "edit"]).env("EDITOR", editor).output().unwrap())
+}
+
+#[test]
+fn config_edit_does_not_undo_what_was_changed_since_the_edit_began() {
+    let world = World::with_config("default_model: script/a\n");
+    let file = world.root().join("config/relive/config.yaml");
+    let read = || fs::read_to_string(&file).unwrap();
+    let beside = |end: &str| fs::read_to_string(file.with_extension(format!("yaml.{end}")));
+    edit(&world, "echo 'foo: 1' > \"$1\"").fails(2, &["was not changed; your changes are in"]);
+    // Nothing has changed since: the next edit continues.
+    let told = edit(&world, "true").fails(2, &["foo"]);
+    assert!(told.stderr.contains("continuing the edit that was not finished"), "{told:?}");
+    // By hand, with a setting that must not get lost.
+    let newer = "default_model: script/b\ntools: {write: deny}\n";
+    fs::write(&file, newer).unwrap();
+    let told = edit(&world, "sed -i s/script.b/script\\\\/c/ \"$1\"").ok();
+    assert!(told.stderr.contains("has changed since an edit that was not finished"), "{told:?}");
+    assert_eq!(read(), "default_model: script/c\ntools: {write: deny}\n");
+    assert_eq!(beside("edit-old").unwrap(), "foo: 1\n", "nothing that was typed is lost");
+    assert!(beside("edit").is_err() && beside("edit-base").is_err());
+}
+
+#[test]
+fn config_edit_does_not_replace_a_file_that_changed_while_the_editor_was_open() {
+    let world = World::with_config("default_model: script/a\n");
+    let file = world.root().join("config/relive/config.yaml");
+    let other = format!("echo 'tools: {{write: deny}}' > {}; echo 'git_notes: true' > \"$1\"", file.display());
+    let says = ["was changed while you edited it, so it was not replaced", "hint: diff "];
+    edit(&world, &other).fails(3, &says);
+    assert_eq!(fs::read_to_string(&file).unwrap(), "tools: {write: deny}\n");
+    let yours = fs::read_to_string(file.with_extension("yaml.edit")).unwrap();
+    assert_eq!(yours, "git_notes: true\n");
+}
