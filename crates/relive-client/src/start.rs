@@ -153,7 +153,7 @@ struct Start<'a> {
     /// When the stage last changed.
     since: Instant,
     stage: Stage,
-    /// Whether the last started daemon ended because another one uses the data directory.
+    /// Whether another daemon uses the data directory, as was last found.
     is_held: bool,
     has_told: bool,
 }
@@ -199,6 +199,8 @@ impl<'a> Start<'a> {
                     self.enter(Stage::Turn);
                 }
             }
+            // It would wait for the lock, and take it when that daemon is stopped, after this command was refused.
+            Stage::Turn if self.launcher.listens_elsewhere(self.socket) => self.is_held = true,
             Stage::Turn if self.launcher.delegate().await => self.stage = Stage::Delegated(Instant::now()),
             Stage::Turn => self.stage = Stage::Started(self.command.spawn().map_err(StartError::Spawn)?),
             Stage::Delegated(at) if at.elapsed() > DELEGATE_AGAIN_AFTER => self.turn_again(),

@@ -12,7 +12,7 @@ use relive_api::{
     Accepted, Affected, InputRequest, Lineage, ListQuery, PauseRequest, Process, Removed, RenameRequest,
     ResolveRequest, ResumeRequest, Resumed, SignalMaskRequest, SignalRequest, SignalState,
 };
-use relive_client::{Error, Retry};
+use relive_client::{Error, Retry, StartError};
 use relive_core::{ErrorCode, Uuid};
 
 use launch::{Launch, is_set};
@@ -64,6 +64,19 @@ fn has_tombstones(data: &Path) -> bool {
 /// Returns the expected data directory. A socket that is set alone leads to whatever directory its daemon has.
 pub(crate) fn meant_data(context: &Context) -> Option<&Path> {
     (is_set("RELIVE_DATA_DIR") || !is_set("RELIVE_SOCKET")).then_some(&context.paths.data)
+}
+
+/// Refuses to say that no daemon runs if one uses the data directory and listens on another socket than this command's,
+/// for commands that start none.
+pub(crate) fn refuse_elsewhere(context: &Context) -> Outcome<()> {
+    let socket = &context.paths.socket;
+    match meant_data(context).and_then(|data| Some((data, crate::error::holder_of(data)?))) {
+        Some((data, (_, its_socket))) if its_socket != *socket => {
+            let (data, socket, log) = (data.to_owned(), socket.clone(), context.paths.log.clone());
+            Err(StartError::Held { data, socket, log, said: String::new() }.into())
+        }
+        Some(_) | None => Ok(()),
+    }
 }
 
 /// Returns when the daemon does not let this command see a process any more, with its answer: the output of a program is

@@ -213,7 +213,7 @@ impl From<StartError> for CommandError {
 }
 
 /// Returns the OS pid and the socket of the daemon that has a data directory, as it says itself.
-fn holder_of(data: &std::path::Path) -> Option<(u32, std::path::PathBuf)> {
+pub(crate) fn holder_of(data: &std::path::Path) -> Option<(u32, std::path::PathBuf)> {
     let os_pid = relive_journal::data::holder(data)?;
     Some((os_pid, relive_journal::data::socket_of(data, os_pid)?))
 }

@@ -109,3 +109,45 @@ fn a_daemon_and_its_keeper_keep_no_descriptor_of_the_shell_that_started_them() {
         assert!(!links.contains(&held), "{links:?}");
     }
 }
+
+/// Runs a command whose runtime directory is another one, as after `su` or in a cron job.
+fn elsewhere(world: &World, args: &[&str]) -> crate::world::Output {
+    let socket = world.root().join("elsewhere").display().to_string();
+    crate::world::output(world.command(args).env("RELIVE_SOCKET", socket).output().unwrap())
+}
+
+#[test]
+fn a_daemon_that_listens_elsewhere_is_not_said_to_be_stopped() {
+    let world = World::new();
+    world.run_hanging(&[]);
+    let socket = world.socket().display().to_string();
+    let says = [format!("and its socket is {socket}"), format!("hint: export RELIVE_SOCKET={socket}\n")];
+    for verb in ["status", "stop", "restart"] {
+        let told = elsewhere(&world, &["daemon", verb]).fails(6, &[&says[0], &says[1]]);
+        assert!(!told.stdout.contains("not running"), "{told:?}");
+    }
+    let told = elsewhere(&world, &["daemon", "status", "--json"]).exits(6).json();
+    assert_eq!(told["error"]["code"], "UNAVAILABLE", "{told}");
+    let rows = elsewhere(&world, &["doctor", "--json"]).json();
+    let row = rows["rows"].as_array().unwrap().iter().find(|row| row["name"] == "daemon").unwrap().clone();
+    assert_eq!((&row["state"], &row["value"]), (&"failed".into(), &"running".into()), "{row}");
+    assert_eq!(world.info(1)["display"], "running");
+    world.relive(&["daemon", "stop"]).ok();
+    elsewhere(&world, &["daemon", "status"]).exits(3);
+    elsewhere(&world, &["daemon", "stop"]).ok();
+}
+
+#[test]
+fn a_refused_command_leaves_no_daemon_behind_that_waits_for_the_stop_of_the_other() {
+    let world = World::new();
+    world.run_hanging(&[]);
+    for _ in 0..2 {
+        world.relive(&["daemon", "start"]).ok();
+        elsewhere(&world, &["ps"]).fails(6, &["another daemon uses this data directory"]);
+        let daemon = world.daemon_pid().into_iter().collect::<Vec<u32>>();
+        assert_eq!(daemons(&world), daemon, "only the daemon that was there");
+        world.relive(&["daemon", "stop"]).ok();
+        elsewhere(&world, &["daemon", "status"]).exits(3);
+        assert_eq!(daemons(&world), Vec::<u32>::new());
+    }
+}

@@ -6,7 +6,7 @@ use relive_api::StopQuery;
 use relive_core::ErrorCode;
 use serde_json::json;
 
-use crate::client::{Client, Start, meant_data};
+use crate::client::{Client, Start, meant_data, refuse_elsewhere};
 use crate::context::Context;
 use crate::error::{CommandError, Outcome};
 
@@ -39,6 +39,9 @@ pub(super) async fn stopped(context: &Context, query: StopQuery) -> Outcome<Opti
                 wait(os_pid, begun).await?;
             }
             return Ok(Some(os_pid));
+        }
+        if only.is_none() {
+            refuse_elsewhere(context)?;
         }
         // Nothing listens. The daemon may still be stopping, or starting.
         match holder(context) {

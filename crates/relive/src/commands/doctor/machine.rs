@@ -6,7 +6,7 @@ use relive_session::tree;
 use rustix::fs::Access;
 
 use super::Row;
-use crate::client::{Client, Start};
+use crate::client::{Client, Start, refuse_elsewhere};
 use crate::commands::config;
 use crate::context::Context;
 
@@ -55,7 +55,7 @@ pub(super) async fn daemon(context: &Context) -> Row {
     };
     let client = match Client::open(context, Start::Never).await {
         Ok(Some(client)) => client,
-        Ok(None) => return Row::ok("daemon", "not running", "starts when it is needed"),
+        Ok(None) => return no_daemon(context),
         Err(error) => return unusable(error),
     };
     match client.daemon().await {
@@ -67,6 +67,17 @@ pub(super) async fn daemon(context: &Context) -> Row {
             Row::ok("daemon", "running", means).weak("relive daemon restart")
         }
         Err(error) => unusable(error.into()),
+    }
+}
+
+/// Nothing listens on the socket: no daemon runs, or the one that does listens on another.
+fn no_daemon(context: &Context) -> Row {
+    match refuse_elsewhere(context) {
+        Ok(()) => Row::ok("daemon", "not running", "starts when it is needed"),
+        Err(error) => {
+            let means = error.lines().join("; ");
+            Row::ok("daemon", "running", means).failed(error.hint.unwrap_or_default())
+        }
     }
 }
 
