@@ -72,7 +72,13 @@ fn whole(state: &State, item: &Item) -> Vec<Line> {
         let command = match item.answers.iter().find(|answer| answer.key.to_string() == keys && !item.is_choice(answer))
         {
             Some(answer) => exact(&answer.command),
-            None => format!("relive resolve {} --answer N", item.id.split(':').next().unwrap_or_default()),
+            None => {
+                let digits = |text: &str| text.trim().chars().all(|c| c.is_ascii_digit());
+                let is_number = item.answers.iter().any(|answer| item.is_choice(answer) && digits(&answer.text));
+                // A text of a choice wins over the number of another one.
+                let by = if is_number { "TEXT" } else { "N" };
+                format!("relive resolve {} --answer {by}", item.id.split(':').next().unwrap_or_default())
+            }
         };
         lines.push(Line::Own(format!("[{keys}] {does}  {command}")));
     }

@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use relive_types::program::relive_commands;
 use serde_json::{Value, json};
 
 use crate::world::{Begun, World, wait_for};
@@ -126,6 +127,25 @@ fn what_is_not_seen_is_spelled_out_and_no_line_of_an_agent_looks_like_one_of_our
     let told = world.relive(&["resolve", "2"]).ok().stdout;
     let always = told.lines().find(|line| line.starts_with("with --always")).unwrap();
     assert_eq!(always, "with --always you are not asked again about exactly this command");
+}
+
+/// The command of each answer gives this answer, also where a number of one choice is the text of another.
+#[test]
+fn choices_that_are_numbers_are_answered_by_their_text() {
+    let world = World::new();
+    let choices = ["2", "1", " 2 ", "01"];
+    let ask = format!("{{name: ask, args: {{question: 'how many?', choices: {}}}}}", json!(choices));
+    let call = format!("{{calls: [{ask}]}}");
+    let asker = world.run(&format!("turns: [{}, {{text: done}}]", [call.as_str(); 4].join(", ")));
+    for (place, choice) in choices.iter().enumerate() {
+        let asked = 2 * place + 1;
+        wait_for("it asks", || (world.records(&asker.uuid, "question").len() == asked).then_some(()));
+        let item = await_item(&world, &asker, "question");
+        let commands = relive_commands(item["answers"][place]["command"].as_str().unwrap()).unwrap();
+        world.relive(&commands[0].iter().map(String::as_str).collect::<Vec<_>>()).ok();
+        assert_eq!(world.records(&asker.uuid, "question")[asked]["answer"], *choice);
+    }
+    world.relive(&["wait", &asker.uuid]).ok();
 }
 
 #[test]
