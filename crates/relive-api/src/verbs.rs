@@ -119,6 +119,9 @@ pub struct Resumed {
     /// Where a fork works.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub workspace: Option<Workspace>,
+    /// How many nodes start again of a run that had ended, or how many children of a supervisor.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub nodes: Option<usize>,
 }
 
 /// A message to an agent.

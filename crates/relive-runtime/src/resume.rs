@@ -69,8 +69,9 @@ impl Runtime {
             // The run and the supervisor above a process report its end themselves.
             let is_person = cause.why != Why::Supervisor;
             let stops = if is_person { runtime.stops_at_once(&id, uuid, &request).await } else { None };
+            let nodes = if is_person { runtime.nodes_to_start(uuid).await } else { None };
             let answered = runtime.resume_process(cause, uuid, (request, stops), request_id).await?;
-            Ok(Resumed { note: note.or(answered.note), ..answered })
+            Ok(Resumed { note: note.or(answered.note), nodes, ..answered })
         })
         .await
     }
@@ -269,6 +270,7 @@ impl Runtime {
             cancelled: Vec::new(),
             note: affected.note,
             workspace: None,
+            nodes: None,
         }
     }
 

@@ -133,10 +133,12 @@ async fn resume(context: &Context, args: &Args, client: &Client<'_>, id: &str) -
             "PID {pid} had completed: sent {to} \"{CONTINUE}\" (use --input TEXT to send something else)"
         ));
     }
-    let told = match before.as_ref().filter(|before| before.body == Body::Exec) {
-        Some(_) if args.fork => tell_of_forked_program(&resumed),
-        Some(program) => tell_of_program(&resumed, program.state),
-        None => tell(&resumed, args.fork),
+    let told = match before.as_ref().map(|before| (before.body, before.state)) {
+        Some((Body::Exec, _)) if args.fork => tell_of_forked_program(&resumed),
+        Some((Body::Exec, state)) => tell_of_program(&resumed, state),
+        Some((Body::Compose, _)) => tell_of_tree(&resumed, "run", ["node", "nodes"]),
+        Some((Body::Supervisor, _)) => tell_of_tree(&resumed, "supervisor", ["child", "children"]),
+        Some((Body::Agent | Body::Cli, _)) | None => tell(&resumed, args.fork),
     };
     // What was added to a process that runs is no resume of it.
     let ran = before.is_some_and(|before| before.state == State::Running && !before.paused && before.dead_at.is_none());
@@ -247,7 +249,7 @@ pub(crate) fn tell(resumed: &Resumed, fork: bool) -> String {
     if resumed.pending.contains(pid) {
         return super::waits_for(&resumed.pending) + "\n";
     }
-    let model = resumed.model.as_deref().unwrap_or("no model");
+    let model = resumed.model.as_ref().map(|model| format!(" ({model})")).unwrap_or_default();
     if !resumed.changed {
         return format!("PID {pid} is already running: nothing changed\n");
     }
@@ -258,12 +260,12 @@ pub(crate) fn tell(resumed: &Resumed, fork: bool) -> String {
     let mut told = match resumed.origin_uuid.filter(|_| fork) {
         Some(origin) => {
             let origin = short(origin);
-            format!("forking {origin} at step {step} -> {uuid}\nPID {pid} running ({model}) | forked from {origin}\n")
+            format!("forking {origin} at step {step} -> {uuid}\nPID {pid} running{model} | forked from {origin}\n")
         }
         None => {
             let of = resumed.max_steps.map(|max| format!("/{max}")).unwrap_or_default();
             format!(
-                "resuming {uuid} from its journal (step {step}{of})\nPID {pid} running ({model}) | resumed from {uuid}\n"
+                "resuming {uuid} from its journal (step {step}{of})\nPID {pid} running{model} | resumed from {uuid}\n"
             )
         }
     };
@@ -277,10 +279,38 @@ pub(crate) fn tell(resumed: &Resumed, fork: bool) -> String {
     if let Some(note) = resumed.note.as_ref().filter(|note| !is_continues(note)) {
         told.push_str(&format!("note: {note}\n"));
     }
-    if resumed.affected > 1 {
-        told.push_str(&format!("{} resumed\n", super::name_pids(resumed.affected, &resumed.pids)));
+    told + &all_resumed(resumed)
+}
+
+/// Says which processes were resumed, if there are several.
+fn all_resumed(resumed: &Resumed) -> String {
+    match resumed.affected {
+        0 | 1 => String::new(),
+        count => format!("{} resumed\n", super::name_pids(count, &resumed.pids)),
     }
-    told
+}
+
+/// A tree has nodes instead of steps and a model.
+fn tell_of_tree(resumed: &Resumed, kind: &str, [node, nodes]: [&str; 2]) -> String {
+    let Resumed { pid, .. } = resumed;
+    if resumed.pending.contains(pid) {
+        return super::waits_for(&resumed.pending) + "\n";
+    }
+    if !resumed.changed {
+        return format!("PID {pid} is already running: nothing changed\n");
+    }
+    if resumed.cancelled.contains(pid) {
+        return cancelled(resumed);
+    }
+    let uuid = short(resumed.uuid);
+    let starts = match resumed.nodes {
+        None => String::new(),
+        Some(0) => format!(": no {node} is left to start"),
+        Some(1) => format!(": 1 {node} starts again"),
+        Some(count) => format!(": {count} {nodes} start again"),
+    };
+    let told = format!("resuming {kind} {uuid} from its journal{starts}\nPID {pid} running | resumed from {uuid}\n");
+    told + &all_resumed(resumed)
 }
 
 /// Says that a process was never paused, and what else was resumed.
@@ -354,7 +384,21 @@ mod tests {
             cancelled: Vec::new(),
             note: None,
             workspace: None,
+            nodes: None,
         }
+    }
+
+    #[test]
+    fn a_tree_is_told_of_by_the_nodes_that_start_again() {
+        let told = |nodes| {
+            let resumed = Resumed { nodes, model: None, max_steps: None, resumed_from_step: 0, ..resumed() };
+            tell_of_tree(&resumed, "run", ["node", "nodes"])
+        };
+        let running = "PID 5 running | resumed from 0c9d1e77\n";
+        assert_eq!(told(None), format!("resuming run 0c9d1e77 from its journal\n{running}"));
+        assert_eq!(told(Some(1)), format!("resuming run 0c9d1e77 from its journal: 1 node starts again\n{running}"));
+        assert!(told(Some(2)).contains(": 2 nodes start again\n"));
+        assert!(told(Some(0)).contains(": no node is left to start\n"));
     }
 
     #[test]
@@ -406,6 +450,8 @@ mod tests {
         assert!(tell(&noted, true).ends_with("| forked from 0c9d1e77\nnote: the files differ\n"));
         // A fork that is resumed later is resumed, not forked again.
         assert!(tell(&fork, false).starts_with("resuming 5f6a7b8c from its journal (step 5)\n"));
+        let without_model = Resumed { model: None, ..resumed() };
+        assert!(tell(&without_model, false).ends_with("PID 5 running | resumed from 0c9d1e77\n"));
         let still = Resumed { changed: false, affected: 0, ..resumed() };
         assert_eq!(tell(&still, false), "PID 5 is already running: nothing changed\n");
     }

@@ -112,7 +112,9 @@ fn a_run_with_a_node_at_its_own_limit_is_resumed_only_with_a_larger_one() {
     }
     assert_eq!(world.ran(), ["fails"]);
     // Nothing is at its limit any more, so the rest is tried again.
-    world.relive(&["resume", &run.uuid]).ok();
+    let told = world.relive(&["resume", &run.uuid]).ok().stderr;
+    assert!(told.contains(" from its journal: 1 node starts again\nPID "), "{told}");
+    assert!(!told.contains("step") && !told.contains("model"), "{told}");
     world.relive(&["wait", &run.uuid]).exits(1);
     assert_eq!(world.ran(), ["fails", "fails"]);
 }
