@@ -27,7 +27,7 @@ use crate::line;
 use crate::record::{Approval, Body, Decision, Outcome, Paused, Question, Record, Repair, Signalled};
 use crate::recovery::OnInDoubt;
 
-pub use approvals::{Asked, Permit, RefusedBy};
+pub use approvals::{Asked, Permit, RefusedBy, Reply};
 pub use cli::{CliFacts, CrashedSession};
 pub use files::{Files, Untold};
 pub use ledger::{LedgerEntry, day_of};
@@ -94,6 +94,9 @@ pub struct History {
     pub question_seq: u64,
     /// The last answer of a person, so that whoever answers later can be told of it.
     pub last_answer: Option<Approval>,
+    /// The same for the questions of the agent.
+    #[serde(default)]
+    pub last_reply: Option<Reply>,
     /// The answers that apply to all later calls, by tool.
     pub always: BTreeMap<String, Decision>,
     /// The hosts that a person was asked about, with the answers.
@@ -182,6 +185,7 @@ impl Default for History {
             unseen: false,
             question_seq: 0,
             last_answer: None,
+            last_reply: None,
             always: BTreeMap::new(),
             hosts: BTreeMap::new(),
             rules: BTreeSet::new(),
@@ -304,7 +308,7 @@ impl History {
                 Outcome::Retry => self.set_call(resolved.call, CallState::Waiting),
             },
             Body::Approval(approval) => self.approve(approval, record.seq),
-            Body::Question(question) => self.ask_or_answer(question, record.seq),
+            Body::Question(question) => self.ask_or_answer(question, record),
             Body::Acked(_) => self.unseen = false,
             Body::Compacted(compacted) => self.compact(record.at, compacted, place),
             Body::Paused(paused) => {

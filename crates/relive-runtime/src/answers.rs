@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use relive_api::{ANSWER_MAX, Affected, PendingCall, PendingQuestion, Process, Resolution, ResolveRequest};
 use relive_core::{ErrorCode, Event, Pid, SuspendReason, Timestamp, Uuid};
+use relive_journal::history::Reply;
 use relive_journal::payload::Blobs;
 use relive_journal::record::{Approval, Body, Call, Decision, Outcome, Question, Resolved};
 use relive_journal::recovery::{Lookup, Recovery};
@@ -55,12 +56,12 @@ struct Open {
     in_doubt: bool,
     /// Whether the answered question is the open one.
     is_meant: bool,
-    /// Whether a question before the present one is meant.
+    /// Whether a question is meant that was asked before, or the last one, which has its answer then.
     is_earlier: bool,
     /// The last answer about a call.
     earlier: Option<Approval>,
-    /// The answer that the question of this step has.
-    answered: Option<String>,
+    /// The answer that the question which is meant has, or the last one.
+    answered: Option<Reply>,
 }
 
 impl Runtime {
@@ -245,8 +246,12 @@ fn check_answer(request: &ResolveRequest, pid: Pid, open: &Open) -> Result<()> {
     }
     check_is_meant(request, pid, open, open.in_doubt)?;
     let message = match &open.answered {
-        Some(answer) => format!("PID {pid} has its answer already: {answer}"),
-        None => format!("PID {pid} asks no question"),
+        // Without a number, what it asks now is meant.
+        Some(Reply { text, at, .. }) if request.id.is_some() || !open.asked => {
+            let at = at.strftime("%Y-%m-%d %H:%M:%S UTC");
+            format!("PID {pid} has its answer already: {text} (since {at})")
+        }
+        Some(_) | None => format!("PID {pid} asks no question"),
     };
     Err(Error::new(ErrorCode::Conflict, message).with_hint(format!("relive info {pid}")))
 }
@@ -319,9 +324,9 @@ fn open(history: &History, request: &ResolveRequest, request_id: Option<&str>) -
             let asked = is_open && history.question_seq == id;
             asked || history.open_calls().any(|open| open.seq == id)
         }),
-        is_earlier: request.id.is_some_and(|id| id < history.question_seq),
+        is_earlier: request.id.is_some_and(|id| id <= history.question_seq),
         earlier: history.last_answer.clone(),
-        answered: history.asked.as_ref().and_then(|asked| asked.answer.clone()),
+        answered: history.last_reply.clone().filter(|reply| request.id.is_none_or(|id| id == reply.question)),
     }
 }
 

@@ -2,9 +2,11 @@
 
 use super::{CallState, History, Phase};
 use crate::policy::Permission;
-use crate::record::{Approval, Decision, Question};
+use crate::record::{Approval, Decision, Question, Record};
+use relive_core::Timestamp;
 use relive_types::CommandRule;
 use relive_types::rule::QUESTION_TOOL;
+use serde::{Deserialize, Serialize};
 
 /// Whether a call may be made.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -32,6 +34,19 @@ pub enum Asked {
     Waits,
     Answered(String),
 }
+
+/// The answer to a question of the agent.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Reply {
+    /// The record of the question.
+    pub question: u64,
+    /// The beginning of the answer.
+    pub text: String,
+    pub at: Timestamp,
+}
+
+/// How many bytes of an answer are remembered.
+const REPLY_MAX: usize = 200;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RefusedBy {
@@ -103,9 +118,13 @@ impl History {
         (calls.get(asked.call as usize) == Some(&CallState::Waiting)).then_some(asked)
     }
 
-    pub(super) fn ask_or_answer(&mut self, question: &Question, seq: u64) {
-        if question.answer.is_none() {
-            self.question_seq = seq;
+    pub(super) fn ask_or_answer(&mut self, question: &Question, record: &Record) {
+        match &question.answer {
+            None => self.question_seq = record.seq,
+            Some(answer) => {
+                let text = answer[..answer.floor_char_boundary(REPLY_MAX)].to_owned();
+                self.last_reply = Some(Reply { question: self.question_seq, text, at: record.at });
+            }
         }
         self.asked = Some(question.clone());
     }

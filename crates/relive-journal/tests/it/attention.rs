@@ -41,6 +41,7 @@ pub(crate) fn check_question(fixture: &Fixture) {
     assert!(history.request("answer").is_some());
     let forked = fixture.fork(uuid(), ForkPoint::Step(1)).unwrap();
     assert_eq!(forked.history().asked(0), Asked::NotYet, "a fork has asked nothing itself");
+    assert_eq!(forked.history().last_reply, None);
 }
 
 /// An agent of whose two calls one was denied by a person.
@@ -134,6 +135,8 @@ fn a_question_is_open_until_it_is_answered_and_its_answer_holds_for_its_call_alo
     assert_eq!((writer.history().asked(1), writer.history().open_question()), (Asked::NotYet, None));
     append(&mut writer, vec![call_ended(0, "yes"), call_ended(1, "x"), model_started()]);
     assert_eq!(writer.history().asked(0), Asked::NotYet, "the next step asks anew");
+    let reply = writer.history().last_reply.clone().unwrap();
+    assert_eq!((reply.question, reply.text.as_str()), (seq, "yes"), "whoever answers later can be told");
 }
 
 /// A policy may forbid questions, and never asks whether one may be asked.

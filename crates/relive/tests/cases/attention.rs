@@ -189,6 +189,32 @@ fn a_question_waits_for_its_answer_whatever_becomes_of_the_daemon_and_the_first_
 }
 
 #[test]
+fn a_later_answer_is_told_of_the_first_also_when_the_agent_works_on() {
+    let world = World::new();
+    let ask = |question: &str| format!("{{calls: [{{name: ask, args: {{question: '{question}'}}}}]}}");
+    let works = "{calls: [{name: shell, args: {command: 'while [ ! -e go ]; do sleep 0.01; done'}}]}";
+    let script = format!("turns: [{}, {works}, {}, {{text: done}}]", ask("Which branch?"), ask("And which tag?"));
+    let process = world.run_with(&script, &["-y"]);
+    let first = world.await_display(&process.uuid, "question")["question"]["id"].to_string();
+    world.relive(&["resolve", &process.uuid, "--answer", "main"]).ok();
+    world.await_records(&process, "call_started", 1);
+    let told = [" has its answer already: main (since 20", " UTC)"];
+    world.relive(&["resolve", &process.uuid, "--answer", "dev"]).fails(3, &told);
+    world.relive(&["resolve", &process.uuid, "--answer", "dev", "--question", &first]).fails(3, &told);
+    world.kill_daemon();
+    world.relive(&["resolve", &process.uuid, "--answer", "dev"]).fails(3, &told);
+    world.file("go", "");
+    // The next question is another one, and the first one can still be told apart from it.
+    world.await_display(&process.uuid, "question");
+    world.relive(&["resolve", &process.uuid, "--answer", "dev", "--question", &first]).fails(3, &told);
+    world.relive(&["resolve", &process.uuid, "--answer", "v1"]).ok();
+    world.relive(&["wait", &process.uuid]).ok();
+    let answers: Vec<Value> =
+        world.records(&process.uuid, "question").into_iter().map(|record| record["answer"].clone()).collect();
+    assert_eq!(answers, [Value::Null, json!("main"), Value::Null, json!("v1")]);
+}
+
+#[test]
 fn an_end_is_only_an_item_if_nobody_was_there() {
     let world = World::new();
     let model = world.script(ENDS);
