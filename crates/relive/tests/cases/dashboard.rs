@@ -236,6 +236,32 @@ fn a_process_that_was_removed_leaves_an_open_dashboard() {
 }
 
 #[test]
+fn an_error_that_is_longer_than_a_line_is_shown_in_full_on_80_columns() {
+    let world = World::new();
+    let Some(screen) = Screen::open(&world, "an_error_that_is_longer_than_a_line") else { return };
+    world.run_with("turns: [{calls: [{name: sleep, args: {duration: 1h}}]}]", &["--name", "sleeper"]);
+    screen.command("relive top");
+    screen.await_text("PROCESSES 1");
+    // Longer than the line that shows what became of a command, and than the title of a window.
+    let name = format!("begin{}end", "x".repeat(90));
+    screen.keys(&[":"]);
+    screen.await_text(" relive ");
+    screen.line(&format!("info {name}"));
+    let in_window = |shown: &str| -> String {
+        let inside = shown.lines().filter_map(|line| line.strip_prefix(['│', '|'])?.strip_suffix(['│', '|']));
+        inside.map(str::trim_end).collect()
+    };
+    let shown =
+        wait_for("the error is shown", || Some(screen.text()).filter(|shown| in_window(shown).contains("error: ")));
+    assert!(in_window(&shown).contains(&name), "{shown}");
+    assert!(shown.lines().all(|line| line.chars().count() <= 80), "{shown}");
+    screen.keys(&["Escape"]);
+    wait_for("the window is closed", || (!in_window(&screen.text()).contains("error: ")).then_some(()));
+    screen.keys(&["q"]);
+    screen.await_code(0);
+}
+
+#[test]
 fn a_rewind_asks_first_and_a_file_that_is_written_is_compared_with_the_disk() {
     let world = World::new();
     let Some(screen) = Screen::open(&world, "a_rewind_asks_first_and_a_file_is_compared") else { return };
