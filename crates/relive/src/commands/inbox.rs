@@ -125,7 +125,7 @@ pub(crate) async fn next(context: &Context, args: &NextArgs) -> Outcome<u8> {
     if context.out.is_terminal && context.can_ask() {
         return step::through(context, &client, vec![item]).await;
     }
-    context.print(&step::described(context, &client, &item).await?)?;
+    context.print(&step::described(context, &client, &item).await?.text)?;
     Ok(0)
 }
 

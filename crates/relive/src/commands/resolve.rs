@@ -129,7 +129,7 @@ fn rule(args: &Args, call: Option<&PendingCall>) -> Outcome<Option<CommandRule>>
 }
 
 fn show(context: &Context, id: &str, process: &Process) -> Outcome<u8> {
-    let told = parked::describe(process, &context.out, |call| questions::shown(process, call, &context.out).text);
+    let told = parked::describe(process, &context.out, |call| questions::shown(process, call, &context.out));
     let Some(told) = told else {
         let state =
             if process.dead_at.is_some() { "it has ended".to_owned() } else { format!("it is {}", process.display) };
@@ -144,7 +144,7 @@ fn show(context: &Context, id: &str, process: &Process) -> Outcome<u8> {
         let waiting = Waiting { pid: *pid, uuid: *uuid, suspend_reason, approval, question, in_doubt, diff };
         context.print_json(&waiting)?;
     } else {
-        context.print(&told)?;
+        context.print(&told.text)?;
     }
     Ok(0)
 }

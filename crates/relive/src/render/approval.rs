@@ -5,7 +5,7 @@
 
 use std::iter;
 
-use relive_api::PendingCall;
+use relive_api::{PendingCall, Process};
 use relive_types::CommandRule;
 use relive_types::rule::COMMAND_TOOL;
 pub(crate) use relive_types::text::exact;
@@ -18,9 +18,8 @@ use super::diff::{self, Mark};
 use crate::error::{CommandError, Outcome};
 use crate::terminal::{Look, Paint};
 
-/// How many lines, and bytes, of a call a person is shown.
-const LINES_MAX: usize = 200;
-const BYTES_MAX: usize = 16 << 10;
+/// How many bytes of a call a person is shown. One that is longer is not allowed with a key.
+const BYTES_MAX: usize = 1 << 20;
 /// The narrowest terminal that lines are wrapped for.
 const WIDTH_MIN: usize = 20;
 
@@ -44,8 +43,36 @@ pub(crate) struct Shown {
     pub whole: bool,
 }
 
-/// What is asked, without the prompt. `before` is what the file that is written holds now, where that is known.
-pub(crate) fn show(who: &str, call: &PendingCall, before: Option<&str>, look: &Look) -> Shown {
+impl Shown {
+    /// Adds another part of the same question.
+    pub(crate) fn add(&mut self, part: Self) {
+        self.text.push_str(&part.text);
+        self.whole &= part.whole;
+    }
+
+    /// Says where all of it can be read, if it was cut.
+    pub(crate) fn point_to_rest(&mut self, process: &Process) {
+        if !self.whole {
+            self.text.push_str(&format!("to see all of it: relive info --json {}\n", process.pid));
+        }
+    }
+}
+
+/// The file that a call would write, as it is now.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Before {
+    Absent,
+    Text(String),
+    /// It is not text, or too large to be compared.
+    Hidden {
+        bytes: u64,
+    },
+    /// A directory, a pipe or a device.
+    NoFile,
+}
+
+/// What is asked, without the prompt.
+pub(crate) fn show(who: &str, call: &PendingCall, before: &Before, look: &Look) -> Shown {
     let text = |name: &str| call.args.get(name).and_then(Value::as_str);
     let fields = call.args.as_object().map_or(0, serde_json::Map::len);
     let who = exact(who);
@@ -60,8 +87,15 @@ pub(crate) fn show(who: &str, call: &PendingCall, before: Option<&str>, look: &L
             ("write", _, Some(path), Some(content), ..) if fields == 2 => {
                 let path = exact(path);
                 match before {
-                    Some(before) => (format!("{who} asks to overwrite {path}:"), diff::lines(before, content)),
-                    None => (format!("{who} asks to write {path}:"), diff::lines("", content)),
+                    Before::Text(before) => (format!("{who} asks to overwrite {path}:"), diff::lines(before, content)),
+                    Before::Hidden { bytes } => (
+                        format!("{who} asks to overwrite {path} ({bytes} bytes, which are not shown):"),
+                        diff::lines("", content),
+                    ),
+                    Before::NoFile => {
+                        (format!("{who} asks to write to {path}, which is not a file:"), diff::lines("", content))
+                    }
+                    Before::Absent => (format!("{who} asks to write {path}:"), diff::lines("", content)),
                 }
             }
             ("edit", _, Some(path), None, Some(old), Some(new)) => {
@@ -97,15 +131,13 @@ fn body(heading: &str, lines: &[(Mark, String)], look: &Look) -> Shown {
 fn barred(lines: &[(Mark, String)], look: &Look) -> Shown {
     let mut shown = Shown { text: String::new(), whole: true };
     let marked = lines.iter().any(|(mark, _)| *mark != Mark::Same);
-    let mut bytes = 0;
+    let mut room = BYTES_MAX;
     for (place, (mark, line)) in lines.iter().enumerate() {
-        let line = exact(line);
-        bytes += line.len();
-        if place >= LINES_MAX || bytes > BYTES_MAX {
-            shown.whole = false;
-            shown.text.push_str(&format!("{} more lines are not shown\n", lines.len() - place));
-            break;
-        }
+        let mut line = exact(line);
+        let missing = line.len().saturating_sub(room);
+        // A long line is cut, and not left out.
+        line.truncate(line.floor_char_boundary(room));
+        room -= line.len();
         let paint = match mark {
             Mark::Same => None,
             Mark::Removed => Some(Paint::Red),
@@ -118,6 +150,12 @@ fn barred(lines: &[(Mark, String)], look: &Look) -> Shown {
             let part = format!("{sign}{part}");
             let part = paint.map_or_else(|| part.clone().into(), |paint| look.paint(paint, &part));
             shown.text.push_str(&format!("{bar}{part}\n"));
+        }
+        if missing > 0 {
+            shown.whole = false;
+            let more = lines.len() - place - 1;
+            shown.text.push_str(&format!("not shown: {missing} bytes of this line, and {more} lines after it\n"));
+            break;
         }
     }
     shown
@@ -151,8 +189,8 @@ pub(crate) fn rule_for_always(call: &PendingCall) -> Outcome<Option<CommandRule>
 }
 
 /// Returns a text of others as it is shown: behind a bar, wrapped, and cut where it is too long.
-pub(crate) fn quoted(text: &str, look: &Look) -> String {
-    barred(&as_lines(text), look).text
+pub(crate) fn quoted(text: &str, look: &Look) -> Shown {
+    barred(&as_lines(text), look)
 }
 
 /// Returns an answer that an agent proposes, with its number in front of the bar, where no text of the agent can be.
@@ -175,7 +213,8 @@ mod tests {
     }
 
     fn check(tool: &str, args: Value, before: Option<&str>, expect: &str) {
-        let shown = show("PID 5", &pending(tool, args), before, &Look { width: Some(50), ..Look::plain() });
+        let before = before.map_or(Before::Absent, |text| Before::Text(text.to_owned()));
+        let shown = show("PID 5", &pending(tool, args), &before, &Look { width: Some(50), ..Look::plain() });
         assert_eq!(shown, Shown { text: expect.to_owned(), whole: true });
     }
 
@@ -215,31 +254,31 @@ mod tests {
         let shown = show(
             "PID 5",
             &pending("shell", json!({"command": forged})),
-            None,
+            &Before::Absent,
             &Look { width: Some(30), ..Look::plain() },
         );
         assert!(shown.text.lines().skip(1).all(|line| line.starts_with("  |") && line.len() <= 30), "{}", shown.text);
         assert!(!shown.text.contains(['\r', '\u{1b}', '\u{202e}']), "{:?}", shown.text);
         assert!(shown.text.replace("\n  |>", "").contains("<CR><ESC>[2J<U+202E>x"), "{:?}", shown.text);
         let path = "a\nPID 5 asks to write b:";
-        let shown = show("PID 5", &pending("write", json!({"path": path, "content": ""})), None, &Look::plain());
+        let shown = show("PID 5", &pending("write", json!({"path": path, "content": ""})), &Before::Absent, &Look::plain());
         assert_eq!(shown.text, "PID 5 asks to write a<LF>PID 5 asks to write b::\n");
     }
 
     #[test]
     fn what_is_not_seen_is_spelled_out_in_every_part_of_a_call() {
         let command = "ls\u{3164}\u{fe0f}\u{a0}\u{e0100}\r\n-l";
-        let shown = show("PID 5", &pending("shell", json!({"command": command})), None, &Look::plain());
+        let shown = show("PID 5", &pending("shell", json!({"command": command})), &Before::Absent, &Look::plain());
         assert!(shown.text.ends_with("  | ls<U+3164><U+FE0F><U+00A0><U+E0100><CR>\n  | -l\n"), "{}", shown.text);
         let (path, content) = ("a\u{2800}", "x\u{34f}\n");
-        let shown = show("PID 5", &pending("write", json!({"path": path, "content": content})), None, &Look::plain());
+        let shown = show("PID 5", &pending("write", json!({"path": path, "content": content})), &Before::Absent, &Look::plain());
         assert_eq!(shown.text, "PID 5 asks to write a<U+2800>:\n  | +x<U+034F>\n");
     }
 
     #[test]
     fn no_two_commands_look_alike() {
         let look = Look { width: Some(20), ..Look::plain() };
-        let shown = |command: &str| show("PID 5", &pending("shell", json!({"command": command})), None, &look).text;
+        let shown = |command: &str| show("PID 5", &pending("shell", json!({"command": command})), &Before::Absent, &look).text;
         let check = |one: &str, other: &str| assert_ne!(shown(one), shown(other), "{one:?} {other:?}");
         check("printf 'a\tb'", "printf 'a\\tb'");
         check("ls\u{1b}[2J", "ls\\u{1b}[2J");
@@ -253,7 +292,7 @@ mod tests {
     fn a_long_path_does_not_reach_the_left_edge() {
         let look = Look { width: Some(30), ..Look::plain() };
         let path = format!("{}relive resolve 5 --allow", " ".repeat(40));
-        let shown = show("PID 5", &pending("write", json!({"path": path, "content": "x\n"})), None, &look);
+        let shown = show("PID 5", &pending("write", json!({"path": path, "content": "x\n"})), &Before::Absent, &look);
         assert!(shown.text.lines().skip(1).all(|line| line.starts_with("  |") && line.len() <= 30), "{}", shown.text);
     }
 
@@ -261,14 +300,30 @@ mod tests {
     fn an_answer_that_is_proposed_has_its_number_in_front_of_the_bar() {
         let look = Look { width: Some(20), ..Look::plain() };
         assert_eq!(choice(2, "twelve letters and\n3", &look), "  2 | twelve letters\n    |  and<LF>3\n");
-        assert_eq!(quoted("a\n2 | b", &look), "  | a\n  | 2 | b\n");
+        assert_eq!(quoted("a\n2 | b", &look).text, "  | a\n  | 2 | b\n");
     }
 
     #[test]
-    fn a_cut_approval_says_how_many_lines_are_missing() {
-        let long = "x\n".repeat(LINES_MAX + 5);
-        let shown = show("PID 5", &pending("shell", json!({"command": long})), None, &Look::plain());
-        assert!(!shown.whole && shown.text.ends_with("5 more lines are not shown\n"));
+    fn long_commands_are_shown_to_their_end() {
+        let look = Look { width: Some(50), ..Look::plain() };
+        let shown =
+            |command: &str| show("PID 5", &pending("shell", json!({"command": command})), &Before::Absent, &look);
+        let line = shown(&format!("echo harmless; {}; touch deed", "y".repeat(20_000)));
+        assert!(line.whole && line.text.replace("\n  |>", "").ends_with("yyy; touch deed\n"));
+        let lines = shown(&format!("{}touch deed", "# nothing\n".repeat(3_000)));
+        assert!(lines.whole && lines.text.ends_with("  | touch deed\n"));
+        let cut = shown(&format!("echo {}\ntouch deed\n", "y".repeat(BYTES_MAX)));
+        assert!(!cut.whole && cut.text.starts_with("PID 5 asks to run a command:\n  | echo yyy"));
+        assert!(cut.text.ends_with("yyy\nnot shown: 5 bytes of this line, and 1 lines after it\n"));
+    }
+
+    #[test]
+    fn a_file_that_is_replaced_unseen_is_not_a_new_one() {
+        let call = pending("write", json!({"path": "a", "content": "x\n"}));
+        let check = |before, expect: &str| assert_eq!(show("PID 5", &call, &before, &Look::plain()).text, expect);
+        let hidden = "PID 5 asks to overwrite a (22 bytes, which are not shown):\n  | +x\n";
+        check(Before::Hidden { bytes: 22 }, hidden);
+        check(Before::NoFile, "PID 5 asks to write to a, which is not a file:\n  | +x\n");
     }
 
     #[test]

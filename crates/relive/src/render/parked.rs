@@ -2,7 +2,7 @@
 
 use relive_api::{PendingCall, PendingQuestion, Process};
 
-use super::approval::{self, exact};
+use super::approval::{self, Shown, exact};
 use super::time::Clock;
 use crate::terminal::Look;
 
@@ -12,50 +12,59 @@ const ARGS_MAX: usize = 2_000;
 /// Returns the tool and its arguments on one line. A single text is shown as such, with the tool's command in
 /// backticks.
 pub(crate) fn call(call: &PendingCall) -> String {
+    on_one_line(call, shortened)
+}
+
+fn on_one_line(call: &PendingCall, cut: impl Fn(String) -> String) -> String {
     let args = match call.args.as_object().filter(|args| args.len() == 1).and_then(|args| args.values().next()) {
-        Some(serde_json::Value::String(text)) => format!("`{}`", shortened(&exact(text))),
-        Some(_) | None => shortened(&exact(&call.args.to_string())),
+        Some(serde_json::Value::String(text)) => format!("`{}`", cut(exact(text))),
+        Some(_) | None => cut(exact(&call.args.to_string())),
     };
     format!("{} {args}", exact(&call.tool))
 }
 
 /// Describes the waiting calls and the possible answers; `None` if nothing waits. `show` renders a call that asks for
 /// approval. No line of an agent begins like one of ours.
-pub(crate) fn describe(process: &Process, look: &Look, show: impl Fn(&PendingCall) -> String) -> Option<String> {
+pub(crate) fn describe(process: &Process, look: &Look, show: impl Fn(&PendingCall) -> Shown) -> Option<Shown> {
     let pid = process.pid;
     if let Some(asked) = &process.approval {
-        let (call, at) = (show(asked), Clock::local().second(asked.at));
-        if asked.tool == "network" {
-            return Some(format!(
+        let (Shown { text: call, whole }, at) = (show(asked), Clock::local().second(asked.at));
+        let text = if asked.tool == "network" {
+            format!(
                 "{call}asked at {at}; the command stands still\n\n\
                  relive resolve {pid} --allow   allow this host for as long as the process lives\n\
                  relive resolve {pid} --deny    refuse it\n"
-            ));
-        }
-        return Some(format!(
-            "{call}asked at {at}; the call has not started\n\n\
-             relive resolve {pid} --allow   allow the call\n\
-             relive resolve {pid} --deny    deny the call; --reason TEXT tells the model why\n\
-             with --always {}\n",
-            always(asked)
-        ));
+            )
+        } else {
+            format!(
+                "{call}asked at {at}; the call has not started\n\n\
+                 relive resolve {pid} --allow   allow the call\n\
+                 relive resolve {pid} --deny    deny the call; --reason TEXT tells the model why\n\
+                 with --always {}\n",
+                always(asked)
+            )
+        };
+        return Some(Shown { text, whole });
     }
     if let Some(asked) = &process.question {
-        let (question, at) = (question(process, asked, look), Clock::local().second(asked.at));
-        return Some(format!("{question}asked at {at}\n\nrelive resolve {pid} --answer TEXT\n"));
+        let (Shown { text, whole }, at) = (question(process, asked, look), Clock::local().second(asked.at));
+        return Some(Shown { text: format!("{text}asked at {at}\n\nrelive resolve {pid} --answer TEXT\n"), whole });
     }
     if process.in_doubt.is_empty() {
         return None;
     }
-    let mut told = format!("PID {pid} was interrupted, and the outcome of this call is unknown:\n");
+    let text = format!("PID {pid} was interrupted, and the outcome of this call is unknown:\n");
+    let mut told = Shown { text, whole: true };
     for doubtful in &process.in_doubt {
-        told.push_str(&approval::quoted(&call(doubtful), look));
-        told.push_str(&format!("started at {}\n", Clock::local().second(doubtful.at)));
+        told.add(approval::quoted(&on_one_line(doubtful, |text| text), look));
+        told.text.push_str(&format!("started at {}\n", Clock::local().second(doubtful.at)));
         if let Some(looked) = &doubtful.looked {
-            told.push_str(&format!("checked:\n{}", approval::quoted(looked, look)));
+            told.text.push_str("checked:\n");
+            told.add(approval::quoted(looked, look));
         }
     }
-    told.push_str(&format!(
+    told.point_to_rest(process);
+    told.text.push_str(&format!(
         "\nrelive resolve {pid} --done       the call happened; the model is told\n\
          relive resolve {pid} --not-done   the call did not happen and is not repeated; the model is told\n\
          relive resolve {pid} --retry      repeat the call, whatever it did before\n"
@@ -64,24 +73,26 @@ pub(crate) fn describe(process: &Process, look: &Look, show: impl Fn(&PendingCal
 }
 
 /// Describes a question of an agent, with the numbers of the answers it proposes.
-pub(crate) fn question(process: &Process, asked: &PendingQuestion, look: &Look) -> String {
+pub(crate) fn question(process: &Process, asked: &PendingQuestion, look: &Look) -> Shown {
     let who = match &process.name {
         Some(name) => format!("PID {} ({})", process.pid, exact(name)),
         None => format!("PID {}", process.pid),
     };
-    let mut told = format!("{who} asks:\n{}", approval::quoted(&asked.text, look));
+    let mut told = Shown { text: format!("{who} asks:\n"), whole: true };
+    told.add(approval::quoted(&asked.text, look));
+    told.point_to_rest(process);
     if !asked.choices.is_empty() {
-        told.push_str("it proposes:\n");
+        told.text.push_str("it proposes:\n");
     }
     for (number, choice) in (1..).zip(&asked.choices) {
-        told.push_str(&approval::choice(number, choice, look));
+        told.text.push_str(&approval::choice(number, choice, look));
     }
     told
 }
 
-fn shortened(text: &str) -> String {
+fn shortened(text: String) -> String {
     if text.len() <= ARGS_MAX {
-        return text.to_owned();
+        return text;
     }
     let head = &text[..text.floor_char_boundary(ARGS_MAX)];
     format!("{head}... ({} bytes in all)", text.len())
@@ -121,9 +132,11 @@ mod tests {
 
     #[test]
     fn waiting_calls_are_shown_with_the_possible_answers() {
-        assert_eq!(describe(&process(5, 0), &Look::plain(), call), None);
+        let shown = |asked: &PendingCall| Shown { text: call(asked), whole: true };
+        let describe = |process: &Process| describe(process, &Look::plain(), shown).map(|told| told.text);
+        assert_eq!(describe(&process(5, 0)), None);
         let asks = Process { approval: Some(parked(json!({"command": "ls"}))), ..process(5, 0) };
-        let told = describe(&asks, &Look::plain(), call).unwrap();
+        let told = describe(&asks).unwrap();
         assert!(told.contains("shell `ls`") && told.contains("relive resolve 5 --allow"), "{told}");
         let asked = PendingQuestion {
             id: 7,
@@ -131,14 +144,14 @@ mod tests {
             choices: vec!["main".into(), "dev".into()],
             at: "2026-11-15T12:00:00Z".parse().unwrap(),
         };
-        let told = describe(&Process { question: Some(asked), ..process(5, 0) }, &Look::plain(), call).unwrap();
+        let told = describe(&Process { question: Some(asked), ..process(5, 0) }).unwrap();
         assert!(
             told.contains("asks:\n  | Which branch?\n  | <ESC>[2J\nit proposes:\n  1 | main\n  2 | dev\nasked at"),
             "{told}"
         );
         assert!(told.contains("relive resolve 5 --answer TEXT"), "{told}");
         let doubtful = PendingCall { looked: Some("nothing".into()), ..parked(json!({"command": "ls"})) };
-        let told = describe(&Process { in_doubt: vec![doubtful], ..process(5, 0) }, &Look::plain(), call).unwrap();
+        let told = describe(&Process { in_doubt: vec![doubtful], ..process(5, 0) }).unwrap();
         assert!(
             told.contains(":\n  | shell `ls`\nstarted at")
                 && told.contains("checked:\n  | nothing\n")

@@ -148,6 +148,54 @@ fn choices_that_are_numbers_are_answered_by_their_text() {
     world.relive(&["wait", &asker.uuid]).ok();
 }
 
+/// Whatever comes after a long line, or many of them, is seen before it is allowed.
+#[test]
+fn a_long_command_or_question_is_shown_to_its_end() {
+    let world = World::new();
+    let line = format!("echo harmless; : {}; touch deed", "y".repeat(20_000));
+    let lines = format!("{}touch deed", "# nothing\n".repeat(3_000));
+    for (tool, field) in [("shell", "command"), ("ask", "question")] {
+        for text in [&line, &lines] {
+            let call = json!({"name": tool, "args": {field: text}});
+            let asker = world.run(&json!({"turns": [{"calls": [call]}, {"text": "done"}]}).to_string());
+            world.await_display(&asker.uuid, if tool == "ask" { "question" } else { "approval" });
+            for command in [&["resolve", &asker.uuid][..], &["next"]] {
+                let told = world.relive(command).ok().stdout;
+                let last = told.lines().rfind(|line| line.starts_with("  | ")).unwrap();
+                assert!(last.ends_with("touch deed") && !told.contains("not shown"), "{command:?}: {last}");
+            }
+            world.relive(&["kill", &asker.uuid]).ok();
+            world.await_retired(&asker.uuid);
+        }
+    }
+}
+
+#[test]
+fn an_approval_says_that_a_file_is_overwritten_whatever_it_holds() {
+    let world = World::new();
+    let call = json!({"name": "write", "args": {"path": "target.txt", "content": "new\n"}});
+    let script = json!({"turns": [{"calls": [call]}, {"text": "done"}]}).to_string();
+    let check = |before: Option<&[u8]>, expect: &str| {
+        let target = world.work().join("target.txt");
+        match before {
+            Some(before) => std::fs::write(&target, before).unwrap(),
+            None => std::fs::remove_file(&target).unwrap(),
+        }
+        let writer = world.run_with(&script, &["--ask", "write"]);
+        world.await_display(&writer.uuid, "approval");
+        let told = world.relive(&["resolve", &writer.uuid]).ok().stdout;
+        assert!(told.contains(expect), "{told}");
+        world.relive(&["kill", &writer.uuid]).ok();
+        world.await_retired(&writer.uuid);
+    };
+    let hidden =
+        |bytes: usize| format!("asks to overwrite target.txt ({bytes} bytes, which are not shown):\n  | +new\n");
+    check(Some(b"caf\xe9 latin1 precious\n"), &hidden(21));
+    check(Some(&vec![b'x'; (1 << 20) + 1]), &hidden((1 << 20) + 1));
+    check(Some(b"old\n"), "asks to overwrite target.txt:\n  | -old\n  | +new\n");
+    check(None, "asks to write target.txt:\n  | +new\n");
+}
+
 #[test]
 fn an_answer_may_begin_with_a_hyphen() {
     let world = World::new();

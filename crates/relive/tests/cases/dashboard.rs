@@ -316,6 +316,26 @@ fn the_terminal_is_given_back_after_a_panic() {
     assert!(shown.contains("asked for") && !shown.contains("PROCESSES"), "{shown}");
 }
 
+/// What is too long to be shown is not allowed with a key.
+#[test]
+fn a_command_that_is_not_shown_whole_is_not_allowed_by_a_key() {
+    let world = World::new();
+    let Some(screen) = Screen::open(&world, "a_command_that_is_not_shown_whole") else { return };
+    // Each of these is spelled out in eight characters.
+    let command = format!(": {}; touch deed", "\u{3164}".repeat(150_000));
+    let call = json!({"name": "shell", "args": {"command": command}});
+    let process = world.run(&json!({"turns": [{"calls": [call]}, {"text": "done"}]}).to_string());
+    world.await_display(&process.uuid, "approval");
+    screen.command("relive next");
+    screen.await_text("[a] allow  [n] deny  [s] skip  [q] leave");
+    screen.keys(&["a"]);
+    screen.await_text("not all of it was shown; once you have seen it: relive resolve ");
+    assert_eq!(world.records(&process.uuid, "approval").len(), 1, "asked, and not answered");
+    screen.keys(&["n"]);
+    let shown = screen.await_code(0);
+    assert!(shown.contains("resumed: the call is denied"));
+}
+
 #[test]
 fn the_inbox_steps_through_its_items() {
     let world = World::new();

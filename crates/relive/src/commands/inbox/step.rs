@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use relive_api::{Answer, AnswerKind, Item, with_words};
+use relive_api::{Answer, AnswerKind, Item, ItemKind, with_words};
 use relive_core::{ErrorCode, Timestamp};
 use relive_types::program::relive_commands;
 
@@ -10,7 +10,7 @@ use crate::client::Client;
 use crate::commands::run::questions;
 use crate::context::Context;
 use crate::error::{CommandError, Kind, Outcome};
-use crate::render::approval::{exact, quoted};
+use crate::render::approval::{Shown, exact, quoted};
 use crate::render::time::age;
 use crate::render::{parked, summary};
 use crate::terminal::Paint;
@@ -39,20 +39,24 @@ pub(super) async fn through(context: &Context, client: &Client<'_>, items: Vec<I
             context.print(&format!("{head}{} PID {} was answered elsewhere\n\n", item.kind.word(), item.pid))?;
             continue;
         }
-        let text = match described(context, client, &item).await {
-            Ok(text) => text,
+        let shown = match described(context, client, &item).await {
+            Ok(shown) => shown,
             Err(error) if error.kind == Kind::Code(ErrorCode::NotFound) => {
                 context.print(&format!("{head}PID {} is gone\n\n", item.pid))?;
                 continue;
             }
             Err(error) => return Err(error),
         };
-        context.print(&format!("{head}{text}"))?;
+        context.print(&format!("{head}{}", shown.text))?;
+        let lines = shown.text.lines().count();
+        if lines >= crate::commands::ps::height() {
+            context.print(&format!("{lines} lines: scroll up to see all of them\n"))?;
+        }
         // What was typed before this was shown is not an answer to it.
         if let Some(code) = keys.ignore(SEEN_AFTER).await.map_err(cannot)? {
             return Ok(code);
         }
-        match ask(context, client, &item, &mut keys).await? {
+        match ask(context, client, &item, &shown, &mut keys).await? {
             Then::Next => {}
             Then::Leave(code) => return Ok(code),
         }
@@ -66,17 +70,17 @@ async fn is_open(client: &Client<'_>, item: &Item) -> Outcome<bool> {
 }
 
 /// Describes an item in full: the command or the change that is asked about, or how the process ended.
-pub(super) async fn described(context: &Context, client: &Client<'_>, item: &Item) -> Outcome<String> {
+pub(super) async fn described(context: &Context, client: &Client<'_>, item: &Item) -> Outcome<Shown> {
     let who = item.name.as_deref().map(|name| format!(" ({})", exact(name))).unwrap_or_default();
     let kind = context.out.paint(Paint::Bold, item.kind.word());
     let since = age(item.since, Timestamp::now());
     let mut text = format!("{kind} PID {}{who}, {since}\n", item.pid);
     let process = client.process(&item.uuid.to_string()).await?;
-    let waiting = parked::describe(&process, &context.out, |call| questions::shown(&process, call, &context.out).text);
+    let waiting = parked::describe(&process, &context.out, |call| questions::shown(&process, call, &context.out));
     match waiting {
-        Some(waiting) => text.push_str(&waiting),
+        Some(waiting) => return Ok(Shown { text: format!("{text}{}", waiting.text), whole: waiting.whole }),
         None => {
-            text.push_str(&quoted(&item.text, &context.out));
+            text.push_str(&quoted(&item.text, &context.out).text);
             if process.dead_at.is_some() {
                 text.push_str(&format!("  {}\n", summary::line(&process, process.exit.as_ref())));
             }
@@ -85,10 +89,10 @@ pub(super) async fn described(context: &Context, client: &Client<'_>, item: &Ite
             }
         }
     }
-    Ok(text)
+    Ok(Shown { text, whole: true })
 }
 
-async fn ask(context: &Context, client: &Client<'_>, item: &Item, keys: &mut Keys) -> Outcome<Then> {
+async fn ask(context: &Context, client: &Client<'_>, item: &Item, shown: &Shown, keys: &mut Keys) -> Outcome<Then> {
     let cannot = |error| CommandError::internal("the terminal cannot be used").because(error);
     loop {
         let mut prompt = String::new();
@@ -119,6 +123,11 @@ async fn ask(context: &Context, client: &Client<'_>, item: &Item, keys: &mut Key
             's' | 'S' | ' ' | '\n' | '\r' => return Ok(Then::Next),
             key => {
                 let Some(answer) = item.answers.iter().find(|answer| answer.key == key) else { continue };
+                if !shown.whole && needs_all_seen(item, answer) {
+                    let command = exact(&item.exact_command(answer));
+                    context.print(&format!("not all of it was shown; once you have seen it: {command}\n"))?;
+                    continue;
+                }
                 let Some(command) = complete(context, item, answer, keys).await? else { continue };
                 if run(context, &command).await? && answer.kind != AnswerKind::Look {
                     context.print("\n")?;
@@ -132,6 +141,12 @@ async fn ask(context: &Context, client: &Client<'_>, item: &Item, keys: &mut Key
             }
         }
     }
+}
+
+/// Tells whether an answer is one to all that is asked, and not the refusal of it.
+fn needs_all_seen(item: &Item, answer: &Answer) -> bool {
+    let refuses = item.kind == ItemKind::Approval && answer.key == 'n';
+    answer.kind != AnswerKind::Look && !refuses
 }
 
 /// Returns the command of an answer; asks for the text where it needs one. `None` if the person has none.

@@ -13,7 +13,8 @@ use relive_types::CommandRule;
 
 use crate::client::Client;
 use crate::error::{CommandError, Outcome};
-use crate::render::approval::{self, Shown, exact};
+use crate::render::approval::{self, Before, Shown, exact};
+use crate::render::diff::{self, Mark};
 use crate::render::parked;
 use crate::render::processes::suspension_of;
 use crate::terminal::{Look, Paint};
@@ -47,6 +48,7 @@ struct Question {
     /// Names the question, for the answer to it.
     id: u64,
     about: About,
+    seen: Seen,
     text: String,
 }
 
@@ -60,6 +62,19 @@ enum About {
     },
     /// Something that the agent wants to know, with the answers it proposes.
     Words { choices: Vec<String> },
+}
+
+/// Whether all of a question was shown. One that was not can only be refused here.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Seen {
+    All,
+    Part,
+}
+
+impl From<&Shown> for Seen {
+    fn from(shown: &Shown) -> Self {
+        if shown.whole { Self::All } else { Self::Part }
+    }
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -140,9 +155,9 @@ impl<'a> Questions<'a> {
     fn question(&self, process: &Process) -> Option<Question> {
         let (uuid, pid) = (process.uuid, process.pid);
         if let Some(asked) = &process.question {
-            let (text, choices) =
-                (parked::question(process, asked, &self.client.context().err.resized()), asked.choices.clone());
-            return Some(Question { uuid, pid, id: asked.id, about: About::Words { choices }, text });
+            let shown = parked::question(process, asked, &self.client.context().err.resized());
+            let (about, seen) = (About::Words { choices: asked.choices.clone() }, Seen::from(&shown));
+            return Some(Question { uuid, pid, id: asked.id, about, seen, text: shown.text });
         }
         let call = process.approval.as_ref()?;
         let shown = shown(process, call, &self.client.context().err.resized());
@@ -152,7 +167,7 @@ impl<'a> Questions<'a> {
             Ok(_) | Err(_) => Always::No,
         };
         let about = About::Call { tool: call.tool.clone(), always };
-        Some(Question { uuid, pid, id: call.id, about, text: shown.text })
+        Some(Question { uuid, pid, id: call.id, about, seen: Seen::from(&shown), text: shown.text })
     }
 
     /// Shows the question that is next.
@@ -160,7 +175,19 @@ impl<'a> Questions<'a> {
         let Some(question) = self.open.front() else { return };
         let context = self.client.context();
         context.say_on(&question.text);
+        self.show_prompt();
+    }
+
+    fn show_prompt(&self) {
+        let Some(question) = self.open.front() else { return };
+        let context = self.client.context();
         let prompt = match &question.about {
+            About::Call { .. } if question.seen == Seen::Part => {
+                format!("[n]o, or once you have seen all of it: relive resolve {} --allow ", question.pid)
+            }
+            About::Words { .. } if question.seen == Seen::Part => {
+                format!("once you have seen all of it: relive resolve {} --answer TEXT ", question.pid)
+            }
             About::Call { always: Always::Rule(_), .. } => "allow? [y]es, [n]o, [a]lways this command ".to_owned(),
             About::Call { tool, always: Always::EveryCall } => format!("allow? [y]es, [n]o, [a]lways {} ", exact(tool)),
             About::Call { always: Always::No, .. } => "allow? [y]es, [n]o ".to_owned(),
@@ -182,6 +209,11 @@ impl<'a> Questions<'a> {
     /// The answer that a line gives; `None`, and it is asked again, where it gives none.
     pub(super) fn answer(&mut self, line: &str) -> Option<Answer> {
         let question = self.open.front()?;
+        let denies = matches!(parse(line), Some((Resolution::Deny, _)));
+        if question.seen == Seen::Part && !(denies && matches!(question.about, About::Call { .. })) {
+            self.show_prompt();
+            return None;
+        }
         let (tool, stored) = match &question.about {
             About::Call { tool, always } => (tool.clone(), always.clone()),
             About::Words { choices } => {
@@ -293,36 +325,51 @@ pub(crate) fn shown(process: &Process, call: &PendingCall, look: &Look) -> Shown
         Some(name) => format!("PID {} ({})", process.pid, exact(name)),
         None => format!("PID {}", process.pid),
     };
-    let before = approval::written_file(call).and_then(|path| read_file(Path::new(&process.cwd), path));
-    let mut shown = approval::show(&who, call, before.as_deref(), look);
-    if !shown.whole {
-        shown.text.push_str(&format!("to see all of it: relive info --json {}\n", process.pid));
-    }
+    let before = approval::written_file(call).map(|path| read_file(Path::new(&process.cwd), path));
+    let mut shown = approval::show(&who, call, &before.unwrap_or(Before::Absent), look);
+    shown.point_to_rest(process);
     shown
 }
 
-/// Returns what a process that asks to write a file would change in it, each line with its sign; `None` if there is no
-/// text to compare with.
+/// Returns what a process that asks to write a file would change in it, each line with its sign; `None` if there is
+/// nothing to compare with.
 pub(crate) fn compared(process: &Process) -> Option<Vec<String>> {
     let call = process.approval.as_ref()?;
-    let before = read_file(Path::new(&process.cwd), approval::written_file(call)?)?;
+    let before = read_file(Path::new(&process.cwd), approval::written_file(call)?);
     let after = call.args.get("content").and_then(serde_json::Value::as_str)?;
-    Some(
-        crate::render::diff::lines(&before, after)
-            .into_iter()
-            .map(|(mark, line)| format!("{}{line}", mark.sign()))
-            .collect(),
-    )
+    let (head, before) = match before {
+        Before::Absent => return None,
+        Before::Text(text) => (None, text),
+        Before::Hidden { bytes } => {
+            (Some(format!("the file is overwritten: {bytes} bytes, which are not shown")), String::new())
+        }
+        Before::NoFile => (Some("this is not a file".to_owned()), String::new()),
+    };
+    // No line of a content has this sign.
+    let head = head.map(|head| format!("{} {head}", Mark::Skipped.sign()));
+    let lines = diff::lines(&before, after).into_iter().map(|(mark, line)| format!("{}{line}", mark.sign()));
+    Some(head.into_iter().chain(lines).collect())
 }
 
-/// What a file of the agent's directory holds, for a diff; nothing where it is not a plain text of a usual size.
-fn read_file(cwd: &Path, path: &str) -> Option<String> {
-    let path = Path::new(path);
-    if path.components().any(|part| part == Component::ParentDir) {
-        return None;
+/// Returns what a file of the agent's directory holds, for a diff of a plain text of a usual size.
+fn read_file(cwd: &Path, path: &str) -> Before {
+    let full = cwd.join(path);
+    let Ok(found) = std::fs::metadata(&full) else { return Before::Absent };
+    if !found.is_file() {
+        return Before::NoFile;
     }
+    let hidden = Before::Hidden { bytes: found.len() };
+    // Nothing above the directory is shown.
+    if Path::new(path).components().any(|part| part == Component::ParentDir) {
+        return hidden;
+    }
+    read_text(&full).map_or(hidden, Before::Text)
+}
+
+/// Reads a file; `None` where it is not a plain text of a usual size.
+fn read_text(path: &Path) -> Option<String> {
     let flags = libc::O_NONBLOCK | libc::O_NOCTTY | libc::O_CLOEXEC;
-    let file = std::fs::OpenOptions::new().read(true).custom_flags(flags).open(cwd.join(path)).ok()?;
+    let file = std::fs::OpenOptions::new().read(true).custom_flags(flags).open(path).ok()?;
     if !file.metadata().ok()?.is_file() {
         return None;
     }
