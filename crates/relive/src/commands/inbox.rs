@@ -8,6 +8,7 @@ use relive_api::{AckRequest, INBOX_ENDED_MAX, Inbox, Item, ItemKind};
 use relive_core::{ErrorCode, Timestamp};
 use serde_json::json;
 
+use self::step::After;
 use crate::client::{Client, Start};
 use crate::context::Context;
 use crate::error::{CommandError, Outcome};
@@ -97,7 +98,7 @@ pub(crate) async fn run(context: &Context, args: &Args) -> Outcome<u8> {
     let inbox = within(inbox, here.as_deref());
     let steps = !args.list && !args.quiet && !context.json && context.out.is_terminal && context.can_ask();
     if steps && !inbox.items.is_empty() {
-        return step::through(context, &client, inbox.items).await;
+        return step::through(context, &client, inbox.items, After::Newer { here: here.as_deref() }).await;
     }
     show(context, args, &inbox)
 }
@@ -123,7 +124,7 @@ pub(crate) async fn next(context: &Context, args: &NextArgs) -> Outcome<u8> {
         return Ok(0);
     };
     if context.out.is_terminal && context.can_ask() {
-        return step::through(context, &client, vec![item]).await;
+        return step::through(context, &client, vec![item], After::Nothing).await;
     }
     context.print(&step::described(context, &client, &item).await?.text)?;
     Ok(0)

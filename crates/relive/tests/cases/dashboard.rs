@@ -316,6 +316,54 @@ fn the_terminal_is_given_back_after_a_panic() {
     assert!(shown.contains("asked for") && !shown.contains("PROCESSES"), "{shown}");
 }
 
+/// Waits until there are so many items.
+fn await_items(world: &World, count: usize) {
+    let listed = || world.relive(&["inbox", "-q"]).ok().stdout.lines().count();
+    wait_for("the items are there", || (listed() == count).then_some(()));
+}
+
+#[test]
+fn the_inbox_shows_what_came_while_it_was_open() {
+    let world = World::new();
+    let Some(screen) = Screen::open(&world, "the_inbox_shows_what_came_while_it_was_open") else { return };
+    let first = world.run_with(RUNS_COMMAND, &["--name", "first"]);
+    world.await_display(&first.uuid, "approval");
+    screen.command("relive inbox");
+    screen.await_text("[a] allow  [n] deny  [s] skip  [q] leave");
+    world.run_with(RUNS_COMMAND, &["--name", "second"]);
+    await_items(&world, 2);
+    screen.keys(&["s"]);
+    screen.await_text("[2/2] approval PID 2 (second)");
+    wait_for("it is asked about", || (screen.text().matches("[s] skip  [q] leave").count() == 2).then_some(()));
+    screen.keys(&["s"]);
+    let shown = screen.await_code(0);
+    assert!(shown.contains("2 items still wait: relive inbox\n"), "{shown}");
+}
+
+/// Nobody has typed anything since: the daemon stays stopped until there is an answer.
+#[test]
+fn an_open_inbox_does_not_start_a_daemon_that_was_stopped() {
+    let world = World::new();
+    let Some(screen) = Screen::open(&world, "an_open_inbox_does_not_start_a_daemon") else { return };
+    let first = world.run_with(RUNS_COMMAND, &["--name", "first"]);
+    world.await_display(&first.uuid, "approval");
+    for command in ["relive next", "relive inbox"] {
+        screen.command(command);
+        screen.await_text("[a] allow  [n] deny  [s] skip  [q] leave");
+        world.relive(&["daemon", "stop"]).ok();
+        screen.await_text("the daemon does not answer; an answer starts it");
+        assert_eq!(world.daemon_pid(), None, "{command}");
+        screen.keys(&[if command == "relive next" { "q" } else { "a" }]);
+        if command == "relive next" {
+            screen.await_code(0);
+            world.relive(&["daemon", "start"]).ok();
+            world.await_display(&first.uuid, "approval");
+        } else {
+            screen.await_text("resumed: the call is allowed");
+        }
+    }
+}
+
 /// What is too long to be shown is not allowed with a key.
 #[test]
 fn a_command_that_is_not_shown_whole_is_not_allowed_by_a_key() {
@@ -353,9 +401,15 @@ fn the_inbox_steps_through_its_items() {
     screen.await_text("resumed: the question is answered");
     screen.await_text("[2/2] finished PID 2 (ended)");
     screen.await_text("[a] seen  [l] show its log  [s] skip");
+    // The first one ends after its answer: it is shown, too.
+    await_items(&world, 2);
     screen.keys(&["a"]);
-    let shown = screen.await_code(0);
+    let shown = screen.await_text("[3/3] finished PID 1 (asker)");
     assert!(shown.contains("acknowledged 1 process"), "{shown}");
+    wait_for("it is asked about", || (screen.text().matches("[s] skip  [q] leave").count() == 3).then_some(()));
+    screen.keys(&["s"]);
+    let shown = screen.await_code(0);
+    assert!(shown.contains("1 item still waits: relive inbox\n"), "{shown}");
     assert_eq!(world.records(&asks.uuid, "question")[1]["answer"], "the old one");
     assert_eq!(world.records(&ends.uuid, "acked").len(), 1);
 }

@@ -1,5 +1,6 @@
 //! Steps through items: shows each in full, and answers it with one key.
 
+use std::collections::{BTreeSet, VecDeque};
 use std::time::Duration;
 
 use relive_api::{Answer, AnswerKind, Item, ItemKind, with_words};
@@ -20,6 +21,8 @@ use crate::terminal::keys::{Keys, Pressed};
 const SEEN_AFTER: Duration = Duration::from_millis(300);
 /// How often it is checked whether somebody else has answered.
 const EVERY: Duration = Duration::from_secs(1);
+/// How long that check may take before the person is told that there is no daemon.
+const SILENT_AFTER: Duration = Duration::from_secs(2);
 
 /// What follows an item.
 enum Then {
@@ -27,41 +30,80 @@ enum Then {
     Leave(u8),
 }
 
+/// What is shown after the items that were there at the start.
+pub(super) enum After<'a> {
+    Nothing,
+    /// Those that came since, of processes that were started in or below this directory.
+    Newer {
+        here: Option<&'a str>,
+    },
+}
+
 /// Shows items one after the other until all are answered or passed over, or the person leaves.
-pub(super) async fn through(context: &Context, client: &Client<'_>, items: Vec<Item>) -> Outcome<u8> {
-    let cannot = |error| CommandError::internal("the terminal cannot be used").because(error);
-    let count = items.len();
-    let mut keys = Keys::open().map_err(cannot)?;
-    for (place, item) in (1..).zip(items) {
+pub(super) async fn through(context: &Context, client: &Client<'_>, items: Vec<Item>, after: After<'_>) -> Outcome<u8> {
+    let mut keys = Keys::open().map_err(unusable)?;
+    let mut count = items.len();
+    let (mut items, mut shown) = (VecDeque::from(items), BTreeSet::new());
+    loop {
+        let Some(item) = items.pop_front() else {
+            let After::Newer { here } = after else { return Ok(0) };
+            let open = super::within(client.inbox().await?, here).items;
+            let waiting = open.len();
+            items.extend(open.into_iter().filter(|item| !shown.contains(&item.id)));
+            count += items.len();
+            if items.is_empty() {
+                context.print(&remaining(waiting))?;
+                return Ok(0);
+            }
+            continue;
+        };
+        shown.insert(item.id.clone());
+        let place = shown.len();
         let head = context.out.paint(Paint::Bold, &format!("[{place}/{count}] ")).into_owned();
         // The first one was listed a moment ago; others may have been answered while those before them were shown.
         if place > 1 && !is_open(client, &item).await? {
             context.print(&format!("{head}{} PID {} was answered elsewhere\n\n", item.kind.word(), item.pid))?;
             continue;
         }
-        let shown = match described(context, client, &item).await {
-            Ok(shown) => shown,
-            Err(error) if error.kind == Kind::Code(ErrorCode::NotFound) => {
-                context.print(&format!("{head}PID {} is gone\n\n", item.pid))?;
-                continue;
-            }
-            Err(error) => return Err(error),
-        };
-        context.print(&format!("{head}{}", shown.text))?;
-        let lines = shown.text.lines().count();
-        if lines >= crate::commands::ps::height() {
-            context.print(&format!("{lines} lines: scroll up to see all of them\n"))?;
-        }
-        // What was typed before this was shown is not an answer to it.
-        if let Some(code) = keys.ignore(SEEN_AFTER).await.map_err(cannot)? {
+        if let Then::Leave(code) = show(context, client, &head, &item, &mut keys).await? {
             return Ok(code);
         }
-        match ask(context, client, &item, &shown, &mut keys).await? {
-            Then::Next => {}
-            Then::Leave(code) => return Ok(code),
-        }
     }
-    Ok(0)
+}
+
+/// Says what still waits when everything was shown.
+fn remaining(waiting: usize) -> String {
+    match waiting {
+        0 => "nothing waits for you\n".to_owned(),
+        1 => "1 item still waits: relive inbox\n".to_owned(),
+        waiting => format!("{waiting} items still wait: relive inbox\n"),
+    }
+}
+
+fn unusable(error: std::io::Error) -> CommandError {
+    CommandError::internal("the terminal cannot be used").because(error)
+}
+
+/// Shows one item, and takes the answer to it.
+async fn show(context: &Context, client: &Client<'_>, head: &str, item: &Item, keys: &mut Keys) -> Outcome<Then> {
+    let shown = match described(context, client, item).await {
+        Ok(shown) => shown,
+        Err(error) if error.kind == Kind::Code(ErrorCode::NotFound) => {
+            context.print(&format!("{head}PID {} is gone\n\n", item.pid))?;
+            return Ok(Then::Next);
+        }
+        Err(error) => return Err(error),
+    };
+    context.print(&format!("{head}{}", shown.text))?;
+    let lines = shown.text.lines().count();
+    if lines >= crate::commands::ps::height() {
+        context.print(&format!("{lines} lines: scroll up to see all of them\n"))?;
+    }
+    // What was typed before this was shown is not an answer to it.
+    if let Some(code) = keys.ignore(SEEN_AFTER).await.map_err(unusable)? {
+        return Ok(Then::Leave(code));
+    }
+    ask(context, client, item, &shown, keys).await
 }
 
 /// Tells whether an item still waits.
@@ -93,28 +135,27 @@ pub(super) async fn described(context: &Context, client: &Client<'_>, item: &Ite
 }
 
 async fn ask(context: &Context, client: &Client<'_>, item: &Item, shown: &Shown, keys: &mut Keys) -> Outcome<Then> {
-    let cannot = |error| CommandError::internal("the terminal cannot be used").because(error);
+    let mut is_silent = false;
     loop {
         let mut prompt = String::new();
         for (keys, does) in item.keys() {
             prompt.push_str(&format!("[{keys}] {does}  "));
         }
         context.print(&context.out.paint(Paint::Bold, &format!("{prompt}[s] skip  [q] leave ")))?;
-        let key = loop {
-            tokio::select! {
-                pressed = keys.press() => match pressed.map_err(cannot)? {
-                    Pressed::Signal(code) => {
-                        context.print("\n")?;
-                        return Ok(Then::Leave(code));
-                    }
-                    Pressed::Key(key) => break char::from(key),
-                },
-                () = tokio::time::sleep(EVERY) => {
-                    if !is_open(client, item).await? {
-                        context.print("\nanswered elsewhere\n\n")?;
-                        return Ok(Then::Next);
-                    }
-                }
+        let key = match pressed(client, item, keys, is_silent).await? {
+            Waited::Pressed(Pressed::Key(key)) => char::from(key),
+            Waited::Pressed(Pressed::Signal(code)) => {
+                context.print("\n")?;
+                return Ok(Then::Leave(code));
+            }
+            Waited::AnsweredElsewhere => {
+                context.print("\nanswered elsewhere\n\n")?;
+                return Ok(Then::Next);
+            }
+            Waited::NoDaemon => {
+                is_silent = true;
+                context.print("\nthe daemon does not answer; an answer starts it\n")?;
+                continue;
             }
         };
         context.print(&format!("{}\n", exact(&key.to_string())))?;
@@ -143,6 +184,38 @@ async fn ask(context: &Context, client: &Client<'_>, item: &Item, shown: &Shown,
     }
 }
 
+/// What ended the wait for a key.
+enum Waited {
+    Pressed(Pressed),
+    AnsweredElsewhere,
+    NoDaemon,
+}
+
+/// Waits for a key, and looks whether the item still waits. That the daemon is silent is told once.
+async fn pressed(client: &Client<'_>, item: &Item, keys: &mut Keys, is_silent: bool) -> Outcome<Waited> {
+    // Whoever only looks does not undo that somebody stops the daemon.
+    client.set_stopped(true);
+    let waited = loop {
+        let checked = async {
+            tokio::time::sleep(EVERY).await;
+            tokio::time::timeout(SILENT_AFTER, is_open(client, item)).await
+        };
+        tokio::select! {
+            pressed = keys.press() => break Waited::Pressed(pressed.map_err(unusable)?),
+            checked = checked => match checked {
+                Ok(Ok(true)) => {}
+                Ok(Ok(false)) => break Waited::AnsweredElsewhere,
+                Ok(Err(error)) if error.kind != Kind::Code(ErrorCode::Unavailable) => return Err(error),
+                Ok(Err(_)) | Err(_) if is_silent => {}
+                Ok(Err(_)) | Err(_) => break Waited::NoDaemon,
+            },
+        }
+    };
+    // A key is a command that was given after it.
+    client.set_stopped(false);
+    Ok(waited)
+}
+
 /// Tells whether an answer is one to all that is asked, and not the refusal of it.
 fn needs_all_seen(item: &Item, answer: &Answer) -> bool {
     let refuses = item.kind == ItemKind::Approval && answer.key == 'n';
@@ -156,8 +229,7 @@ async fn complete(context: &Context, item: &Item, answer: &Answer, keys: &mut Ke
         return Ok(Some(command));
     }
     context.print("your answer (Esc: none): ")?;
-    let typed =
-        keys.line().await.map_err(|error| CommandError::internal("the terminal cannot be used").because(error))?;
+    let typed = keys.line().await.map_err(unusable)?;
     let Ok(Some(typed)) = typed else { return Ok(None) };
     if typed.trim().is_empty() {
         return Ok(None);
