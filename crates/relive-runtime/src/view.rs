@@ -37,8 +37,11 @@ impl Runtime {
             }
             LookedUp::Remembered(pid) => {
                 let process = listed(pid)?;
-                let files = self.known_files(process.uuid).await;
-                (process, files)
+                let uuid = process.uuid;
+                let info = self.on_disk(move |data| data.info(uuid)).await.ok().and_then(|read| read.ok()).flatten();
+                // The table does not know whether a person has seen the end.
+                let unseen = process.successor_pid.is_none() && info.as_ref().is_some_and(|info| info.unseen);
+                (Process { unseen, ..process }, info.and_then(|info| info.files))
             }
             LookedUp::OnDisk(found) => {
                 let files = found.info.files;

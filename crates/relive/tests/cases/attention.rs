@@ -375,6 +375,21 @@ fn wait_needs_me_returns_the_first_item() {
     assert_eq!((&told["item"]["kind"], &told["item"]["uuid"]), (&json!("question"), &json!(process.uuid)));
 }
 
+/// Of one that ended before somebody asked, however it is named.
+#[test]
+fn wait_needs_me_returns_the_item_of_a_process_that_has_ended() {
+    let world = World::new();
+    let failed = world.run_with(FAILS, &["--name", "gone"]);
+    let item = await_item(&world, &failed, "failed");
+    for id in ["gone", &item["pid"].to_string(), &failed.uuid] {
+        let told = world.relive(&["wait", "--needs-me", "--json", id]).ok().json();
+        assert_eq!((&told["item"]["id"], &told["item"]["kind"]), (&item["id"], &json!("failed")), "{id}: {told}");
+    }
+    world.relive(&["inbox", "ack", item["id"].as_str().unwrap()]).ok();
+    let told = world.relive(&["wait", "--needs-me", "--json", "gone"]).ok().json();
+    assert_eq!(told, json!({"item": null}), "it was seen");
+}
+
 /// The events of a stream: its names, the processes it tells of, and its last id.
 fn stream(world: &World, after: Option<&str>) -> (Vec<String>, Vec<String>, String) {
     let header = after.map(|id| format!("Last-Event-ID: {id}\r\n")).unwrap_or_default();
