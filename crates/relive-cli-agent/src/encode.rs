@@ -7,7 +7,7 @@ mod claude;
 mod codex_app_server;
 
 use crate::dialect::Dialect;
-use crate::event::{ApprovalChannel, ApprovalOption, ApprovalRequest, Event, EventKind, OptionKind};
+use crate::event::{ApprovalChannel, ApprovalOption, ApprovalRequest, Event, EventKind, OptionKind, RawJson};
 
 /// A person's answer to a request for permission.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -148,6 +148,15 @@ impl Encoder {
     #[must_use]
     pub fn unsupported(request_id: &str) -> String {
         acp::unsupported(request_id) + "\n"
+    }
+
+    /// Encodes the answer to a question that the CLI printed: `input` is what it asked. Where it asks several things, each line
+    /// answers one of them.
+    pub fn reply(&self, request_id: &RawJson, input: &RawJson, text: &str) -> Result<String, EncodeError> {
+        match self.dialect {
+            DuplexDialect::Claude => Ok(claude::reply(request_id, input, text) + "\n"),
+            DuplexDialect::CodexAppServer | DuplexDialect::Acp => Err(EncodeError::NotOffered),
+        }
     }
 
     /// Encodes the answer to a request for permission that a hook of claude made: the body of the response to that hook.

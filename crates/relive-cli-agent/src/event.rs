@@ -109,6 +109,9 @@ pub enum EventKind {
         #[serde(skip_serializing_if = "Option::is_none")]
         tool_id: Option<String>,
         text: String,
+        /// What the answer has to repeat; absent if the question cannot be answered by a line to the CLI.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        input: Option<RawJson>,
     },
     /// An ACP agent asked for something that no client has to offer, and waits for a reply.
     UnsupportedRequest {

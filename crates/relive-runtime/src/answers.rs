@@ -100,16 +100,16 @@ impl Runtime {
         let (uuid, asked_at) = (process.uuid, process.paused_at.unwrap_or(process.created_at));
         // An unreadable journal shows no calls; an answer to it is refused with the reason.
         let Some((asked, open)) = self.pending(uuid, reason, asked_at).await else { return process };
-        if reason == SuspendReason::Question {
-            let question = asked.map(|asked| question_of(PendingCall { at: asked_at, ..asked }));
-            return Process { question, ..process };
-        }
         // A CLI agent says itself what it asks for: a subagent's call is not in the journal.
         let named = self.bodies.cli.agents.get(uuid).and_then(|agent| agent.asked);
         let asked = asked.map(|asked| match named {
             Some(named) => PendingCall { tool: named.tool, args: named.args, ..asked },
             None => asked,
         });
+        if reason == SuspendReason::Question {
+            let question = asked.map(|asked| question_of(PendingCall { at: asked_at, ..asked }));
+            return Process { question, ..process };
+        }
         if reason == SuspendReason::Approval {
             return Process { approval: asked.map(|asked| PendingCall { at: asked_at, ..asked }), ..process };
         }
@@ -365,6 +365,10 @@ fn about_host(call: PendingCall, host: &str) -> PendingCall {
 
 /// Returns a question as people read it.
 fn question_of(asked: PendingCall) -> PendingQuestion {
+    if let Some(questions) = asked.args["questions"].as_array() {
+        let (text, choices) = crate::questions::told(questions);
+        return PendingQuestion { id: asked.id, text, choices, at: asked.at };
+    }
     let choices = asked.args["choices"].as_array().into_iter().flatten();
     PendingQuestion {
         id: asked.id,

@@ -52,6 +52,7 @@ mod owner;
 mod pending;
 mod policy;
 mod pools;
+mod questions;
 mod reached;
 mod recall;
 mod records;

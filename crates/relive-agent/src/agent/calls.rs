@@ -127,7 +127,7 @@ impl Loop {
             Asked::Answered(answer) => return self.end_call(call, ToolResult::ok(answer), None).await,
             Asked::Waits => {}
             Asked::NotYet => {
-                let question = Question { call, answer: None, req: None };
+                let question = Question { call, answer: None, req: None, key: None };
                 self.record(Body::Question(question), Durability::Synced).await?;
             }
         }

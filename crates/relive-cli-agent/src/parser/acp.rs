@@ -351,7 +351,7 @@ fn read_request(method: &str, id: Json<'_>, params: Option<Json<'_>>, events: &m
         ("session/request_permission", Some(params)) => approvals::read(id, params, events),
         ("elicitation/create" | "session/elicitation", Some(params)) => {
             let text = params.text_at(&["message"]).unwrap_or_default();
-            events.push(EventKind::Question { request_id: id.to_raw(), tool_id: None, text });
+            events.push(EventKind::Question { request_id: id.to_raw(), tool_id: None, text, input: None });
         }
         (method, _) => {
             read_other_method(method, events);

@@ -141,6 +141,41 @@ fn answers_of_claude_repeat_the_input_and_the_suggestions() {
 }
 
 #[test]
+fn a_question_of_claude_is_answered_by_an_allow_that_has_the_answers() {
+    let check = |questions: &str, text: &str, expect: Value| {
+        let line = format!(
+            r#"{{"type":"control_request","request_id":"q1","request":{{"subtype":"can_use_tool","tool_name":"AskUserQuestion","input":{{"questions":[{questions}]}}}}}}"#
+        );
+        let EventKind::Question { request_id, input: Some(input), .. } =
+            events(Dialect::Claude, &[&line]).remove(0).kind
+        else {
+            unreachable!("not a question: {line}");
+        };
+        let reply = value(&encoder(Dialect::Claude, &[]).reply(&request_id, &input, text).unwrap());
+        assert_eq!((&reply["type"], &reply["response"]["request_id"]), (&json!("control_response"), &json!("q1")));
+        let response = &reply["response"]["response"];
+        assert_eq!(response["behavior"], "allow");
+        assert_eq!(response["updatedInput"]["answers"], expect);
+        let asked: Value = serde_json::from_str(&format!("[{questions}]")).unwrap();
+        assert_eq!(response["updatedInput"]["questions"], asked, "what it asked is repeated");
+    };
+    let (colour, size) = (r#"{"question":"Which \"colour\"?"}"#, r#"{"question":"Which size?"}"#);
+    let both = format!("{colour},{size}");
+    check(colour, "one\ntwo", json!({"Which \"colour\"?": "one\ntwo"}));
+    check(&both, "blue\n\n large", json!({"Which \"colour\"?": "blue", "Which size?": "large"}));
+    check(&both, "neither", json!({"Which \"colour\"?": "neither", "Which size?": "neither"}));
+    let refused = encoder(Dialect::CodexAppServer, &[]);
+    let Some(Event { kind: EventKind::Question { request_id, .. }, .. }) = events(
+        Dialect::CodexAppServer,
+        &[r#"{"method":"item/tool/requestUserInput","id":2,"params":{"questions":[{"question":"which?"}]}}"#],
+    )
+    .pop() else {
+        unreachable!("not a question");
+    };
+    assert_eq!(refused.reply(&request_id, &request_id, "x"), Err(EncodeError::NotOffered));
+}
+
+#[test]
 fn answers_of_codex_choose_among_the_decisions_that_it_offers() {
     let encoder = Encoder::new(Dialect::CodexAppServer).unwrap();
     let line = |decisions: &str| {

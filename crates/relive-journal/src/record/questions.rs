@@ -58,4 +58,7 @@ pub struct Question {
     /// The id of the request that answered it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub req: Option<String>,
+    /// The CLI agent's own id of its question.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub key: Option<String>,
 }

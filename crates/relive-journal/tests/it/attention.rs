@@ -15,7 +15,8 @@ use crate::support::{
 };
 
 pub(crate) fn question(call: u32, answer: Option<&str>) -> Body {
-    Body::Question(Question { call, answer: answer.map(str::to_owned), req: answer.map(|_| "answer".to_owned()) })
+    let req = answer.map(|_| "answer".to_owned());
+    Body::Question(Question { call, answer: answer.map(str::to_owned), req, key: None })
 }
 
 pub(crate) fn unseen() -> Body {

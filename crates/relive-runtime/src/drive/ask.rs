@@ -4,6 +4,7 @@ use relive_core::{Event, SuspendReason, Urgency, Usd};
 use relive_journal::record::Body as Record;
 
 use super::BodyOwner;
+use crate::answers::waits_for_answer;
 use crate::error::{Error, Result};
 use crate::owner::{Change, Lane, Turn};
 use crate::records::RecordDetails;
@@ -22,7 +23,7 @@ impl BodyOwner {
     pub(crate) fn waits_for_answer(&self) -> bool {
         let state = self.runtime.lock();
         let machine = state.table.machine(self.process.of.pid);
-        machine.and_then(|machine| machine.pause()).is_some_and(|(_, reason)| reason == SuspendReason::Approval)
+        machine.and_then(|machine| machine.pause()).is_some_and(|(_, reason)| waits_for_answer(reason))
     }
 
     /// Tells whether the process is to stand still, or does.
@@ -57,10 +58,10 @@ impl BodyOwner {
 
     /// Records a question, and suspends the process until it is answered. One that is suspended already, or has to end,
     /// only has the records.
-    pub(crate) async fn ask(&self, records: Vec<Record>) -> Result<()> {
+    pub(crate) async fn ask(&self, records: Vec<Record>, reason: SuspendReason) -> Result<()> {
         let (mut turn, mut change) = self.begin_change(records).await?;
         if change.draft().pause().is_none() {
-            change.apply(Event::Suspend { reason: SuspendReason::Approval, urgency: Urgency::Now }, &self.runtime)?;
+            change.apply(Event::Suspend { reason, urgency: Urgency::Now }, &self.runtime)?;
             change.apply(Event::BoundaryReached, &self.runtime)?;
         }
         turn.commit(change).await
@@ -69,7 +70,10 @@ impl BodyOwner {
     /// Records that a question needs no answer any more, and ends the wait for it.
     pub(crate) async fn withdraw(&self, records: Vec<Record>) -> Result<()> {
         let (mut turn, mut change) = self.begin_change(records).await?;
-        change.apply(Event::EndPause { reason: SuspendReason::Approval }, &self.runtime)?;
+        let reason = change.draft().pause().map(|(_, reason)| reason).filter(|reason| waits_for_answer(*reason));
+        if let Some(reason) = reason {
+            change.apply(Event::EndPause { reason }, &self.runtime)?;
+        }
         turn.commit(change).await
     }
 

@@ -186,6 +186,73 @@ fn a_denied_request_is_told_to_the_model_with_the_reason_and_survives_a_killed_d
     assert_eq!(agents.world.records(&process.uuid, "model_ended").len(), 2);
 }
 
+/// A question of claude's own.
+fn asks(questions: &Value) -> Turn {
+    Turn::calls("AskUserQuestion", json!({ "questions": questions }))
+}
+
+fn colour() -> Value {
+    let options = json!([{"label": "red", "description": "warm"}, {"label": "blue", "description": "cold"}]);
+    json!({"question": "Which colour?", "header": "Colour", "options": options, "multiSelect": false})
+}
+
+#[test]
+fn a_question_of_claude_is_a_question_of_the_process_and_its_answer_reaches_the_model() {
+    let test = "a_question_of_claude";
+    let size = json!([{"label": "large", "description": ""}, {"label": "small", "description": ""}]);
+    let size = json!({"question": "Which size?", "header": "Size", "options": size, "multiSelect": false});
+    let turns = [asks(&json!([colour()])), asks(&json!([colour(), size])), Turn::text("Painted.")];
+    let Some(agents) = Agents::new(test, "claude", turns) else { return };
+    let process = agents.run("claude", &["--name", "painter"]);
+    let info = agents.world.await_display(&process.uuid, "question");
+    assert_eq!((&info["suspend_reason"], &info["question"]["choices"]), (&json!("question"), &json!(["red", "blue"])));
+    let items = agents.world.relive(&["inbox", "--json"]).ok().json();
+    let item = &items["items"][0];
+    assert_eq!((&item["kind"], &item["text"]), (&json!("question"), &json!("Which colour? red: warm blue: cold")));
+    let proposed: Vec<&str> = item["answers"].as_array().unwrap().iter().filter_map(|by| by["text"].as_str()).collect();
+    assert!(proposed.contains(&"red") && proposed.contains(&"blue"), "{item}");
+    agents.world.relive(&["resolve", "painter", "--allow"]).fails(3, &["asks a question"]);
+    agents.world.relive(&["resolve", "painter", "--answer", "2"]).ok();
+    let next = wait_for("it asks for two things", || {
+        let question = agents.world.info(&process.uuid)["question"].clone();
+        question["text"].as_str().is_some_and(|text| text.contains("Which size?")).then_some(question)
+    });
+    assert!(agents.last_question().contains(r#"\"Which colour?\"=\"blue\""#), "{}", agents.last_question());
+    assert!(next["text"].as_str().unwrap().contains("2. Which size? [large, small]"), "{next}");
+    let earlier = info["question"]["id"].to_string();
+    let told = agents.world.relive(&["resolve", "painter", "--answer", "red", "--question", &earlier]);
+    told.fails(3, &["has its answer already: blue"]);
+    agents.world.relive(&["resolve", "painter", "--answer", "green, in my words\nlarge"]).ok();
+    agents.await_idle(&process, 1);
+    let question = agents.last_question();
+    for answer in [r#"\"Which colour?\"=\"green, in my words\""#, r#"\"Which size?\"=\"large\""#] {
+        assert!(question.contains(answer), "{question}");
+    }
+    assert_eq!(agents.said(&process), ["Painted."]);
+}
+
+#[test]
+fn a_question_of_claude_and_its_answer_survive_a_killed_daemon() {
+    let test = "a_question_of_claude_survives";
+    let turns = [asks(&json!([colour()])), Turn::text("Painted.")];
+    let Some(agents) = Agents::new(test, "claude", turns) else { return };
+    // What may be done without asking is not what is answered without asking.
+    let process = agents.run("claude", &["-y"]);
+    let before = agents.world.await_display(&process.uuid, "question");
+    agents.world.kill_daemon();
+    let after = agents.world.await_display(&process.uuid, "question");
+    assert_eq!(after["question"], before["question"]);
+    assert_eq!(after["session"]["host_pid"], before["session"]["host_pid"], "the program was not disturbed");
+    agents.world.relive(&["resolve", &process.uuid, "--answer", "red"]).ok();
+    // Acknowledged means durable.
+    agents.world.kill_daemon();
+    agents.await_idle(&process, 1);
+    assert!(agents.last_question().contains(r#"\"Which colour?\"=\"red\""#), "{}", agents.last_question());
+    assert_eq!(agents.said(&process), ["Painted."]);
+    let questions = agents.world.records(&process.uuid, "question");
+    assert_eq!(questions.len(), 2, "it is asked once, and answered once: {questions:?}");
+}
+
 #[test]
 fn a_codex_asks_for_permission_and_takes_messages_one_after_the_other() {
     let test = "a_codex_asks_for_permission";

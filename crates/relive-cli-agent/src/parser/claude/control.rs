@@ -31,12 +31,12 @@ fn read_request(request_id: RawJson, request: Json<'_>, events: &mut LineEvents)
         "can_use_tool" => read_permission(request_id, request, events),
         "elicitation" => {
             let text = request.text_at(&["message"]).unwrap_or_default();
-            events.push(EventKind::Question { request_id, tool_id: None, text });
+            events.push(EventKind::Question { request_id, tool_id: None, text, input: None });
         }
         "request_user_dialog" => {
             let [kind, message] = [request.text_at(&["dialog_kind"]), request.text_at(&["payload", "message"])];
             let text = message.or(kind).unwrap_or_default();
-            events.push(EventKind::Question { request_id, tool_id: None, text });
+            events.push(EventKind::Question { request_id, tool_id: None, text, input: None });
         }
         "hook_callback" | "mcp_message" => events.other(format!("control_request/{subtype}")),
         _ => events.unknown(format!("control_request/{subtype}")),
@@ -50,7 +50,7 @@ fn read_permission(request_id: RawJson, request: Json<'_>, events: &mut LineEven
     let tool_id = tool_id.and_then(Json::text);
     if tool == QUESTION_TOOL {
         let text = input.map(joined_questions).unwrap_or_default();
-        return events.push(EventKind::Question { request_id, tool_id, text });
+        return events.push(EventKind::Question { request_id, tool_id, text, input: input.map(Json::to_raw) });
     }
     events.push(EventKind::ApprovalAsked(ApprovalRequest {
         request_id,

@@ -89,7 +89,12 @@ impl ClaudeParser {
             "Elicitation" => {
                 let (server, text) = (asking_server(body), body.text_at(&["message"]).unwrap_or_default());
                 self.hook_calls.ask_for_server(&server, events.subagent());
-                events.push(EventKind::Question { request_id: RawJson::string(&server), tool_id: None, text });
+                events.push(EventKind::Question {
+                    request_id: RawJson::string(&server),
+                    tool_id: None,
+                    text,
+                    input: None,
+                });
             }
             "ElicitationResult" => {
                 let server = asking_server(body);
@@ -246,7 +251,7 @@ impl ClaudeParser {
         let request_id = RawJson::string(&id);
         if body.tool == QUESTION_TOOL {
             let text = body.input.map(joined_questions).unwrap_or_default();
-            return events.push(EventKind::Question { request_id, tool_id: Some(id), text });
+            return events.push(EventKind::Question { request_id, tool_id: Some(id), text, input: None });
         }
         events.push(EventKind::ApprovalAsked(ApprovalRequest {
             request_id,

@@ -11,11 +11,11 @@ pub(super) fn read(method: &str, id: Json<'_>, params: Option<Json<'_>>, events:
         ("execCommandApproval" | "applyPatchApproval", Some(params)) => read_old_approval(method, id, params, events),
         ("item/tool/requestUserInput", Some(params)) => {
             let (tool_id, text) = (params.text_at(&["itemId"]), joined_questions(params));
-            events.push(EventKind::Question { request_id: id.to_raw(), tool_id, text });
+            events.push(EventKind::Question { request_id: id.to_raw(), tool_id, text, input: None });
         }
         ("mcpServer/elicitation/request", Some(params)) => {
             let text = params.text_at(&["message"]).unwrap_or_default();
-            events.push(EventKind::Question { request_id: id.to_raw(), tool_id: None, text });
+            events.push(EventKind::Question { request_id: id.to_raw(), tool_id: None, text, input: None });
         }
         ("item/tool/call" | "account/chatgptAuthTokens/refresh", _) => events.other(method),
         (method, _) => events.unknown(method),

@@ -26,10 +26,9 @@ pub(crate) fn built_in(name: &str) -> Option<CliAgent> {
         "claude" => Some(CliAgent {
             agent: name.to_owned(),
             dialect: Dialect::Claude.name().to_owned(),
-            // Its questions to the user have no answer in this dialect, so it must not ask them.
             command: words(
                 "claude -p --input-format stream-json --output-format stream-json --verbose --include-partial-messages \
-                 --permission-prompt-tool stdio --disallowedTools AskUserQuestion",
+                 --permission-prompt-tool stdio",
             ),
             start: words("--session-id {session}"),
             resume: words("--resume {session}"),

@@ -7,9 +7,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use relive_cli_agent::{Dialect, Lifecycle};
-use relive_core::{Timestamp, Why};
+use relive_core::{SuspendReason, Timestamp, Why};
 use relive_journal::history::CallState;
-use relive_journal::record::{Approval, Body as Record, CliRead, CliRecord, Decision};
+use relive_journal::record::{Approval, Body as Record, CliRead, CliRecord, Decision, Question};
 use relive_journal::{Durability, History, Journal};
 use relive_session::connection::Connection;
 use relive_session::log::{Item, Reader};
@@ -286,7 +286,7 @@ impl Conversation {
         }
     }
 
-    /// Asks a person about the next request for permission, or allows it.
+    /// Asks a person about the next request for permission, or allows it, or asks what the agent asks.
     async fn put_questions(&self, known: &mut Known) {
         if let Some(asked) = &known.asked
             && !known.requests.contains_key(asked)
@@ -308,6 +308,14 @@ impl Conversation {
             let Some(request) = known.requests.get(&key).cloned() else { continue };
             let call = known.translator.call_for(&request);
             self.record(known).await;
+            if known.is_question(&key) {
+                let question = Question { call, answer: None, req: None, key: Some(key.clone()) };
+                match self.owner.ask(vec![Record::Question(question)], SuspendReason::Question).await {
+                    Ok(()) => known.asked = Some(key),
+                    Err(error) => self.warn(&format!("a question cannot be recorded: {error}")),
+                }
+                continue;
+            }
             let decision = if known.facts.agent.yes { Decision::Allowed } else { Decision::Asked };
             let approval = Approval {
                 call,
@@ -324,7 +332,7 @@ impl Conversation {
                 self.append(vec![Record::Approval(approval)]).await;
                 continue;
             }
-            match self.owner.ask(vec![Record::Approval(approval)]).await {
+            match self.owner.ask(vec![Record::Approval(approval)], SuspendReason::Approval).await {
                 Ok(()) => known.asked = Some(key),
                 Err(error) => self.warn(&format!("a request cannot be recorded: {error}")),
             }
@@ -414,7 +422,7 @@ pub(super) fn cwd_of(history: &History) -> String {
 /// Tells whether a record has to be on the disk at once: what a later run depends on.
 fn is_lasting(record: &Record) -> bool {
     let of_cli = |cli: &CliRecord| cli.session.is_some() || cli.turn.is_some();
-    matches!(record, Record::Approval(_)) || matches!(record, Record::Cli(cli) if of_cli(cli))
+    matches!(record, Record::Approval(_) | Record::Question(_)) || matches!(record, Record::Cli(cli) if of_cli(cli))
 }
 
 /// Waits until a moment, or for ever without one.

@@ -10,7 +10,7 @@ use relive_cli_agent::{Answer, Dialect, EncodeError, Encoder};
 use relive_core::Signal;
 use relive_journal::payload::Blobs;
 use relive_journal::reader::{Cursor, Item, Reader};
-use relive_journal::record::{Approval, CliRecord, CliStart, Decision, Input, SignalMask};
+use relive_journal::record::{Approval, CliRecord, CliStart, Decision, Input, Question, SignalMask};
 use relive_journal::{History, ProcessDirectory};
 use relive_session::connection::Connection;
 use relive_session::protocol::{Outcome, Verb};
@@ -54,6 +54,22 @@ enum What {
     Unsupported(String),
     /// The turn is to be stopped.
     Interrupt,
+    /// The answer to a question, by the CLI's id of that.
+    Reply {
+        key: String,
+        text: String,
+    },
+}
+
+impl What {
+    /// Returns the CLI's id of the request that it answers; `None` for what answers nothing.
+    fn key(&self) -> Option<&str> {
+        match self {
+            Self::Turn(_) | Self::Unsupported(_) | Self::Interrupt => None,
+            Self::Answer(approval) => Some(approval.key.as_deref().unwrap_or_default()),
+            Self::Reply { key, .. } => Some(key),
+        }
+    }
 }
 
 /// What a reader of the journal has found.
@@ -191,11 +207,16 @@ impl Delivery {
                     let lines = encoded(known, seq, &text).unwrap_or_default();
                     known.wrote(&Outgoing { number: seq, input: Some(seq), lines }, conversation.now());
                 }
-                What::Answer(approval) => {
-                    known.answered(approval.key.as_deref().unwrap_or_default());
+                answer @ (What::Answer(_) | What::Reply { .. }) => {
+                    known.answered(answer.key().unwrap_or_default());
                 }
                 What::Unsupported(_) | What::Interrupt => {}
             }
+        }
+        // Nobody is asked again about what an earlier daemon took the answer to.
+        let open = self.due.iter().chain(self.numbered.iter().map(|(_, due)| due));
+        for key in open.filter_map(|due| due.what.key()) {
+            known.queue.retain(|queued| queued != key);
         }
     }
 
@@ -341,6 +362,13 @@ fn outgoing(known: &mut Known, number: u64, due: &Due) -> Result<Option<Outgoing
             Ok(Some(Outgoing { number, input: None, lines: encoder.interrupt()? }))
         }
         What::Unsupported(id) => Ok(Some(Outgoing { number, input: None, lines: Encoder::unsupported(id) })),
+        What::Reply { key, text } => {
+            let request = known.answered(key);
+            let Some((request, encoder)) = request.zip(known.encoder.as_ref()) else { return Ok(None) };
+            let Some(input) = &request.input else { return Ok(None) };
+            let lines = encoder.reply(&request.request_id, input, text)?;
+            Ok(Some(Outgoing { number, input: None, lines }))
+        }
     }
 }
 
@@ -381,6 +409,12 @@ fn read_records(reader: &mut Reader, blobs: &Blobs, heard: u64) -> io::Result<(V
                 let mask: SignalMask = serde_json::from_str(&entry.line)?;
                 let is_interrupt = mask.delivered == Some(Signal::Int);
                 found.extend(is_interrupt.then_some(Found::Due(Due { seq, what: What::Interrupt })));
+            }
+            "question" => {
+                let question: Question = serde_json::from_str(&entry.line)?;
+                if let (Some(key), Some(text)) = (question.key, question.answer) {
+                    found.push(Found::Due(Due { seq, what: What::Reply { key, text } }));
+                }
             }
             "cli" => {
                 let record: CliRecord = serde_json::from_str(&entry.line)?;

@@ -18,6 +18,8 @@ use super::deliver::Outgoing;
 use super::live::LiveGateway;
 use super::translate::{Before, Counting, OpenCall, Translator};
 
+/// The name of a question among the calls of the journal: claude's own.
+const QUESTION_TOOL: &str = "AskUserQuestion";
 /// How much of a tool's input is shown.
 const SHOWN_MAX: usize = 120;
 /// The fields of an input that describe a call best, the best first.
@@ -30,8 +32,10 @@ pub(super) struct Known {
     pub(super) stream: AgentStream,
     pub(super) encoder: Option<Encoder>,
     pub(super) translator: Translator,
-    /// The open requests for permission, by their keys.
+    /// The open requests for permission, by their keys. A question of claude is one for its tool.
     pub(super) requests: BTreeMap<String, ApprovalRequest>,
+    /// Those of them that are questions.
+    questions: BTreeSet<String>,
     /// Requests that a person is to be asked about.
     pub(super) queue: VecDeque<String>,
     /// The request that a person is asked about.
@@ -105,8 +109,9 @@ impl Known {
             encoder: Encoder::new(dialect).ok(),
             translator,
             requests: BTreeMap::new(),
+            questions: BTreeSet::new(),
             queue: VecDeque::new(),
-            asked: history.question().and_then(|asked| asked.key.clone()).filter(|_| read.is_some()),
+            asked: open_key(history).filter(|_| read.is_some()),
             recorded_to: read.map_or(0, |read| read.offset),
             read_to: 0,
             marked_to: read.map_or(0, |read| read.offset),
@@ -256,6 +261,19 @@ impl Known {
         self.requests.remove(key);
     }
 
+    fn open_request(&mut self, request: ApprovalRequest) {
+        let key = request.request_id.as_str().to_owned();
+        let is_new = self.requests.insert(key.clone(), request).is_none();
+        if is_new && self.asked.as_ref() != Some(&key) {
+            self.queue.push_back(key);
+        }
+    }
+
+    /// Tells whether a request is a question, which is answered with a text.
+    pub(super) fn is_question(&self, key: &str) -> bool {
+        self.questions.contains(key)
+    }
+
     fn learn(&mut self, event: &Event, at: Timestamp) {
         if let Some(encoder) = &mut self.encoder {
             encoder.observe(event);
@@ -263,11 +281,19 @@ impl Known {
         let is_own = event.subagent.is_none();
         match &event.kind {
             EventKind::ApprovalAsked(request) if request.channel == ApprovalChannel::Stream => {
-                let key = request.request_id.as_str().to_owned();
-                let is_new = self.requests.insert(key.clone(), request.clone()).is_none();
-                if is_new && self.asked.as_ref() != Some(&key) {
-                    self.queue.push_back(key);
-                }
+                self.open_request(request.clone());
+            }
+            EventKind::Question { request_id, tool_id, input: Some(input), .. } => {
+                self.questions.insert(request_id.as_str().to_owned());
+                self.open_request(ApprovalRequest {
+                    request_id: request_id.clone(),
+                    tool_id: tool_id.clone(),
+                    tool: QUESTION_TOOL.to_owned(),
+                    input: Some(input.clone()),
+                    reason: None,
+                    options: Vec::new(),
+                    channel: ApprovalChannel::Stream,
+                });
             }
             EventKind::Answered { request_id } => self.close_request(request_id.as_str()),
             EventKind::ToolEnded { id, .. } => {
@@ -340,8 +366,15 @@ impl Known {
         (self.turn_since, self.tool, self.note, self.has_had_turn) = (None, None, None, true);
         self.last_failure = failure;
         self.requests.clear();
+        self.questions.clear();
         self.queue.clear();
     }
+}
+
+/// Returns the CLI's id of the request that a person is asked about.
+fn open_key(history: &History) -> Option<String> {
+    let approval = history.question().and_then(|asked| asked.key.clone());
+    approval.or_else(|| history.open_question().and_then(|asked| asked.key.clone()))
 }
 
 /// Describes a call in one line.
