@@ -65,11 +65,15 @@ impl<'a> Source<'a> {
         self.problem(&error.location().unwrap_or(Location::UNKNOWN), crate::words::plain(error))
     }
 
-    /// Returns a word as it is written: YAML reads `010` as a number and `y` as true.
+    /// Returns a word as it is written: YAML reads `010` as a number and `y` as true. Of an alias, that is the word it stands for.
     #[must_use]
     pub fn written(&self, found: &Spanned<Value>) -> Option<&'a str> {
-        let start = usize::try_from(found.referenced.span().byte_offset()?).ok()?;
-        self.text.get(start..)?.split(|c: char| c.is_whitespace() || ",]}".contains(c)).next()
+        let start = usize::try_from(found.defined.span().byte_offset()?).ok()?;
+        let text = self.text.get(start..)?;
+        // The name of an anchor comes before its value.
+        let named =
+            text.strip_prefix('&').map(|text| text.trim_start_matches(|c: char| !c.is_whitespace()).trim_start());
+        named.unwrap_or(text).split(|c: char| c.is_whitespace() || ",]}".contains(c)).next()
     }
 }
 

@@ -1,5 +1,6 @@
 //! The mistakes of files, each with its place.
 
+use relive_flow::file::Work;
 use relive_flow::{ComposeFile, Definition, SupervisorFile};
 
 fn mistakes(text: &str) -> String {
@@ -108,6 +109,18 @@ fn supervisors_that_are_nested_too_deeply_are_refused() {
         let said = SupervisorFile::parse("f", &text).unwrap_err().to_string();
         assert!(said.contains(expect), "{levels}: {said}");
     }
+}
+
+#[test]
+fn an_argument_that_is_an_alias_is_the_word_that_it_stands_for() {
+    let check = |text: &str, node: usize, expect: &[&str]| {
+        let file = ComposeFile::parse("f", text).unwrap_or_else(|error| panic!("{text}: {error}"));
+        let Work::Exec { command } = &file.nodes[node].task.work else { panic!("{text}") };
+        assert_eq!(command, expect, "{text}");
+    };
+    check("nodes:\n  c: {command: &k [sleep, 010]}\n  d: {command: *k}\n", 1, &["sleep", "010"]);
+    check("nodes:\n  c: {command: [echo, &n 3, *n, &t yes]}\n", 0, &["echo", "3", "3", "yes"]);
+    check("nodes:\n  a: &z {command: [echo, 3, true]}\n  b: {<<: *z, depends_on: [a]}\n", 1, &["echo", "3", "true"]);
 }
 
 #[test]
