@@ -1,6 +1,7 @@
 //! Reads a compose file and finds all its mistakes at once.
 
-use std::collections::HashMap;
+use std::cell::LazyCell;
+use std::collections::{HashMap, HashSet};
 
 use relive_types::suggest::closest;
 use serde_saphyr::{Location, Spanned};
@@ -85,7 +86,7 @@ fn read_nodes(checker: &mut Checker<'_>, root: &Spanned<Value>) -> Vec<Node> {
     connect(checker, &names, &mut nodes, &all_written);
     for ((_, value), node) in entries.iter().zip(&nodes) {
         if let Some(node) = node {
-            check_templates(checker, value, node, &names);
+            check_templates(checker, value, node, (&names, &nodes));
         }
     }
     nodes.into_iter().flatten().collect()
@@ -205,14 +206,33 @@ fn never_ends(on: Option<&Node>, dependency: &Written<'_>) -> Option<String> {
     })
 }
 
+/// Returns the nodes that have ended when this one starts: those that it waits for, and those that they wait for.
+fn have_ended_before(node: &Node, nodes: &[Option<Node>]) -> HashSet<usize> {
+    let (mut ended, mut to_visit) = (HashSet::new(), vec![node]);
+    while let Some(node) = to_visit.pop() {
+        for on in node.depends_on.iter().filter(|on| on.condition != Condition::Started) {
+            if ended.insert(on.node) {
+                to_visit.extend(nodes.get(on.node).and_then(Option::as_ref));
+            }
+        }
+    }
+    ended
+}
+
 /// Refuses results of nodes that have not ended when this one starts.
-fn check_templates(checker: &mut Checker<'_>, value: &Spanned<Value>, node: &Node, names: &Names<'_>) {
+fn check_templates(
+    checker: &mut Checker<'_>,
+    value: &Spanned<Value>,
+    node: &Node,
+    (names, nodes): (&Names<'_>, &[Option<Node>]),
+) {
     let Value::Map(entries) = &value.value else { return };
     let results: usize = node.task.texts().map(template::count).sum();
     if results > RESULTS_MAX {
         let message = format!("`{}` has {results} results in its texts, and {RESULTS_MAX} are the most", node.name);
         checker.wrong(&value.referenced, message);
     }
+    let ended = LazyCell::new(|| have_ended_before(node, nodes));
     for (key, value) in entries {
         let texts: Vec<&Spanned<Value>> = match (key.value.as_str(), &value.value) {
             ("intent", Value::Text(_)) => vec![value],
@@ -230,14 +250,11 @@ fn check_templates(checker: &mut Checker<'_>, value: &Spanned<Value>, node: &Nod
                 checker.wrong(&text.referenced, error.to_string());
             }
             for name in template::nodes(written) {
-                let place = names.place(&name);
-                let waits = node
-                    .depends_on
-                    .iter()
-                    .any(|dependency| Some(dependency.node) == place && dependency.condition != Condition::Started);
-                if place.is_none() {
+                let Some(place) = names.place(&name) else {
                     checker.wrong_because(&text.referenced, || names.missing(&name));
-                } else if !waits {
+                    continue;
+                };
+                if !ended.contains(&place) {
                     let message =
                         format!("`{name}` may not have ended by then: add it to `depends_on` of `{}`", node.name);
                     checker.wrong(&text.referenced, message);

@@ -124,6 +124,18 @@ fn an_argument_that_is_an_alias_is_the_word_that_it_stands_for() {
 }
 
 #[test]
+fn a_result_may_be_that_of_a_node_behind_a_dependency() {
+    let text = |on: &str| {
+        format!(
+            "nodes:\n  a: {{command: [x]}}\n  b: {{command: [x], depends_on: {on}}}\n  \
+             c: {{command: [x, '{{{{ nodes.a.result }}}}'], depends_on: {{b: completed}}}}\n"
+        )
+    };
+    ComposeFile::parse("f", &text("[a]")).unwrap();
+    assert!(mistakes(&text("{a: started}")).contains("`a` may not have ended by then: add it to `depends_on` of `c`"));
+}
+
+#[test]
 fn a_result_that_a_program_would_run_is_refused() {
     let text = |command: &str| format!("nodes: {{a: {{command: [x]}}, b: {{command: [{command}], depends_on: [a]}}}}");
     for (command, program) in [
