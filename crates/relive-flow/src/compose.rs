@@ -5,7 +5,7 @@ use crate::file::{ComposeFile, Condition, Dependency};
 use crate::flow::{Definition, Flow, Rejected};
 use crate::slot::{Slot, SlotState, Then};
 
-/// A condition of a dependency, against the state of the node it names.
+/// Whether the condition of a dependency is met.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Met {
     Yes,
@@ -96,7 +96,7 @@ fn failure(outcome: Outcome) -> i32 {
     }
 }
 
-/// Has a node continue. What depends on it begins anew, and nothing else changes.
+/// Resumes a node. The nodes that depend on it begin anew, and no other one changes.
 pub(crate) fn redo(flow: &mut Flow, name: &str, origin: &Origin) -> Result<(), Rejected> {
     let Definition::Compose(file) = &flow.blueprint.definition else { return Err(Rejected::NotComposed) };
     let place = flow.place(name)?;
@@ -131,8 +131,8 @@ pub(crate) fn redo(flow: &mut Flow, name: &str, origin: &Origin) -> Result<(), R
     Ok(())
 }
 
-/// Has the services that still run end and start again: they were told to end with the run, or are about to be. Whatever
-/// waits for their start waits for the next one.
+/// Ends the services that still run and starts them again: they were told to end with the run, or are about to be. A node
+/// that waits for the start of one waits for its next start.
 fn restart_ending_services(flow: &mut Flow) {
     let Definition::Compose(file) = &flow.blueprint.definition else { return };
     for (slot, _) in flow.slots.iter_mut().zip(&file.nodes).filter(|(_, node)| node.is_service()) {
@@ -151,7 +151,7 @@ fn ended_services(flow: &Flow) -> Vec<(usize, Start)> {
     ended.map(|(place, (node, _))| (place, Flow::restart(node.restart.is_some_and(|restart| restart.fresh)))).collect()
 }
 
-/// Has a run continue that had ended: what did not succeed and the services continue, and what was skipped waits again.
+/// Resumes a run that had ended: nodes that did not succeed continue, services start again, and skipped nodes wait again.
 pub(crate) fn reopened(flow: &mut Flow) {
     for (service, start) in ended_services(flow) {
         flow.slots[service].begin_anew(SlotState::Due { start, at_ms: 0 });
@@ -173,7 +173,7 @@ pub(crate) fn reopened(flow: &mut Flow) {
     }
 }
 
-/// Has the nodes wait again that were skipped because this one was.
+/// Returns the nodes that were skipped because of this one to `Waiting`.
 pub(crate) fn unskip_dependents(flow: &mut Flow, place: usize) {
     let Definition::Compose(file) = &flow.blueprint.definition else { return };
     for dependent in file.dependents(place) {

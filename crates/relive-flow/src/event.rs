@@ -3,14 +3,15 @@
 use relive_types::{Limits, Uuid};
 use serde::{Deserialize, Serialize};
 
-/// Something that happened. The journal of a tree has them in their order, and nothing else decides.
+/// A change of a tree. The journal of the tree has its events in their order, and every decision depends on them alone.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
 pub enum Event {
-    /// A process is about to be started. Recorded before it is, so that it is started once.
+    /// A process is about to be started. It is recorded before the start, so that a crash does not start it twice.
     Starting { slot: String, uuid: Uuid, start: Start },
-    /// The process of a slot is there. Recorded only where another node waits for its start.
-    Created { slot: String, uuid: Uuid },
+    /// The process of a slot has started. It is recorded only where another node waits for the start.
+    #[serde(rename = "created")]
+    Started { slot: String, uuid: Uuid },
     /// The process of a slot has ended.
     Ended {
         slot: String,
@@ -24,17 +25,17 @@ pub enum Event {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         note: Option<String>,
     },
-    /// A person ended a process that had ended, and was to be started again.
+    /// A person stopped a slot whose process had ended and was to be started again.
     Stopped {
         slot: String,
         uuid: Uuid,
-        /// Who did.
+        /// Who stopped it.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         note: Option<String>,
     },
-    /// A person has a node continue, or start again from an earlier step.
+    /// A person resumed a node, or forked it.
     Redo { slot: String, origin: Origin, run: u32 },
-    /// A person, or the supervisor above, has a tree continue that had ended.
+    /// A person, or the supervisor above, resumed a tree that had ended.
     Reopened {
         /// The last generation that ended before.
         run: u32,
@@ -73,18 +74,18 @@ pub enum Start {
 }
 
 impl Start {
-    /// From its journal, as it is.
+    /// Returns a resume without a message and new limits.
     #[must_use]
     pub fn resume() -> Self {
         Self::Resume { input: None, limits: Limits::default() }
     }
 }
 
-/// Where a node that is done again begins.
+/// The state that a resumed node continues from.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "origin", rename_all = "snake_case")]
 pub enum Origin {
-    /// At the end of its journal.
+    /// The end of its journal.
     End {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         input: Option<String>,
@@ -92,7 +93,7 @@ pub enum Origin {
         #[serde(default, skip_serializing_if = "has_none")]
         limits: Limits,
     },
-    /// In a fork of it.
+    /// A step of its journal, in a fork of its process.
     Fork {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         from_step: Option<u32>,
@@ -104,7 +105,7 @@ pub enum Origin {
     },
 }
 
-/// How a process ended, as far as that decides anything.
+/// How a process ended, in the detail that decisions need.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "outcome", rename_all = "snake_case")]
 pub enum Outcome {
@@ -120,16 +121,16 @@ pub enum Outcome {
     NeverRan,
 }
 
-/// Something to be done.
+/// An action that the driver of a tree has to take.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Decision {
     /// Record [`Event::Starting`], then start it.
     Start { slot: String, start: Start },
-    /// End this process. It stays to be decided until it has ended.
+    /// End this process. The decision is repeated until the process has ended.
     Stop { slot: String, uuid: Uuid },
     /// Decide again at this time.
     Wait { until_ms: u64 },
-    /// The tree has ended like this.
+    /// End the tree.
     Finish(Verdict),
 }
 

@@ -226,7 +226,7 @@ impl Flow {
     pub fn apply(&mut self, event: &Event) -> Result<(), Rejected> {
         match event {
             Event::Starting { slot, uuid, start } => self.starting(slot, *uuid, start)?,
-            Event::Created { slot, uuid } => {
+            Event::Started { slot, uuid } => {
                 let place = self.running(slot, *uuid)?;
                 self.slots[place].has_started = true;
             }

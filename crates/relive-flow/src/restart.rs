@@ -61,7 +61,7 @@ impl Strategy {
 /// How many restarts are too many.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Intensity {
-    /// So many are carried out in a window, and not one more.
+    /// The most restarts within the window.
     pub max_restarts: u32,
     pub within_ms: u64,
 }
@@ -98,7 +98,7 @@ pub struct Backoff {
 impl Backoff {
     pub(crate) const LONGEST_MS: u64 = 60_000;
 
-    /// Waits so long at first, and at most a minute unless the first wait is longer.
+    /// Returns a backoff whose waits grow up to a minute, or stay at `first_ms` if that is longer.
     #[must_use]
     pub fn from_first(first_ms: u64) -> Self {
         Self { first_ms, max_ms: first_ms.max(Self::LONGEST_MS) }

@@ -47,7 +47,7 @@ pub enum Then {
 }
 
 impl SlotState {
-    /// Tells whether nothing more happens to it by itself.
+    /// Tells whether it stays as it is until a person resumes it.
     #[must_use]
     pub fn is_over(&self) -> bool {
         match self {
@@ -86,7 +86,7 @@ impl SlotState {
         }
     }
 
-    /// The word for it, in tables and JSON.
+    /// Returns its name in tables and JSON.
     #[must_use]
     pub fn word(&self) -> &'static str {
         match self {
@@ -111,7 +111,7 @@ pub(crate) struct Slot {
     pub(crate) starts: u32,
     /// How often it was started in all.
     pub(crate) all_starts: u32,
-    /// Whether a process of it was there since then, as far as another node waits for that.
+    /// Whether a process of it has started since then. It is known only where another node waits for the start.
     pub(crate) has_started: bool,
     /// The process that it ran last.
     pub(crate) last: Option<Uuid>,
@@ -152,7 +152,7 @@ pub struct SlotStatus<'a> {
     pub uuid: Option<Uuid>,
     /// How often it was started in all.
     pub starts: u32,
-    /// Whether its process is there or was, where another node waits for that.
+    /// Whether its process has started, where another node waits for the start.
     pub has_started: bool,
     /// Why it failed, or could not be started.
     pub note: Option<&'a str>,

@@ -70,7 +70,7 @@ fn stop_where(flow: &mut Flow, then: Then, picked: impl Fn(usize) -> bool) {
     }
 }
 
-/// Has a supervisor continue that had ended. What finished, and what a person stopped, stays as it is.
+/// Resumes a supervisor that had ended. Children that finished, and those that a person stopped, stay as they are.
 pub(crate) fn reopened(flow: &mut Flow) {
     let Definition::Supervisor(file) = &flow.blueprint.definition else { return };
     flow.escalated = None;

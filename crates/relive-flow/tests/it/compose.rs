@@ -430,7 +430,7 @@ fn every_event_in_every_state_of_a_node() {
     ];
     let events = [
         ("starting", start()),
-        ("created", Event::Created { slot: "a".to_owned(), uuid }),
+        ("created", Event::Started { slot: "a".to_owned(), uuid }),
         ("succeeded", ended(Outcome::Succeeded)),
         ("failed", ended(FAILED)),
         ("stopped", ended(Outcome::Stopped)),

@@ -101,7 +101,7 @@ fn starts(events: &[Event]) -> HashMap<String, u32> {
         match event {
             Event::Starting { slot, .. } => *starts.entry(slot.clone()).or_default() += 1,
             Event::Ended { slot, outcome: Outcome::NeverRan, .. } => *starts.entry(slot.clone()).or_default() -= 1,
-            Event::Created { .. }
+            Event::Started { .. }
             | Event::Ended { .. }
             | Event::Stopped { .. }
             | Event::Redo { .. }

@@ -51,7 +51,7 @@ impl Driven {
                 });
                 self.apply(Event::Starting { slot: slot.clone(), uuid, start });
                 if self.flow.is_start_awaited(&slot) {
-                    self.apply(Event::Created { slot: slot.clone(), uuid });
+                    self.apply(Event::Started { slot: slot.clone(), uuid });
                 }
                 started.push(slot);
             }

@@ -29,8 +29,8 @@ use crate::error::{Error, Result};
 use crate::flows::{LiveFlow, RecordedFlow};
 use crate::lookup::Presence;
 use crate::runtime::{ProcessRef, Runtime};
-use child::{ChildCreated, ChildEnd, ChildStart, Created};
-use end::Delivered;
+use child::{ChildEnd, ChildStart, ChildStarted, Creation};
+use end::EndSent;
 use record::{append, is_end_of, is_news};
 
 /// The event of a node that changed.
@@ -130,9 +130,9 @@ impl Body for FlowBody {
 /// Why the driver woke up.
 enum Woken {
     Ended(Vec<ChildEnd>),
-    /// A process that others wait for is there.
-    Created(ChildCreated),
-    /// Orders, time, or a node that is to continue.
+    /// A process has started that another node waits for.
+    Started(ChildStarted),
+    /// There may be something to decide: new orders, a start that is due, or a node that a person resumed.
     Look,
     TimedOut,
     /// Nobody gives orders any more.
@@ -146,12 +146,12 @@ struct Driver {
     live: Arc<LiveFlow>,
     cwd: String,
     children: FuturesUnordered<BoxFuture<'static, ChildEnd>>,
-    /// Tells of processes that are there.
-    created: (mpsc::UnboundedSender<ChildCreated>, mpsc::UnboundedReceiver<ChildCreated>),
-    /// Processes that are being told to end, or were.
+    /// The processes that have started.
+    started: (mpsc::UnboundedSender<ChildStarted>, mpsc::UnboundedReceiver<ChildStarted>),
+    /// Processes that were sent the signal that ends them, or are being sent it.
     told: HashSet<Uuid>,
-    /// Those that are being told, until that has succeeded or may be tried again.
-    telling: FuturesUnordered<JoinHandle<(Uuid, Delivered)>>,
+    /// The signals that are being sent. One that is not delivered is sent again.
+    telling: FuturesUnordered<JoinHandle<(Uuid, EndSent)>>,
     /// Whether nothing is started any more.
     ending: Arc<AtomicBool>,
 }
@@ -177,7 +177,7 @@ impl Driver {
             live,
             cwd,
             children: FuturesUnordered::new(),
-            created: mpsc::unbounded_channel(),
+            started: mpsc::unbounded_channel(),
             told: HashSet::new(),
             telling: FuturesUnordered::new(),
             ending: Arc::default(),
@@ -218,7 +218,7 @@ impl Driver {
             cwd: self.cwd.clone(),
             wants_result: flow.wants_result(slot),
             merges: flow.merged_before(slot),
-            created: flow.is_start_awaited(slot).then(|| self.created.0.clone()),
+            started: flow.is_start_awaited(slot).then(|| self.started.0.clone()),
             ending: Arc::clone(&self.ending),
             attempt: self.live.attempts.begin(uuid),
             journal: Arc::clone(&self.cx.journal),
@@ -243,12 +243,12 @@ impl Driver {
             match next {
                 Ok(Woken::Look) => {}
                 Ok(Woken::OrdersClosed) => return Exit::Stopped,
-                Ok(Woken::Created(created)) => {
-                    match self.record_created(&created).await {
+                Ok(Woken::Started(started)) => {
+                    match self.record_started(&started).await {
                         Ok(()) => {}
                         Err(JournalError::Held) => {
                             // It was told to stop or to end: the order is here, or about to be.
-                            let _ = self.created.0.send(created);
+                            let _ = self.started.0.send(started);
                             let _ = tokio::time::timeout(LOOK_AGAIN, self.cx.orders.changed()).await;
                         }
                         Err(error) => return Exit::Unrecorded(error),
@@ -366,13 +366,13 @@ impl Driver {
             changed = self.cx.orders.changed() => Ok(if changed.is_ok() { Woken::Look } else { Woken::OrdersClosed }),
             () = self.live.changed.notified() => Ok(Woken::Look),
             Some(told) = self.telling.next() => {
-                if let Ok((uuid, Delivered::No)) = told {
+                if let Ok((uuid, EndSent::No)) = told {
                     self.told.remove(&uuid);
                 }
                 Ok(Woken::Look)
             }
             // Before its end, which may be there as well.
-            Some(created) = self.created.1.recv() => Ok(Woken::Created(created)),
+            Some(started) = self.started.1.recv() => Ok(Woken::Started(started)),
             Some(first) = self.children.next() => {
                 let mut ended = vec![first];
                 // Those that ended meanwhile are one write with it.
@@ -386,15 +386,15 @@ impl Driver {
         }
     }
 
-    /// Records that a process is there. It is not synced: the next body finds out again.
-    async fn record_created(&mut self, created: &ChildCreated) -> Result<(), JournalError> {
-        let (slot, uuid) = (created.slot.clone(), created.uuid);
+    /// Records that a process has started. It is not synced: the next body finds out again.
+    async fn record_started(&mut self, started: &ChildStarted) -> Result<(), JournalError> {
+        let (slot, uuid) = (started.slot.clone(), started.uuid);
         let live = Arc::clone(&self.live);
         let mut flow = live.flow.lock().await;
         if !is_news(&flow, &slot, uuid) {
             return Ok(());
         }
-        append(&self.cx, &mut flow, vec![Event::Created { slot, uuid }], Durability::Deferred).await
+        append(&self.cx, &mut flow, vec![Event::Started { slot, uuid }], Durability::Deferred).await
     }
 
     /// Records ends. They are not synced: the journals of the processes that ended have them.
@@ -403,9 +403,9 @@ impl Driver {
         let mut flow = live.flow.lock().await;
         let mut events = Vec::new();
         // Of one that ended at once, both are there at the same time.
-        while let Ok(ChildCreated { slot, uuid }) = self.created.1.try_recv() {
+        while let Ok(ChildStarted { slot, uuid }) = self.started.1.try_recv() {
             if is_news(&flow, &slot, uuid) {
-                events.push(Event::Created { slot, uuid });
+                events.push(Event::Started { slot, uuid });
             }
         }
         for end in ended {
@@ -415,7 +415,7 @@ impl Driver {
                 continue;
             }
             live.attempts.forget(end.uuid);
-            if let (Created::No, Some(note)) = (end.created, &end.note) {
+            if let (Creation::Refused, Some(note)) = (end.creation, &end.note) {
                 self.cx.owner.warn(format!("{} of {} cannot be started: {note}", end.slot, self.cx.process.uuid));
             }
             events.push(end.event(self.runtime.wall_ms()));
@@ -430,12 +430,12 @@ impl Driver {
         if self.told.insert(uuid) {
             let (runtime, process) = (Arc::clone(&self.runtime), self.cx.process);
             self.telling.push(tokio::spawn(async move {
-                let delivered = runtime.end_child(process, uuid, Signal::Term).await;
-                if delivered == Delivered::No {
+                let sent = runtime.end_child(process, uuid, Signal::Term).await;
+                if sent == EndSent::No {
                     // It may just be being created.
                     tokio::time::sleep(LOOK_AGAIN).await;
                 }
-                (uuid, delivered)
+                (uuid, sent)
             }));
         }
     }
@@ -451,7 +451,7 @@ impl Driver {
             for (_, uuid) in living {
                 if self.runtime.living(uuid).is_some()
                     && !sent.contains(&uuid)
-                    && self.runtime.end_child(self.cx.process, uuid, signal).await == Delivered::Yes
+                    && self.runtime.end_child(self.cx.process, uuid, signal).await == EndSent::Yes
                 {
                     sent.insert(uuid);
                 }

@@ -209,7 +209,7 @@ fn flow(record: &FlowRecord) -> Option<String> {
             Start::Resume { .. } => format!("{slot} resumed: {uuid}"),
             Start::Fork { from, .. } => format!("{slot} forked from {from}: {uuid}"),
         },
-        Event::Created { slot, .. } => format!("{slot} is there"),
+        Event::Started { slot, .. } => format!("{slot} has started"),
         Event::Ended { slot, outcome, note, .. } => {
             let how = match outcome {
                 Outcome::Succeeded => "succeeded".to_owned(),

@@ -31,7 +31,7 @@ const UNKNOWN_END: i32 = 1;
 /// The exit code of a node whose process cannot be created.
 const CANNOT_START: i32 = 126;
 
-/// A process that is to be there.
+/// One start of a process, which is carried out at most once.
 #[derive(Debug)]
 pub(super) struct ChildStart {
     pub(super) parent: ProcessRef,
@@ -45,8 +45,8 @@ pub(super) struct ChildStart {
     pub(super) wants_result: bool,
     /// The nodes whose changes are merged before it starts.
     pub(super) merges: Vec<OwnNode>,
-    /// Told when the process is there, if another node waits for that.
-    pub(super) created: Option<mpsc::UnboundedSender<ChildCreated>>,
+    /// Told when the process has started, if another node waits for that.
+    pub(super) started: Option<mpsc::UnboundedSender<ChildStarted>>,
     /// Whether nothing is started any more.
     pub(super) ending: Arc<AtomicBool>,
     /// Its start, which others may stop while it waits for room.
@@ -55,14 +55,14 @@ pub(super) struct ChildStart {
     pub(super) journal: Arc<dyn Journal>,
 }
 
-/// A process that is there.
+/// A process that has started.
 #[derive(Debug)]
-pub(super) struct ChildCreated {
+pub(super) struct ChildStarted {
     pub(super) slot: String,
     pub(super) uuid: Uuid,
 }
 
-/// How it ended.
+/// The end of one start of a process.
 #[derive(Debug)]
 pub(super) struct ChildEnd {
     pub(super) slot: String,
@@ -73,19 +73,19 @@ pub(super) struct ChildEnd {
     pub(super) result: Option<String>,
     /// Why it failed, or could not be started.
     pub(super) note: Option<String>,
-    pub(super) created: Created,
+    pub(super) creation: Creation,
 }
 
-/// Whether a process that ended was there at all.
+/// Whether the process of a start could be created.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Created {
-    Yes,
-    No,
+pub(super) enum Creation {
+    Possible,
+    Refused,
 }
 
 impl ChildEnd {
     pub(super) fn event(self, at_ms: u64) -> Event {
-        let Self { slot, uuid, number: _, outcome, result, note, created: _ } = self;
+        let Self { slot, uuid, number: _, outcome, result, note, creation: _ } = self;
         Event::Ended { slot, uuid, outcome, at_ms, result, note }
     }
 }
@@ -94,29 +94,29 @@ impl ChildStart {
     /// Starts the process unless it was started, and waits for its end.
     pub(super) async fn run_to_end(self, runtime: Arc<Runtime>) -> ChildEnd {
         let (slot, uuid, number) = (self.slot.clone(), self.uuid, self.number);
-        if let Err((outcome, created, note)) = self.start_in_time(&runtime).await {
-            return ChildEnd { slot, uuid, number, outcome, result: None, note, created };
+        if let Err((outcome, creation, note)) = self.start_in_time(&runtime).await {
+            return ChildEnd { slot, uuid, number, outcome, result: None, note, creation };
         }
-        if let Some(created) = &self.created
+        if let Some(started) = &self.started
             && !runtime.could_not_start(uuid).await
         {
             // Nobody waits for it any more if the tree has ended.
-            let _ = created.send(ChildCreated { slot: slot.clone(), uuid });
+            let _ = started.send(ChildStarted { slot: slot.clone(), uuid });
         }
         let (outcome, note) = self.end_of_process(&runtime).await;
         let result = if self.wants_result { runtime.result_of(uuid).await } else { None };
-        ChildEnd { slot, uuid, number, outcome, result, note, created: Created::Yes }
+        ChildEnd { slot, uuid, number, outcome, result, note, creation: Creation::Possible }
     }
 
     /// Starts the process as soon as there is room for it. Fails with its end if it never starts.
-    async fn start_in_time(&self, runtime: &Arc<Runtime>) -> Result<(), (Outcome, Created, Option<String>)> {
+    async fn start_in_time(&self, runtime: &Arc<Runtime>) -> Result<(), (Outcome, Creation, Option<String>)> {
         let (slot, uuid) = (&self.slot, self.uuid);
         let mut has_told = false;
         loop {
             if self.ending.load(Ordering::Relaxed) || !self.attempt.again() {
                 let there = !matches!(runtime.presence(uuid).await, Ok(Presence::Never));
                 if !there || matches!(self.start, Start::Resume { .. }) && runtime.living(uuid).is_none() {
-                    return Err((if there { Outcome::Halted } else { Outcome::NeverRan }, Created::Yes, None));
+                    return Err((if there { Outcome::Halted } else { Outcome::NeverRan }, Creation::Possible, None));
                 }
             }
             let was_there = runtime.living(uuid).is_some();
@@ -134,7 +134,7 @@ impl ChildStart {
             if !error.is_temporary() {
                 let hint = error.hint().map(|hint| format!(" (hint: {hint})")).unwrap_or_default();
                 let outcome = Outcome::Failed { code: CANNOT_START };
-                return Err((outcome, Created::No, Some(format!("{error}{hint}"))));
+                return Err((outcome, Creation::Refused, Some(format!("{error}{hint}"))));
             }
             // A place becomes free, or the daemon stops and the next one continues.
             if !has_told {

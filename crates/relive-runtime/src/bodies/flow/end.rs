@@ -13,33 +13,33 @@ const END_WITHIN: Duration = Duration::from_secs(20);
 /// How often an end is tried if somebody else writes the journal of the child; each attempt waits for two seconds.
 const END_ATTEMPTS: u32 = 5;
 
-/// Whether a process was told to end.
+/// Whether a process was sent the signal that ends it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Delivered {
+pub(crate) enum EndSent {
     Yes,
-    /// It is not there, or somebody else writes its journal.
+    /// The process does not run, or its journal is being written by somebody else.
     No,
 }
 
 impl Runtime {
     /// Ends a process of a tree, and all below it.
-    pub(crate) async fn end_child(self: &Arc<Self>, tree: ProcessRef, uuid: Uuid, signal: Signal) -> Delivered {
-        let Some(process) = self.living(uuid) else { return Delivered::No };
+    pub(crate) async fn end_child(self: &Arc<Self>, tree: ProcessRef, uuid: Uuid, signal: Signal) -> EndSent {
+        let Some(process) = self.living(uuid) else { return EndSent::No };
         let cause = Cause::process(Why::Supervisor, tree.of.pid);
         for _ in 0..END_ATTEMPTS {
             let sent = SignalOrder { cause, ..SignalOrder::new(signal, None) };
             match self.signal_tree(uuid, process.of.pid, sent).await {
-                Ok(_) => return Delivered::Yes,
+                Ok(_) => return EndSent::Yes,
                 // Somebody else writes its journal, and will not for long.
                 Err(error) if error.code() == ErrorCode::Conflict => {}
                 Err(error) => {
                     self.warn_once(format!("{uuid} cannot be ended with its tree: {error}"));
-                    return Delivered::No;
+                    return EndSent::No;
                 }
             }
         }
         self.warn_once(format!("{uuid} cannot be ended with its tree: its journal is being written"));
-        Delivered::No
+        EndSent::No
     }
 
     /// Ends the processes that are left below a tree that ends without a body, with the signal that the tree was told to

@@ -49,7 +49,7 @@ fn tell_changes(cx: &Context, before: &Flow, next: &Flow) {
     }
 }
 
-/// Tells whether it is not recorded yet that a process is there.
+/// Tells whether it is not recorded yet that a process has started.
 pub(super) fn is_news(flow: &Flow, slot: &str, uuid: Uuid) -> bool {
     let runs = |state: &SlotState| matches!(state, SlotState::Running { uuid: running, .. } if *running == uuid);
     flow.slot(slot).is_some_and(|found| runs(found.state) && !found.has_started)
