@@ -285,15 +285,7 @@ impl Known {
             }
             EventKind::Question { request_id, tool_id, input: Some(input), .. } => {
                 self.questions.insert(request_id.as_str().to_owned());
-                self.open_request(ApprovalRequest {
-                    request_id: request_id.clone(),
-                    tool_id: tool_id.clone(),
-                    tool: QUESTION_TOOL.to_owned(),
-                    input: Some(input.clone()),
-                    reason: None,
-                    options: Vec::new(),
-                    channel: ApprovalChannel::Stream,
-                });
+                self.open_request(question_request(request_id, tool_id.as_deref(), input));
             }
             EventKind::Answered { request_id } => self.close_request(request_id.as_str()),
             EventKind::ToolEnded { id, .. } => {
@@ -368,6 +360,19 @@ impl Known {
         self.requests.clear();
         self.questions.clear();
         self.queue.clear();
+    }
+}
+
+/// Returns a question as the request for permission that it is to claude.
+fn question_request(request_id: &RawJson, tool_id: Option<&str>, input: &RawJson) -> ApprovalRequest {
+    ApprovalRequest {
+        request_id: request_id.clone(),
+        tool_id: tool_id.map(str::to_owned),
+        tool: QUESTION_TOOL.to_owned(),
+        input: Some(input.clone()),
+        reason: None,
+        options: Vec::new(),
+        channel: ApprovalChannel::Stream,
     }
 }
 
