@@ -2,6 +2,7 @@
 
 mod parse;
 mod script;
+mod shell;
 mod supervisor;
 mod task;
 

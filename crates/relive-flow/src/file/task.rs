@@ -3,6 +3,7 @@
 use relive_types::{CommandRule, Isolation, Limits, Network, Usd, WorkspaceKind};
 use serde_saphyr::Spanned;
 
+use super::shell::{self, Use};
 use super::{Task, Work, script};
 use crate::template;
 use crate::yaml::{Checker, Entry, Value};
@@ -32,7 +33,7 @@ pub(super) fn task(checker: &mut Checker<'_>, name: &Spanned<String>, entries: &
     let (mut intent, mut command, mut model, mut agent, mut cwd) = (None, None, None, None, None);
     let (mut allow, mut limits) = (Vec::new(), Limits::default());
     let (mut agents_only, mut natives_only) = (None, None);
-    let (mut workspace, mut isolation, mut reach, mut cli) = (None, None, None, None);
+    let (mut workspace, mut isolation, mut network, mut cli) = (None, None, None, None);
     for (key, value) in entries {
         match key.value.as_str() {
             "intent" => intent = Some(filled_text(checker, "intent", value)?),
@@ -48,8 +49,13 @@ pub(super) fn task(checker: &mut Checker<'_>, name: &Spanned<String>, entries: &
             "isolation" => {
                 isolation = checker.word("isolation", value, &Isolation::ALL.map(|word| (word.name(), word)))
             }
-            "network" => reach = network(checker, value),
-            "timeout" => limits.timeout_ms = checker.duration_ms("timeout", value),
+            "network" => network = network_of(checker, value),
+            "timeout" => {
+                limits.timeout_ms = checker.duration_ms("timeout", value);
+                if limits.timeout_ms == Some(0) {
+                    checker.wrong(&value.referenced, "`timeout` must be above zero, such as 10m");
+                }
+            }
             "max_steps" => {
                 let steps = checker.number("max_steps", value, 1, u32::MAX.into());
                 limits.max_steps = steps.and_then(|steps| u32::try_from(steps).ok());
@@ -93,7 +99,7 @@ pub(super) fn task(checker: &mut Checker<'_>, name: &Spanned<String>, entries: &
             return None;
         }
     };
-    Some(Task { work, cwd, limits, workspace, isolation, network: reach, variables: Vec::new() })
+    Some(Task { work, cwd, limits, workspace, isolation, network, variables: Vec::new() })
 }
 
 /// Refuses keys that a CLI agent would not heed.
@@ -159,18 +165,62 @@ fn arguments(checker: &mut Checker<'_>, found: &Spanned<Value>) -> Option<Vec<St
 
 /// Says why an argument cannot have the result of a node: it would be run.
 pub(super) fn runs_result(command: &[String], place: usize) -> Option<String> {
-    let node = template::nodes(command.get(place)?).into_iter().next()?;
+    let argument = command.get(place)?;
+    let node = template::nodes(argument).into_iter().next()?;
     if place == 0 {
-        return Some(format!("the result of `{node}` cannot be the program that is run"));
+        return Some(is_program(&node));
     }
-    if script::is_fish_script(command, place) {
-        return Some("`fish` cannot be given results in a script: use sh -c".to_owned());
+    if let Some(shell) = script::other_shell_of(command, place) {
+        return Some(format!("`{shell}` cannot be given results in a script: use sh -c"));
     }
-    let program = script::runner_of(command, place)?;
-    Some(format!(
+    match script::runner_of(command, place) {
+        Some(program) => Some(is_run_by(program, &node)),
+        None if script::is_script(command, place) => runs_in_script(argument),
+        None => None,
+    }
+}
+
+/// Says why a script cannot have its results: the shell would run one of them, or give it to a program that does.
+fn runs_in_script(text: &str) -> Option<String> {
+    let parts = template::parse(text).ok()?;
+    for (place, part) in parts.iter().enumerate() {
+        let node = match part {
+            template::Part::Text(_) => continue,
+            template::Part::Result(node) => node,
+        };
+        match shell::use_between(&without_results(&parts[..place]), &without_results(&parts[place + 1..])) {
+            Use::Text => {}
+            Use::Program => return Some(is_program(node)),
+            Use::Number => {
+                return Some(format!(
+                    "a shell that computes with the result of `{node}` may run it: put it in a variable, and check that \
+                     it is a number"
+                ));
+            }
+            Use::RunBy(program) => return Some(is_run_by(&program, node)),
+        }
+    }
+    None
+}
+
+/// Returns the text of parts of a script, with a letter for each result: it is part of a word.
+fn without_results(parts: &[template::Part]) -> String {
+    let text = parts.iter().map(|part| match part {
+        template::Part::Text(text) => text.as_str(),
+        template::Part::Result(_) => "x",
+    });
+    text.collect()
+}
+
+fn is_program(node: &str) -> String {
+    format!("the result of `{node}` cannot be the program that is run")
+}
+
+fn is_run_by(program: &str, node: &str) -> String {
+    format!(
         "`{program}` may run the result of `{node}`: give it in a variable, \
          [sh, -c, 'r=\"{{{{ nodes.{node}.result }}}}\" exec {program} ...']"
-    ))
+    )
 }
 
 fn rules(checker: &mut Checker<'_>, found: &Spanned<Value>) -> Vec<String> {
@@ -191,7 +241,7 @@ fn rules(checker: &mut Checker<'_>, found: &Spanned<Value>) -> Vec<String> {
     rules
 }
 
-fn network(checker: &mut Checker<'_>, found: &Spanned<Value>) -> Option<Network> {
+fn network_of(checker: &mut Checker<'_>, found: &Spanned<Value>) -> Option<Network> {
     let written = match &found.value {
         Value::List(domains) if !domains.is_empty() => {
             let texts = domains.iter().map(|domain| checker.text_of("network", domain)).collect::<Option<Vec<_>>>()?;

@@ -93,6 +93,8 @@ fn a_number_that_is_too_large_is_told_as_it_is_written() {
     let said = mistakes(&format!("nodes: {{a: {{intent: x, max_steps: 5000000000, max_tokens: {many}}}}}"));
     assert!(said.contains("`max_steps` must be from 1 to 4294967295, not 5000000000"), "{said}");
     assert!(said.contains(&format!("`max_tokens` must be from 1 to {}, not {many}", u64::MAX)), "{said}");
+    let said = mistakes("nodes: {a: {command: [x], timeout: 0s}}");
+    assert!(said.contains("`timeout` must be above zero, such as 10m"), "{said}");
     let said = mistakes("nodes: {a: {intent: x, max_steps: 1.5}}");
     assert!(said.contains("`max_steps` must be a whole number, not a fraction"), "{said}");
 }
@@ -112,30 +114,6 @@ fn supervisors_that_are_nested_too_deeply_are_refused() {
 }
 
 #[test]
-fn an_argument_that_is_an_alias_is_the_word_that_it_stands_for() {
-    let check = |text: &str, node: usize, expect: &[&str]| {
-        let file = ComposeFile::parse("f", text).unwrap_or_else(|error| panic!("{text}: {error}"));
-        let Work::Exec { command } = &file.nodes[node].task.work else { panic!("{text}") };
-        assert_eq!(command, expect, "{text}");
-    };
-    check("nodes:\n  c: {command: &k [sleep, 010]}\n  d: {command: *k}\n", 1, &["sleep", "010"]);
-    check("nodes:\n  c: {command: [echo, &n 3, *n, &t yes]}\n", 0, &["echo", "3", "3", "yes"]);
-    check("nodes:\n  a: &z {command: [echo, 3, true]}\n  b: {<<: *z, depends_on: [a]}\n", 1, &["echo", "3", "true"]);
-}
-
-#[test]
-fn a_result_may_be_that_of_a_node_behind_a_dependency() {
-    let text = |on: &str| {
-        format!(
-            "nodes:\n  a: {{command: [x]}}\n  b: {{command: [x], depends_on: {on}}}\n  \
-             c: {{command: [x, '{{{{ nodes.a.result }}}}'], depends_on: {{b: completed}}}}\n"
-        )
-    };
-    ComposeFile::parse("f", &text("[a]")).unwrap();
-    assert!(mistakes(&text("{a: started}")).contains("`a` may not have ended by then: add it to `depends_on` of `c`"));
-}
-
-#[test]
 fn a_result_that_a_program_would_run_is_refused() {
     let text = |command: &str| format!("nodes: {{a: {{command: [x]}}, b: {{command: [{command}], depends_on: [a]}}}}");
     for (command, program) in [
@@ -152,6 +130,19 @@ fn a_result_that_a_program_would_run_is_refused() {
         ("ssh, host, echo, '{{ nodes.a.result }}'", "ssh"),
         ("awk, '{print {{ nodes.a.result }} }'", "awk"),
         ("sed, 's/x/{{ nodes.a.result }}/'", "sed"),
+        ("./my-shell, -cf, 'echo {{ nodes.a.result }}'", "my-shell"),
+        ("./my-shell, +x, -c, 'echo {{ nodes.a.result }}'", "my-shell"),
+        ("env, -i, ./my-shell, -lc, 'echo {{ nodes.a.result }}'", "env"),
+        ("env, -S, 'sh -c {{ nodes.a.result }}'", "env"),
+        ("env, '-vSsh -c {{ nodes.a.result }}'", "env"),
+        ("python3.12, -Ic, 'print({{ nodes.a.result }})'", "python3.12"),
+        ("perl, '-ne{{ nodes.a.result }}'", "perl"),
+        ("python3, '{{ nodes.a.result }}'", "python3"),
+        ("/usr/bin/dash, -e, '{{ nodes.a.result }}'", "dash"),
+        ("psql, -Atc, 'SELECT {{ nodes.a.result }}'", "psql"),
+        ("make, 'X={{ nodes.a.result }}'", "make"),
+        ("tar, -xf, a.tar, '--use-compress-program={{ nodes.a.result }}'", "tar"),
+        ("watch, sh, -c, 'echo {{ nodes.a.result }}'", "watch"),
     ] {
         let expect = format!("`{program}` may run the result of `a`: give it in a variable, [sh, -c, 'r=");
         assert!(mistakes(&text(command)).contains(&expect), "{command}: {}", mistakes(&text(command)));
@@ -162,10 +153,107 @@ fn a_result_that_a_program_would_run_is_refused() {
         "echo, '{{ nodes.a.result }}'",
         "sh, -c, 'su -c ./use', '{{ nodes.a.result }}'",
         "sh, -c, 'r=\"{{ nodes.a.result }}\" exec su -c ./use'",
+        "sh, -c, 'use \"$1\"', sh, '{{ nodes.a.result }}'",
         "tar, -czf, '{{ nodes.a.result }}.tgz', .",
+        "tar, -cf, '{{ nodes.a.result }}.tar', .",
+        "gcc, -S, '{{ nodes.a.result }}.c'",
+        "env, gcc, -S, '{{ nodes.a.result }}.c'",
         "git, commit, -m, '{{ nodes.a.result }}'",
+        "python3, run.py, '{{ nodes.a.result }}'",
+        "mysql, '-p{{ nodes.a.result }}'",
     ] {
         ComposeFile::parse("f", &text(command)).unwrap_or_else(|error| panic!("{command}: {error}"));
+    }
+}
+
+#[test]
+fn a_result_may_be_that_of_a_node_behind_a_dependency() {
+    let text = |on: &str| {
+        format!(
+            "nodes:\n  a: {{command: [x]}}\n  b: {{command: [x], depends_on: {on}}}\n  \
+             c: {{command: [x, '{{{{ nodes.a.result }}}}'], depends_on: {{b: completed}}}}\n"
+        )
+    };
+    ComposeFile::parse("f", &text("[a]")).unwrap();
+    assert!(mistakes(&text("{a: started}")).contains("`a` may not have ended by then: add it to `depends_on` of `c`"));
+}
+
+#[test]
+fn an_argument_that_is_an_alias_is_the_word_that_it_stands_for() {
+    let check = |text: &str, node: usize, expect: &[&str]| {
+        let file = ComposeFile::parse("f", text).unwrap_or_else(|error| panic!("{text}: {error}"));
+        let Work::Exec { command } = &file.nodes[node].task.work else { panic!("{text}") };
+        assert_eq!(command, expect, "{text}");
+    };
+    check("nodes:\n  c: {command: &k [sleep, 010]}\n  d: {command: *k}\n", 1, &["sleep", "010"]);
+    check("nodes:\n  c: {command: [echo, &n 3, *n, &t yes]}\n", 0, &["echo", "3", "3", "yes"]);
+    check("nodes:\n  a: &z {command: [echo, 3, true]}\n  b: {<<: *z, depends_on: [a]}\n", 1, &["echo", "3", "true"]);
+}
+
+#[test]
+fn a_shell_with_another_language_is_given_no_results() {
+    for command in ["fish, -c", "tcsh, -cf", "/usr/bin/csh, -fc", "nu, --commands", "busybox, xonsh, -c"] {
+        let command = format!("{command}, 'echo {{{{ nodes.a.result }}}}'");
+        let text = format!("nodes: {{a: {{command: [x]}}, b: {{command: [{command}], depends_on: [a]}}}}");
+        assert!(mistakes(&text).contains("cannot be given results in a script: use sh -c"), "{command}");
+    }
+}
+
+#[test]
+fn a_result_that_a_script_would_run_is_refused() {
+    let text = |script: &str| {
+        let script = serde_json::to_string(&script.replace("{}", "{{ nodes.a.result }}")).unwrap();
+        format!("nodes: {{a: {{command: [x]}}, b: {{command: [sh, -ec, {script}], depends_on: [a]}}}}")
+    };
+    let program = "the result of `a` cannot be the program that is run";
+    for (script, expect) in [
+        ("{}", program),
+        ("\"{}\" now", program),
+        ("cd x && {}", program),
+        ("if {}; then y; fi", program),
+        ("A=b exec {}", program),
+        ("(cd x; {})", program),
+        ("echo \"$({})\"", program),
+        ("echo `{} x`", program),
+        ("./bin/{}", program),
+        ("cat <<END\nx\nEND\n{}", program),
+        ("x 2>&1 | {}", program),
+        (". {}", program),
+        ("eval \"x {}\"", "`eval` may run the result of `a`"),
+        ("su -c \"x {}\"", "`su` may run the result of `a`"),
+        ("A=b nohup bash -c \"x {}\"", "`bash` may run the result of `a`"),
+        ("ssh host x {}", "`ssh` may run the result of `a`"),
+        ("x; python3 -c \"print({})\"", "`python3` may run the result of `a`"),
+        ("bash <<END\nx {}\nEND", "`bash` may run the result of `a`"),
+        ("bash <<< \"{}\"", "`bash` may run the result of `a`"),
+        ("trap \"{}\" EXIT", "`trap` may run the result of `a`"),
+        ("[[ {} -eq 1 ]] && x", "may run it: put it in a variable, and check that it is a number"),
+        ("let n={}", "may run it: put it in a variable, and check that it is a number"),
+        ("echo $(( {} + 1 ))", "may run it: put it in a variable, and check that it is a number"),
+    ] {
+        assert!(mistakes(&text(script)).contains(expect), "{script}: {}", mistakes(&text(script)));
+    }
+    for script in [
+        "echo {}",
+        "echo \"one;\n{}\"",
+        "r=\"{}\" exec su -c ./use",
+        "r={}; use \"$r\"",
+        "if [ \"{}\" = x ]; then y; fi",
+        "case \"{}\" in x) y;; esac",
+        "for r in {}; do use \"$r\"; done",
+        "cat > file <<END\n{}\nEND",
+        "bash <<'END'\necho {}\nEND",
+        "x > {} 2>&1",
+        "x &> log {}",
+        "echo \"$(date) {}\"",
+        "sh -c 'echo \"{}\"'",
+        "[[ \"{}\" == x ]] && y -eq 1",
+        "[ \"{}\" -eq 1 ]",
+        "printf %s \"{}\" | jq .",
+        "# {}\ntrue",
+        "list=({} x)",
+    ] {
+        ComposeFile::parse("f", &text(script)).unwrap_or_else(|error| panic!("{script}: {error}"));
     }
 }
 
