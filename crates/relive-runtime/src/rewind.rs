@@ -187,16 +187,16 @@ impl Runtime {
     /// Refuses what can be refused before a process is paused: a pause cuts off the call of its model.
     async fn check_first(self: &Arc<Self>, id: &str, uuid: Uuid, order: &Order) -> Result<()> {
         let Some(check) = self.turn(uuid, Lane::Verb).await?.check_order(id, order).await? else { return Ok(()) };
-        let planned = match self.plan_restore(check.restore, order.caller.clone()).await {
+        let checked = match self.plan_restore(check.restore.clone(), order.caller.clone()).await {
             // It is rolled back when the process stands still.
             Err(Error::Interrupted(_)) => return Ok(()),
-            planned => planned.map_err(|error| order.with_way_out(id, error))?.planned,
+            Err(error) => Err(error),
+            Ok(_) if order.force == Force::Yes => return Ok(()),
+            Ok(found) => self.check_foreign(&check.history, check.step, &found.planned).await,
         };
-        if order.force == Force::Yes {
-            return Ok(());
-        }
-        let checked = self.check_foreign(&check.history, check.step, &planned).await;
-        checked.map_err(|error| order.with_way_out(id, error))
+        let Err(error) = checked else { return Ok(()) };
+        let error = self.with_losses((&check.history, check.step), check.restore, error).await;
+        Err(order.with_way_out(id, error))
     }
 
     /// Resumes what was paused for a verb that was then refused, unless somebody else has asked for a pause since.
@@ -336,13 +336,19 @@ impl Turn {
         let history = runtime.file_history(uuid).await?;
         let target = self.target(id, order.to, &history, standing.last_step)?;
         let restore = self.restore_order(&standing, order, target)?;
-        let planned = runtime.plan_restore(restore, order.caller.clone()).await;
-        let planned = planned.map_err(|error| order.with_way_out(id, error))?;
-        let PlannedRestore { planned, files, foreign } = planned;
-        if order.force == Force::No {
-            let checked = runtime.check_foreign(&history, target.step, &planned).await;
-            checked.map_err(|error| order.with_way_out(id, error))?;
-        }
+        let found = match runtime.plan_restore(restore.clone(), order.caller.clone()).await {
+            Ok(found) if order.force == Force::No => {
+                runtime.check_foreign(&history, target.step, &found.planned).await.map(|()| found)
+            }
+            found => found,
+        };
+        let PlannedRestore { planned, files, foreign } = match found {
+            Ok(found) => found,
+            Err(error) => {
+                let error = runtime.with_losses((&history, target.step), restore, error).await;
+                return Err(order.with_way_out(id, error));
+            }
+        };
         let Standing { directory, last_step, .. } = standing;
         let Target { files: wanted, step } = target;
         let before = planned.before.grade;

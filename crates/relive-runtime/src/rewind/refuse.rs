@@ -5,11 +5,12 @@ use std::collections::HashSet;
 use relive_core::ErrorCode;
 use relive_journal::files::{FileHistory, NoUndo};
 use relive_journal::record::{PATHS_MAX, Snapshot as SnapshotRecord};
-use relive_workspace::{Change, FilePath, Store};
+use relive_workspace::{Change, FilePath, Force, Store};
 
+use super::PlannedRestore;
 use crate::error::{Error, Result};
 use crate::runtime::Runtime;
-use crate::workspaces::{Planned, from_record, named};
+use crate::workspaces::{OnInterrupted, Planned, RestoreOrder, from_record, named};
 
 pub(super) fn resumed_meanwhile(id: &str) -> Error {
     let message = format!("process {id} was resumed meanwhile");
@@ -33,21 +34,63 @@ pub(super) fn no_undo(id: &str, why: NoUndo) -> Error {
 impl Runtime {
     /// Refuses to undo what others did after the step.
     pub(super) async fn check_foreign(&self, history: &FileHistory, step: u32, planned: &Planned) -> Result<()> {
-        let is_later = |snapshot: &&SnapshotRecord| snapshot.after > step || snapshot.before_verb;
-        let later = history.snapshots().filter(|found| found.foreign_count > 0).filter(is_later);
-        let later: Vec<SnapshotRecord> = later.cloned().collect();
-        let changes: Vec<Change> = planned.files().into_iter().cloned().collect();
-        if later.is_empty() || changes.is_empty() {
-            return Ok(());
-        }
-        let workspaces = self.workspaces.clone();
-        let touched = self.pools.bulk.run(move || foreign_among(&workspaces.store()?, &later, &changes)).await??;
+        let touched = self.foreign_in(history, step, planned).await?;
         if touched.is_empty() {
             return Ok(());
         }
         let message = format!("this would undo what others changed in the same directory: {}", named(&touched));
         Err(Error::new(ErrorCode::Conflict, message))
     }
+
+    /// Adds to a refusal what `--force` would do to the files of others. The refusal itself names those that were found
+    /// first, and there may be more that only the journal knows of.
+    pub(super) async fn with_losses(
+        &self,
+        (history, step): (&FileHistory, u32),
+        restore: RestoreOrder,
+        error: Error,
+    ) -> Error {
+        if error.code() != ErrorCode::Conflict || error.hint().is_some() || restore.force == Force::Yes {
+            return error;
+        }
+        let forced = RestoreOrder { force: Force::Yes, on_interrupted: OnInterrupted::Refuse, ..restore };
+        let Ok(PlannedRestore { planned, foreign, .. }) = self.plan_restore(forced, None).await else { return error };
+        let recorded = self.foreign_in(history, step, &planned).await.unwrap_or_default();
+        let mut changes = planned.files();
+        changes.retain(|change| foreign.contains(&change.path) || recorded.contains(&change.path));
+        match losses(&changes) {
+            None => error,
+            Some(losses) => Error::new(ErrorCode::Conflict, format!("{error}; --force would {losses}")),
+        }
+    }
+
+    /// Returns the files of a plan that others changed after the step.
+    async fn foreign_in(&self, history: &FileHistory, step: u32, planned: &Planned) -> Result<Vec<FilePath>> {
+        let is_later = |snapshot: &&SnapshotRecord| snapshot.after > step || snapshot.before_verb;
+        let later = history.snapshots().filter(|found| found.foreign_count > 0).filter(is_later);
+        let later: Vec<SnapshotRecord> = later.cloned().collect();
+        let changes: Vec<Change> = planned.files().into_iter().cloned().collect();
+        if later.is_empty() || changes.is_empty() {
+            return Ok(Vec::new());
+        }
+        let workspaces = self.workspaces.clone();
+        self.pools.bulk.run(move || foreign_among(&workspaces.store()?, &later, &changes)).await?
+    }
+}
+
+/// `delete a, and overwrite b, c`, the worst first; `None` if nothing is lost.
+fn losses(changes: &[&Change]) -> Option<String> {
+    let of = |is_meant: fn(&Change) -> bool| -> Vec<FilePath> {
+        changes.iter().filter(|change| is_meant(change)).map(|change| change.path.clone()).collect()
+    };
+    let kinds = [
+        ("delete", of(|change| change.after.is_none())),
+        ("overwrite", of(|change| change.before.is_some() && change.after.is_some())),
+        ("bring back", of(|change| change.before.is_none())),
+    ];
+    let said = kinds.iter().filter(|(_, paths)| !paths.is_empty());
+    let said: Vec<String> = said.map(|(verb, paths)| format!("{verb} {}", named(paths))).collect();
+    (!said.is_empty()).then(|| said.join(", and "))
 }
 
 /// Returns the paths of a plan that others changed.

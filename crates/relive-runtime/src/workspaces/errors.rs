@@ -53,7 +53,9 @@ impl From<FilesError> for Error {
         };
         let message = match &error {
             FilesError::ChangedSince { paths } => {
-                format!("somebody else has changed {} since: {}", count_files(paths.len()), named(paths))
+                let have = if paths.len() == 1 { "has" } else { "have" };
+                let files = count_files(paths.len());
+                format!("{files} {have} changed since, and not by this process: {}", named(paths))
             }
             FilesError::InTheWay { paths } => {
                 format!("{} in the way and in no snapshot: {}", are(paths.len()), named(paths))

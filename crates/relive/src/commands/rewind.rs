@@ -18,6 +18,7 @@ Examples:
   relive rewind 5 --to-step 12             asks first
   relive rewind 5 --to-step 12 --dry-run   show what would change
   relive rewind 5 --to-step 12 -y          do not ask
+  relive rewind 5 --to-step 12 --force     also over changes of others; asks on a terminal
   relive rewind 5 --undo                   undo the last rewind or restore")]
 pub(crate) struct Args {
     /// The PID, the name, or the UUID of a process; the first or last digits of a UUID are enough
@@ -61,7 +62,8 @@ pub(crate) async fn run(context: &Context, args: &Args) -> Outcome<u8> {
     let client = Client::about(context, &args.id).await?;
     let Args { to_step, undo, files_only, force, .. } = *args;
     let request = RewindRequest { to_step: to_step.unwrap_or(0), undo, files_only, force, dry_run: true };
-    if !args.dry_run && !args.yes && !args.force {
+    // A script that says --force has decided; whoever can be asked is shown what others would lose.
+    if !args.dry_run && !args.yes && (!args.force || context.can_ask()) {
         let plan = client.rewind(&args.id, &request).await?;
         if !plan.files.is_empty() && !confirm(context, args, &plan)? {
             context.say("nothing was changed");

@@ -51,6 +51,7 @@ mod keepers_stopped;
 mod killing;
 mod lists;
 mod looking;
+mod losses;
 mod models;
 mod network;
 mod odd_files;
