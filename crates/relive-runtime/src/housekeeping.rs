@@ -7,7 +7,7 @@ use std::time::Duration;
 use relive_api::{GcAnswer, GcCandidate, GcRequest};
 use relive_config::StallPolicy;
 use relive_core::{Cause, Effect, Moment, Pid, Signal, SuspendReason, Urgency, Uuid, Why};
-use relive_journal::data::{Collected, GcReason, GcRules};
+use relive_journal::data::{Candidate, Collected, GcReason, GcRules};
 
 use crate::error::Result;
 use crate::runtime::Runtime;
@@ -113,6 +113,20 @@ impl Runtime {
         self.to_the_end(async move { runtime.collect(request).await }).await
     }
 
+    /// Leaves out those whose own workspace has changes that were not merged, and returns how many there are.
+    async fn keep_unmerged(&self, candidates: &mut Vec<Candidate>) -> Result<usize> {
+        let workspaces = self.workspaces.clone();
+        let own = self.pools.reads.run(move || workspaces.all_own()).await??;
+        let mut unmerged = Vec::new();
+        for uuid in own.iter().map(|own| own.uuid).filter(|own| candidates.iter().any(|found| found.uuid == *own)) {
+            if self.workspace_to_remove(&uuid.to_string(), uuid).await.is_err() {
+                unmerged.push(uuid);
+            }
+        }
+        candidates.retain(|candidate| !unmerged.contains(&candidate.uuid));
+        Ok(unmerged.len())
+    }
+
     async fn collect(self: &Arc<Self>, request: GcRequest) -> Result<GcAnswer> {
         let (mut rules, reading, now): (GcRules, _, _) = (self.live.now().gc, self.clock.reading(), self.now());
         if request.older_than_ms.is_some() {
@@ -125,10 +139,12 @@ impl Runtime {
         };
         let found = survey.candidates.len();
         survey.candidates.retain(|candidate| !self.is_held(candidate.uuid));
+        let unmerged = self.keep_unmerged(&mut survey.candidates).await?;
         let mut warnings: Vec<String> = survey.warnings.iter().map(|(uuid, text)| format!("{uuid}: {text}")).collect();
         if request.dry_run {
-            warnings.extend(kept_for_handles(found - survey.candidates.len()));
+            warnings.extend(kept_for_handles(found - survey.candidates.len() - unmerged));
         }
+        warnings.extend(kept_unmerged(unmerged));
         let too_many = request.at_most.is_some_and(|max| survey.candidates.len() > max);
         let mut answer = GcAnswer {
             collected: !(request.dry_run || too_many),
@@ -156,10 +172,18 @@ impl Runtime {
                 continue;
             }
             let (uuid, bytes) = (candidate.uuid, candidate.bytes);
+            // Its process may have been resumed since, and have changed it.
+            let Ok(own) = self.workspace_to_remove(&uuid.to_string(), uuid).await else { continue };
             match self.collect_one(candidate, now).await? {
                 Ok(Collected::Gone) => {
                     answer.removed.push(uuid);
                     answer.freed_bytes += bytes;
+                    if let Some(own) = own {
+                        match self.remove_merged(&own).await {
+                            Ok(()) => answer.freed_bytes += own.bytes,
+                            Err(error) => answer.failures.push(format!("{}: {error}", own.path)),
+                        }
+                    }
                 }
                 Ok(Collected::Spared) => {}
                 Err(error) => answer.failures.push(format!("{uuid}: {error}")),
@@ -185,6 +209,16 @@ impl Runtime {
             }
         }
     }
+}
+
+/// Says how many processes are kept because something is in their workspaces only.
+fn kept_unmerged(kept: usize) -> Option<String> {
+    let kept = match kept {
+        0 => return None,
+        1 => "1 process is kept, because its workspace has changes that were not merged".to_owned(),
+        _ => format!("{kept} processes are kept, because their workspaces have changes that were not merged"),
+    };
+    Some(format!("{kept}: relive workspace list"))
 }
 
 /// Says how many processes are kept because others have handles to them.

@@ -31,13 +31,19 @@ impl Runtime {
             }
             let (uuid, note) = runtime.identity_of(&found)?;
             let candidate = runtime.ended_candidate(uuid).await?;
-            let freed_bytes = candidate.bytes;
+            // Without the journal nothing could be merged any more.
+            let own = runtime.workspace_to_remove(&relive_types::short_id::short(uuid), uuid).await?;
+            let mut freed_bytes = candidate.bytes;
             let now = runtime.now();
             let _alone = runtime.collecting.lock().await;
-            match runtime.collect_one(candidate, now).await?? {
-                Collected::Gone => Ok(Removed { uuid, freed_bytes, note }),
-                Collected::Spared => Err(runtime.not_ended(uuid)),
+            if matches!(runtime.collect_one(candidate, now).await??, Collected::Spared) {
+                return Err(runtime.not_ended(uuid));
             }
+            if let Some(own) = own {
+                runtime.remove_merged(&own).await?;
+                freed_bytes += own.bytes;
+            }
+            Ok(Removed { uuid, freed_bytes, note })
         })
         .await
     }

@@ -55,6 +55,23 @@ impl Runtime {
         .await
     }
 
+    /// Returns the own workspace of an ended process if it can be removed with its journal: nothing is in it that is not
+    /// elsewhere. Fails if there is.
+    pub(crate) async fn workspace_to_remove(&self, id: &str, uuid: Uuid) -> Result<Option<OwnWorkspace>> {
+        if !self.workspaces.has_own(uuid) || self.check_unused(id, uuid).is_err() {
+            return Ok(None);
+        }
+        let (found, left_out) = self.own_workspace(uuid).await?;
+        check_merged(id, &found, &left_out)?;
+        Ok(Some(found))
+    }
+
+    /// Removes the own workspace of a process that was collected.
+    pub(crate) async fn remove_merged(&self, own: &OwnWorkspace) -> Result<()> {
+        let (workspaces, uuid) = (self.workspaces.clone(), own.uuid);
+        self.in_bulk(move |_| workspaces.remove_own(uuid)).await?
+    }
+
     /// Refuses to remove a workspace in which another process works, such as a fork of its own.
     fn check_unused(&self, id: &str, uuid: Uuid) -> Result<()> {
         let own = self.workspaces.own(uuid);
@@ -180,8 +197,15 @@ fn check_merged(id: &str, found: &OwnWorkspace, left_out: &[FilePath]) -> Result
     if found.dirty == Some(false) {
         return Ok(());
     }
+    if !found.known {
+        let path = &found.path;
+        let message = format!("the journal of {id} is gone, so nobody knows whether its workspace was merged: {path}");
+        let hint = format!("copy what you need from {path}, then relive workspace rm --force {id}");
+        return Err(Error::new(ErrorCode::Conflict, message).with_hint(hint));
+    }
     let (message, merge) = if left_out.is_empty() {
-        (format!("the workspace of {id} has changes that were not merged"), format!("relive merge {id}"))
+        let has = if found.dirty.is_none() { "may have" } else { "has" };
+        (format!("the workspace of {id} {has} changes that were not merged"), format!("relive merge {id}"))
     } else {
         let message = format!("the workspace of {id} has files that no merge brings back: {}", named(left_out));
         (message, format!("copy them from {}", found.path))

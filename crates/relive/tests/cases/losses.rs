@@ -1,6 +1,8 @@
-//! What would be lost is named before.
+//! What would be lost is named before: files of others by a rewind, and changes in a copy by `rm` and `gc`.
 
 use std::fs;
+
+use serde_json::json;
 
 use crate::world::World;
 
@@ -26,4 +28,53 @@ fn a_refused_rewind_names_every_file_of_others_that_force_would_change() {
     assert!(!mine.exists());
     world.relive(&["rewind", &process.uuid, "--undo", "-y"]).ok();
     assert_eq!(fs::read_to_string(&mine).unwrap(), "mine\n");
+}
+
+#[test]
+fn rm_keeps_a_process_whose_copy_has_changes_that_were_not_merged() {
+    let world = World::new();
+    let process = world.run_commands(&["echo 1 > f"], &["--workspace", "own"]);
+    let copy = world.own(&process);
+    let says = ["has changes that were not merged", "hint: relive merge ", "relive workspace rm --force "];
+    world.relive(&["rm", "-y", &process.uuid]).fails(3, &says);
+    assert!(copy.join("f").exists() && world.histories() == 1);
+    world.relive(&["merge", &process.uuid]).ok();
+    world.relive(&["rm", "-y", &process.uuid]).ok();
+    assert!(!copy.exists(), "what was merged goes with its process");
+    assert_eq!(fs::read_to_string(world.work().join("f")).unwrap(), "1\n");
+}
+
+#[test]
+fn gc_keeps_a_process_whose_copy_has_changes_that_were_not_merged_and_says_so() {
+    let world = World::new();
+    let merged = world.run_commands(&["echo 1 > f"], &["--workspace", "own"]);
+    world.relive(&["merge", &merged.uuid]).ok();
+    let unmerged = world.run_commands(&["echo 2 > g"], &["--workspace", "own"]);
+    let (gone, stays) = (world.own(&merged), world.own(&unmerged));
+    let gc = ["gc", "--older-than", "0s", "--json"];
+    let kept = "1 process is kept, because its workspace has changes that were not merged: relive workspace list";
+    let told = world.relive(&[&gc[..], &["--dry-run"]].concat()).ok();
+    assert!(told.stderr.contains(kept), "{told:?}");
+    let told = world.relive(&[&gc[..], &["--force"]].concat()).ok();
+    assert!(told.stderr.contains(kept), "{told:?}");
+    assert_eq!(told.json()["uuids"], json!([merged.uuid]), "{told:?}");
+    assert!(!gone.exists() && stays.join("g").exists());
+    world.relive(&["merge", &unmerged.uuid]).ok();
+    assert_eq!(fs::read_to_string(world.work().join("g")).unwrap(), "2\n");
+}
+
+#[test]
+fn a_copy_without_a_journal_is_not_said_to_have_changes() {
+    let world = World::new();
+    // Where there is no process at all, nobody is asked.
+    world.run_commands(&["true"], &[]);
+    let process = world.run_commands(&["echo 1 > f"], &["--workspace", "own"]);
+    let copy = world.own(&process);
+    world.relive(&["daemon", "stop"]).ok();
+    // An earlier version left the copy when it removed the process.
+    fs::remove_dir_all(world.directory(&process.uuid)).unwrap();
+    let says = ["is gone, so nobody knows whether its workspace was merged", &copy.display().to_string()];
+    world.relive(&["workspace", "rm", "-y", &process.uuid]).fails(3, &says);
+    world.relive(&["workspace", "rm", "--force", &process.uuid]).ok();
+    assert!(!copy.exists());
 }
