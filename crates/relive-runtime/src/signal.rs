@@ -142,9 +142,16 @@ impl Runtime {
     ) -> Result<Affected> {
         let urgency = if request.now { Urgency::Now } else { Urgency::Boundary };
         let sent = SignalOrder { urgency, cause, ..SignalOrder::new(Signal::Pause, request_id) };
-        let (runtime, id) = (Arc::clone(self), id.to_owned());
-        let affected = self.to_the_end(async move { runtime.deliver(&id, sent, request.subtree).await }).await?;
-        let pausing = self.still_pausing(&affected.pids).await;
+        let (runtime, named) = (Arc::clone(self), id.to_owned());
+        let affected = self.to_the_end(async move { runtime.deliver(&named, sent, request.subtree).await }).await?;
+        let mut pids = affected.pids.clone();
+        if pids.is_empty()
+            && let Ok(LookedUp::Living { process, .. }) = self.look_up(id).await
+        {
+            // It was asked to pause before, and may not have stopped yet.
+            pids.push(process.of.pid);
+        }
+        let pausing = self.still_pausing(&pids).await;
         Ok(Affected { pausing, ..affected })
     }
 

@@ -42,7 +42,7 @@ pub(crate) async fn run(context: &Context, args: &Args) -> Outcome<u8> {
         };
         match paused {
             Ok(affected) => {
-                let untouched = untouched(&client, &target.id, &affected).await;
+                let untouched = untouched(&client, &target.id, &affected, args.now).await;
                 let already = match untouched.filter(|_| is_named) {
                     Some(Untouched::Refused(error)) => {
                         batch.failure(&target.id, error)?;
@@ -72,8 +72,8 @@ enum Untouched {
 }
 
 /// Returns why a process was not paused. A pattern and `--all` only mean those that can be.
-async fn untouched(client: &Client<'_>, id: &str, affected: &Affected) -> Option<Untouched> {
-    let Affected { pids, pending, handled, failed, .. } = affected;
+async fn untouched(client: &Client<'_>, id: &str, affected: &Affected, now: bool) -> Option<Untouched> {
+    let Affected { pids, pending, handled, failed, pausing, .. } = affected;
     let reached = !pids.is_empty() || !pending.is_empty() || !handled.is_empty() || !failed.is_empty();
     if reached {
         return None;
@@ -88,6 +88,12 @@ async fn untouched(client: &Client<'_>, id: &str, affected: &Affected) -> Option
     let waits_for = match process.suspend_reason? {
         SuspendReason::Approval => "approval",
         SuspendReason::Question => "answer",
+        SuspendReason::User if !pausing.is_empty() => {
+            let cancel =
+                if now { String::new() } else { format!(" (to cancel its model call: relive pause --now {id})") };
+            let told = format!("PID {pid} is still pausing: it stops at its next boundary{cancel}\n");
+            return Some(Untouched::Suspended(told));
+        }
         SuspendReason::User => {
             return Some(Untouched::Suspended(format!("PID {pid} is already paused: nothing changed\n")));
         }

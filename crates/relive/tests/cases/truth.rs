@@ -164,3 +164,19 @@ fn logs_show_new_limits_and_nothing_internal() {
     let logs = world.relive(&["logs", &process.uuid]).ok().stdout;
     assert!(logs.lines().any(|line| line.ends_with("new limits: max_steps 7")), "{logs}");
 }
+
+#[test]
+fn a_pause_that_has_not_stopped_a_process_yet_is_not_called_done() {
+    let world = World::new();
+    let process = world.run("turns: [{text: hi, hang: true}]");
+    world.await_records(&process, "model_started", 1);
+    world.relive(&["pause", "1"]).ok();
+    let told = world.relive(&["pause", "1"]).ok();
+    assert!(told.stderr.contains("PID 1 is still pausing") && told.stderr.contains("relive pause --now 1"), "{told:?}");
+    let told = world.relive(&["pause", "--json", "1"]).ok().json();
+    assert_eq!((&told["affected"], &told["pausing"]), (&0.into(), &serde_json::json!([1])), "{told}");
+    world.relive(&["pause", "--now", "1"]).ok();
+    world.await_display("1", "suspended");
+    let told = world.relive(&["pause", "1"]).ok();
+    assert!(told.stderr.contains("PID 1 is already paused: nothing changed"), "{told:?}");
+}
