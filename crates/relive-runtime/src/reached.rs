@@ -127,6 +127,22 @@ impl Runtime {
         Some(Error::new(ErrorCode::Invalid, message).with_hint(format!("relive resume{fork} {id}{timeout}")))
     }
 
+    /// Returns the refusal of a model for a process that asks none.
+    pub(crate) async fn model_without_effect(self: &Arc<Self>, id: &str, request: &ResumeRequest) -> Option<Error> {
+        request.model.as_ref()?;
+        // A failure to look is told by the resume itself.
+        let process = self.process(id).await.ok()?;
+        let what = match process.body {
+            Body::Agent | Body::Cli => return None,
+            Body::Exec => "a program",
+            Body::Compose => "a run of a compose file",
+            Body::Supervisor => "a supervisor",
+        };
+        let message = format!("PID {} is {what}: --model is only for agents", process.pid);
+        let fork = if request.fork.is_some() { " --fork" } else { "" };
+        Some(Error::new(ErrorCode::Invalid, message).with_hint(format!("relive resume{fork} {id}")))
+    }
+
     /// Returns the refusal of a request that would have no effect: a limit stops the process, or its fork, again at once.
     /// `id` is what was typed.
     pub(crate) async fn stops_at_once(

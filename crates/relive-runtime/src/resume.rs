@@ -49,6 +49,9 @@ impl Runtime {
         if let Some(refusal) = self.limits_without_effect(id, &request).await {
             return Err(refusal);
         }
+        if let Some(refusal) = self.model_without_effect(id, &request).await {
+            return Err(refusal);
+        }
         let (runtime, id) = (Arc::clone(self), id.to_owned());
         self.to_the_end(async move {
             if let Some(fork) = request.fork {

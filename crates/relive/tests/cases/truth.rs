@@ -180,3 +180,15 @@ fn a_pause_that_has_not_stopped_a_process_yet_is_not_called_done() {
     let told = world.relive(&["pause", "1"]).ok();
     assert!(told.stderr.contains("PID 1 is already paused: nothing changed"), "{told:?}");
 }
+
+#[test]
+fn a_model_for_a_program_is_refused_for_what_it_is() {
+    let world = World::new();
+    world.exec(&[], &["sleep", "1000"]);
+    let says = ["PID 1 is a program: --model is only for agents", "hint: relive resume 1"];
+    world.relive(&["resume", "1", "--model", "script/demo"]).fails(2, &says);
+    world.relive(&["pause", "1"]).ok();
+    world.await_display("1", "suspended");
+    world.relive(&["resume", "1", "--model", "script/demo"]).fails(2, &says);
+    world.relive(&["resume", "1"]).ok();
+}
