@@ -18,7 +18,6 @@ Examples:
   relive rewind 5 --to-step 12             asks first
   relive rewind 5 --to-step 12 --dry-run   show what would change
   relive rewind 5 --to-step 12 -y          do not ask
-  relive rewind 5 --to-step 12 --force     also over changes of others; asks on a terminal
   relive rewind 5 --undo                   undo the last rewind or restore")]
 pub(crate) struct Args {
     /// The PID, the name, or the UUID of a process; the first or last digits of a UUID are enough
