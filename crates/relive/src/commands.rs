@@ -43,6 +43,7 @@ pub(crate) mod rm;
 pub(crate) mod run;
 pub(crate) mod send;
 pub(crate) mod signals;
+mod started;
 pub(crate) mod steps;
 pub(crate) mod strace;
 pub(crate) mod supervise;

@@ -6,11 +6,13 @@ use relive_types::program::quote;
 use relive_types::short_id::short;
 
 use super::limits::LimitArgs;
+use super::started::{self, Answer, NotStarted};
 use super::targets::{Batch, Scope, Targets, Told};
 use crate::client::{Client, is_continues};
 use crate::context::{Context, new_uuid};
 use crate::error::{CommandError, Outcome};
 use crate::render::time::{as_millis, elapsed};
+use crate::report;
 use crate::terminal::one_line;
 
 /// What an agent that has completed its task is told where nobody says anything else.
@@ -86,9 +88,14 @@ pub(crate) async fn run(context: &Context, args: &Args) -> Outcome<u8> {
             None => resume(context, args, &client, &target.id).await,
         };
         match resumed {
-            Ok(Some((resumed, told))) => {
-                let told = Told::message(told).with_pid(context, resumed.pid);
-                batch.answer(&target.id, &resumed, &told, 0)?;
+            Ok(Some((resumed, told, failed))) => {
+                let told = match &failed {
+                    Some(failed) => Told::message(report::as_text(&failed.error, &context.err)),
+                    None => Told::message(told).with_pid(context, resumed.pid),
+                };
+                let code = failed.as_ref().map_or(0, |failed| failed.code);
+                let error = failed.map(|failed| failed.error.detail());
+                batch.answer(&target.id, &Answer { answer: resumed, error }, &told, code)?;
             }
             Ok(None) => {
                 context.say("nothing was resumed");
@@ -106,7 +113,12 @@ fn waits_for_answer(process: &Process) -> bool {
 }
 
 /// Resumes one process, or forks it; `None` if the person who was asked wants nothing.
-async fn resume(context: &Context, args: &Args, client: &Client<'_>, id: &str) -> Outcome<Option<(Resumed, String)>> {
+async fn resume(
+    context: &Context,
+    args: &Args,
+    client: &Client<'_>,
+    id: &str,
+) -> Outcome<Option<(Resumed, String, Option<NotStarted>)>> {
     // A failure to look is told by the resume itself.
     let before = std::ops::Deref::deref(client).process(id).await.ok();
     let mut request = args.changes.request();
@@ -133,6 +145,13 @@ async fn resume(context: &Context, args: &Args, client: &Client<'_>, id: &str) -
             "PID {pid} had completed: sent {to} \"{CONTINUE}\" (use --input TEXT to send something else)"
         ));
     }
+    let is_started = |before: &Process| {
+        started::is_program(before.body) && (args.fork || before.state == State::Dead) && resumed.changed
+    };
+    let failed = match before.as_ref().is_some_and(is_started) {
+        true => started::failure_of(client, resumed.pid).await,
+        false => None,
+    };
     let told = match before.as_ref().map(|before| (before.body, before.state)) {
         Some((Body::Exec, _)) if args.fork => tell_of_forked_program(&resumed),
         Some((Body::Exec, state)) => tell_of_program(&resumed, state),
@@ -147,7 +166,7 @@ async fn resume(context: &Context, args: &Args, client: &Client<'_>, id: &str) -
             Some(added) => format!("PID {} is already running: {added}\n", resumed.pid),
             None => told,
         };
-    Ok(Some((resumed, told)))
+    Ok(Some((resumed, told, failed)))
 }
 
 /// Says what a resume adds to a process that runs.

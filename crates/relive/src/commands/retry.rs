@@ -4,10 +4,12 @@ use relive_api::Process;
 use relive_core::{Body, ErrorCode};
 
 use super::resume::{self, Changes};
+use super::started::{self, Answer, NotStarted};
 use super::targets::Told;
 use crate::client::Client;
 use crate::context::{Context, new_uuid};
 use crate::error::{CommandError, Outcome};
+use crate::report;
 
 /// Retry a failed process as a new one, from before the step that failed
 ///
@@ -43,6 +45,18 @@ pub(crate) async fn run(context: &Context, args: &Args) -> Outcome<u8> {
         error.hint = error.hint.map(|hint| hint.replacen(" --workspace here", "", 1));
         error
     })?;
+    let failed = match started::is_program(process.body) {
+        true => started::failure_of(&client, resumed.pid).await,
+        false => None,
+    };
+    if let Some(NotStarted { error, code }) = failed {
+        if context.json {
+            context.print_json(&Answer { answer: resumed, error: Some(error.detail()) })?;
+        } else {
+            context.say_on(&report::as_text(&error, &context.err));
+        }
+        return Ok(code);
+    }
     if context.json {
         context.print_json(&resumed)?;
     } else {

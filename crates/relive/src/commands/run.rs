@@ -9,7 +9,7 @@ mod stdin;
 use std::cell::Cell;
 use std::path::PathBuf;
 
-use relive_api::{Isolation, Network, RunRequest};
+use relive_api::{Created, Isolation, Network, RunRequest};
 use relive_core::ErrorCode;
 use relive_types::program::quote;
 use tokio::signal::unix::{SignalKind, signal};
@@ -18,6 +18,7 @@ use self::foreground::{Arrival, AtQuestion, Manner};
 use self::stdin::Patience;
 use super::interrupts::{Front, INTERRUPTED, Reach, obey};
 use super::limits::LimitArgs;
+use super::started::{self, Answer, NotStarted};
 use crate::client::{Client, Start};
 use crate::context::{Context, new_uuid};
 use crate::error::{CommandError, Outcome};
@@ -150,9 +151,28 @@ pub(crate) async fn run(context: &Context, args: &Args) -> Outcome<u8> {
             let leave = obey(&client, front, interrupts, None, &pressed);
             foreground::run(&client, created, manner, &pressed, leave).await
         }
-        None if context.json => context.print_json(&created).map(|()| 0),
-        None => context.print_line(&created.pid.to_string()).map(|()| 0),
+        None => {
+            let failed = match &args.agent {
+                Some(_) => started::failure_of(&client, created.pid).await,
+                None => None,
+            };
+            in_background(context, created, failed)
+        }
     }
+}
+
+/// Prints the PID of a process in the background; fails like a shell for a CLI agent that could not be started.
+fn in_background(context: &Context, created: Created, failed: Option<NotStarted>) -> Outcome<u8> {
+    let Some(NotStarted { error, code }) = failed else {
+        let pid = created.pid.to_string();
+        return if context.json { context.print_json(&created) } else { context.print_line(&pid) }.map(|()| 0);
+    };
+    if context.json {
+        context.print_json(&Answer { answer: created, error: Some(error.detail()) })?;
+    } else {
+        context.say_on(&crate::report::as_text(&error, &context.err));
+    }
+    Ok(code)
 }
 
 /// What the agent is to do, and what was piped in for it.

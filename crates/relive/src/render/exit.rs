@@ -36,8 +36,10 @@ pub(crate) fn reason(status: Option<&ProcessStatus>, reason: &str) -> String {
 /// Returns why a program never ran, in words and with its name.
 pub(crate) fn not_started(process: &Process) -> Option<String> {
     let Some(ProcessStatus::StartupFailed { stage, errno, .. }) = &process.status else { return None };
-    if process.body != Body::Exec {
-        return None;
+    match process.body {
+        Body::Exec => {}
+        Body::Cli => return cli_not_started(process, stage, errno),
+        Body::Agent | Body::Compose | Body::Supervisor => return None,
     }
     // The intent is the command line; a name with a space in it is quoted there.
     let program = one_line(process.intent.split(' ').next().filter(|word| !word.starts_with('\''))?);
@@ -46,6 +48,14 @@ pub(crate) fn not_started(process: &Process) -> Option<String> {
         ("execve", "EACCES") => Some(format!("permission denied: {program}")),
         ("execve", "ENOEXEC") => Some(format!("not in a format that can be executed: {program}")),
         ("chdir", "ENOENT") => Some(format!("no such directory: {}", one_line(&process.cwd))),
+        _ => None,
+    }
+}
+
+fn cli_not_started(process: &Process, stage: &str, errno: &str) -> Option<String> {
+    let dialect = process.agent.as_ref().and_then(|agent| agent["dialect"].as_str()).map(one_line)?;
+    match (stage, errno) {
+        ("execve", "ENOENT") => Some(format!("program not found: the CLI agent `{dialect}` is not installed")),
         _ => None,
     }
 }
@@ -92,6 +102,7 @@ mod tests {
         let check = |body: &str, stage: &str, errno: &str, expect: Option<&str>| {
             let mut process = crate::render::processes::tests::process(1, 0);
             process.intent = "/nope --fast".into();
+            process.agent = Some(serde_json::json!({ "dialect": "claude" }));
             process.body = serde_json::from_value(body.into()).unwrap();
             let status = serde_json::json!({ "kind": "startup_failed", "stage": stage, "errno": errno, "code": 2 });
             process.status = serde_json::from_value(status).unwrap();
@@ -102,6 +113,7 @@ mod tests {
         check("exec", "chdir", "ENOENT", Some("no such directory: /w"));
         check("exec", "memory.max", "ENOENT", None);
         check("agent", "execve", "ENOENT", None);
+        check("cli", "execve", "ENOENT", Some("program not found: the CLI agent `claude` is not installed"));
     }
 
     #[test]

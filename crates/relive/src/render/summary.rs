@@ -3,13 +3,16 @@
 use relive_api::{Exit, Process};
 use relive_core::{Pid, ProcessStatus, Usd};
 
-use super::exit::phrase;
+use super::exit::{not_started, phrase};
 use super::processes::dollars;
 use super::time::elapsed;
 use crate::terminal::one_line;
 
 /// `PID 5 completed: 3 steps, 12.3k tokens in, 456 out, $0.0123, 41s`.
 pub(crate) fn line(process: &Process, exit: Option<&Exit>) -> String {
+    if let Some(why) = not_started(process) {
+        return format!("PID {} could not be started: {why}", process.pid);
+    }
     let tree = process.tree.as_ref().filter(|tree| tree.processes > 1);
     let (tokens_in, tokens_out, cost) = match tree {
         Some(tree) => (tree.tokens_in, tree.tokens_out, tree.cost_usd),

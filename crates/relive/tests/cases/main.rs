@@ -54,6 +54,7 @@ mod looking;
 mod losses;
 mod models;
 mod network;
+mod not_started;
 mod odd_files;
 mod old_pids;
 mod own_sockets;
