@@ -59,8 +59,10 @@ impl Store {
         disk.create_directories(above).context("create", above)?;
         remove_tree(disk, &path)?;
         disk.create_directory(CWD, &path).context("create", &path)?;
-        let made = self.fill(snapshot, &path, control).and_then(|copied| {
+        let made = self.fill(snapshot, &path, control).and_then(|(copied, files)| {
             let directory = open_directory(above)?;
+            let real = above.canonicalize().context("open", above)?.join(name);
+            self.note_base(&real, &files)?;
             let renamed = disk.rename_new(&directory, &*temporary, name);
             renamed.and_then(|()| disk.sync_directory(&directory)).context("create", destination)?;
             Ok(copied)
@@ -90,7 +92,8 @@ impl Store {
         real.map_or(Ok(()), |real| self.remove_state(&real))
     }
 
-    fn fill(&self, snapshot: &Snapshot, path: &Path, control: &Control) -> Result<Copied> {
+    /// Writes all files, and returns their paths.
+    fn fill(&self, snapshot: &Snapshot, path: &Path, control: &Control) -> Result<(Copied, Vec<FilePath>)> {
         let root = open_child(CWD, path).context("open", path)?;
         let mut view = View::new(self, snapshot)?;
         let (mut directories, mut files, mut links) = (Vec::new(), Vec::new(), Vec::new());
@@ -121,7 +124,9 @@ impl Store {
             copier.disk.set_mode(&directory, state.mode).context("set permissions of", path.as_path())?;
         }
         copier.disk.sync_file_system(&root).context("sync", path.as_ref())?;
-        Ok(Copied { files: copier.files.into_inner(), bytes: copier.bytes.into_inner() })
+        let copied = Copied { files: copier.files.into_inner(), bytes: copier.bytes.into_inner() };
+        let links = links.into_iter().map(|(path, _)| path);
+        Ok((copied, files.into_iter().map(|(path, _)| path).chain(links).collect()))
     }
 }
 

@@ -9,7 +9,6 @@ use crate::error::{Error, Result};
 use crate::object::EntryKind;
 use crate::path::FilePath;
 use crate::plan::{Plan, PlanKind};
-use crate::rules::Rules;
 use crate::snapshot::{Grade, Snapshot, Taken};
 use crate::store::Store;
 use crate::workspace::Workspace;
@@ -112,7 +111,7 @@ impl Workspace {
         let mut view = View::new(self.store(), target)?;
         let then = view.settings(self.settings());
         let rules = match changes.iter().any(Change::is_rules) || then != *self.settings() {
-            true => Some(Rules::load(self.root(), &then, self.tracked.as_ref())?),
+            true => Some(self.rules(&then)?),
             false => None,
         };
         keep_unseen(changes, |path| {

@@ -94,6 +94,8 @@ pub(crate) struct Rules {
     /// Directories that are entered because an `include` names something below them.
     doors: HashSet<Vec<u8>>,
     tracked: Arc<Tracked>,
+    /// The files that a copy began with: they count as tracked, because a copy has no index.
+    base: Option<Arc<Tracked>>,
     outermost: Arc<DirectoryRules>,
 }
 
@@ -129,21 +131,31 @@ pub(crate) enum IgnoreFile {
 }
 
 impl Rules {
-    /// Reads the rules from outside of the workspace. `known` are the files that were tracked the last time.
-    pub(crate) fn load(root: &Path, settings: &Settings, known: Option<&Arc<Tracked>>) -> Result<Self> {
-        Self::of(Repository::find(root), settings, known)
+    /// Reads the rules from outside of the workspace. `known` are the files that were tracked the last time, `base` those
+    /// that a copy began with.
+    pub(crate) fn load(
+        root: &Path,
+        settings: &Settings,
+        (known, base): (Option<&Arc<Tracked>>, Option<&Arc<Tracked>>),
+    ) -> Result<Self> {
+        Self::of(Repository::find(root), settings, (known, base))
     }
 
     /// Returns the rules of a directory that is in no repository, such as a copy.
     pub(crate) fn without_repository(settings: &Settings) -> Result<Self> {
-        Self::of(None, settings, None)
+        Self::of(None, settings, (None, None))
     }
 
-    fn of(repository: Option<Repository>, settings: &Settings, known: Option<&Arc<Tracked>>) -> Result<Self> {
+    fn of(
+        repository: Option<Repository>,
+        settings: &Settings,
+        (known, base): (Option<&Arc<Tracked>>, Option<&Arc<Tracked>>),
+    ) -> Result<Self> {
         let tracked = repository.as_ref().map(|repository| repository.tracked(known));
         let tracked = tracked.unwrap_or_else(|| Arc::new(Tracked::none()));
         let mut fingerprint = DefaultHasher::new();
         (&settings.include, &settings.exclude, tracked.fingerprint()).hash(&mut fingerprint);
+        base.iter().for_each(|base| base.fingerprint().hash(&mut fingerprint));
         let mut chain = Arc::new(DirectoryRules::new(None, fingerprint.finish(), 0, Vec::new(), Vec::new()));
         // The weakest rules first.
         let excludes_file = Repository::excludes_file(repository.as_ref(), settings);
@@ -162,6 +174,7 @@ impl Rules {
             include: compile(&settings.include)?,
             doors,
             tracked,
+            base: base.cloned(),
             outermost: chain,
         })
     }
@@ -179,6 +192,15 @@ impl Rules {
         &self.tracked
     }
 
+    /// Returns whether all tracked files are known. Otherwise some may count as untracked.
+    pub(crate) fn is_complete(&self) -> bool {
+        self.all_tracked().all(|tracked| tracked.is_complete())
+    }
+
+    fn all_tracked(&self) -> impl Iterator<Item = &Arc<Tracked>> {
+        [&self.tracked].into_iter().chain(&self.base)
+    }
+
     /// Decides on an entry of a directory with these rules.
     pub(crate) fn decide(&self, rules: &DirectoryRules, reach: Reach, path: &FilePath, is_directory: bool) -> Decision {
         let os_path = path.as_path();
@@ -188,7 +210,7 @@ impl Rules {
         if reach == Reach::Everything || self.include.matched(os_path, is_directory).is_ignore() {
             return Decision::Include(Reach::Everything);
         }
-        if !is_directory && self.tracked.contains(path.as_bytes()) {
+        if !is_directory && self.all_tracked().any(|tracked| tracked.contains(path.as_bytes())) {
             return Decision::Include(Reach::Rules);
         }
         let is_ignored = reach == Reach::OnlyListed || rules.ignores(path, is_directory);
@@ -196,7 +218,8 @@ impl Rules {
         if !is_ignored && !is_secret() {
             return Decision::Include(Reach::Rules);
         }
-        let leads_on = self.tracked.contains_below(path.as_bytes()) || self.doors.contains(path.as_bytes());
+        let is_above_tracked = || self.all_tracked().any(|tracked| tracked.contains_below(path.as_bytes()));
+        let leads_on = self.doors.contains(path.as_bytes()) || is_above_tracked();
         match (is_directory && leads_on, is_ignored) {
             (true, _) => Decision::Include(Reach::OnlyListed),
             (false, true) => Decision::Ignore,

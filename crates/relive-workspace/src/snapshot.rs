@@ -11,7 +11,6 @@ use crate::error::{Error, Result};
 use crate::extras::Extras;
 use crate::object::{EntryKind, Kind, ObjectId, TreeEntry, encode_tree};
 use crate::path::FilePath;
-use crate::rules::Rules;
 use crate::scan::{Scan, Scanned};
 use crate::settings::Settings;
 use crate::stat::stat_at;
@@ -163,7 +162,7 @@ impl Workspace {
         store.pack_if_many(control)?;
         let pin = store.pin()?;
         store.refresh()?;
-        let rules = Rules::load(self.root(), self.settings(), self.tracked.as_ref())?;
+        let rules = self.rules(self.settings())?;
         self.tracked = Some(rules.tracked().clone());
         let generation = store.generation()?;
         self.cache.forget_missing(&store, generation);
@@ -207,7 +206,7 @@ impl Workspace {
         skipped.truncate(LISTED_MAX);
         moving.truncate(LISTED_MAX);
         // Tracked files that are ignored may be missing.
-        let at_best = if rules.tracked().is_complete() { Grade::Exact } else { Grade::Partial };
+        let at_best = if rules.is_complete() { Grade::Exact } else { Grade::Partial };
         let snapshot = Snapshot { tree, extras, grade }.at_best(at_best);
         Ok(Taken { snapshot, files, bytes, read_bytes, skipped, skipped_count, moving, pin })
     }

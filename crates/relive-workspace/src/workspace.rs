@@ -13,7 +13,8 @@ use crate::cache::Cache;
 use crate::disk::Durability;
 use crate::error::{Context as _, Error, RefusedRoot, Result};
 use crate::object;
-use crate::rules::Tracked;
+use crate::path::FilePath;
+use crate::rules::{Rules, Tracked};
 use crate::settings::Settings;
 use crate::stat::{open_child, read_small, stat_at, stat_of};
 use crate::store::{Store, lock_file, open_directory};
@@ -23,6 +24,9 @@ const CACHE_MAX: u64 = 1 << 30;
 const CACHE: &str = "cache";
 /// The file with the path of a workspace.
 const ROOT: &str = "root";
+/// The file with the paths of the files that a copy began with.
+const BASE: &str = "base";
+const BASE_MAX: u64 = 1 << 30;
 /// The longest path.
 const PATH_MAX: u64 = 4_096;
 /// The directory below the store with the state of each workspace.
@@ -41,6 +45,8 @@ pub struct Workspace {
     state: PathBuf,
     pub(crate) cache: Cache,
     pub(crate) tracked: Option<Arc<Tracked>>,
+    /// The files that a copy began with.
+    base: Option<Arc<Tracked>>,
 }
 
 impl Workspace {
@@ -68,7 +74,9 @@ impl Workspace {
         store.disk().create_directories(&state).context("create", &state)?;
         let cache =
             read_small(&state.join(CACHE), CACHE_MAX).and_then(|bytes| Cache::decode(&bytes)).unwrap_or_default();
-        let workspace = Self { store: store.clone(), root: path, descriptor, settings, state, cache, tracked: None };
+        let base = read_base(&state);
+        let workspace =
+            Self { store: store.clone(), root: path, descriptor, settings, state, cache, tracked: None, base };
         workspace.note_root()?;
         Ok(workspace)
     }
@@ -104,6 +112,11 @@ impl Workspace {
 
     pub(crate) fn state(&self) -> &Path {
         &self.state
+    }
+
+    /// Reads the rules that select the files of the workspace.
+    pub(crate) fn rules(&self, settings: &Settings) -> Result<Rules> {
+        Rules::load(&self.root, settings, (self.tracked.as_ref(), self.base.as_ref()))
     }
 
     /// Opens the directory again if it was replaced.
@@ -146,6 +159,22 @@ impl Store {
         self.path().join(STATES).join(name)
     }
 
+    /// Saves the paths of the files that a copy at this real path begins with, before anybody changes them. A copy has no
+    /// Git index that would say which of its files belong to the project whatever the ignore rules are.
+    pub(crate) fn note_base(&self, root: &Path, paths: &[FilePath]) -> Result<()> {
+        self.remove_state(root)?;
+        let state = self.state_directory(root);
+        self.disk().create_directories(&state).context("create", &state)?;
+        let mut bytes: Vec<u8> = paths.iter().flat_map(|path| [path.as_bytes(), b"\0"].concat()).collect();
+        bytes.extend_from_slice(&object::checksum(&bytes));
+        let directory = open_directory(&state)?;
+        let root = root.as_os_str().as_bytes();
+        for (name, bytes, durability) in [(ROOT, root, Durability::Disposable), (BASE, &bytes, Durability::Synced)] {
+            self.disk().replace(&directory, name, bytes, durability).context("write", &state.join(name))?;
+        }
+        Ok(())
+    }
+
     /// Removes the state of the workspace at this real path, which is gone, unless an interrupted plan waits for it.
     pub(crate) fn remove_state(&self, root: &Path) -> Result<()> {
         let state = self.state_directory(root);
@@ -165,6 +194,17 @@ impl Store {
         }
         Ok(())
     }
+}
+
+/// Returns the files that a copy began with, by its state; `None` if it is no copy.
+fn read_base(state: &Path) -> Option<Arc<Tracked>> {
+    let path = state.join(BASE);
+    path.symlink_metadata().ok()?;
+    let bytes = read_small(&path, BASE_MAX).unwrap_or_default();
+    let paths = bytes.split_last_chunk::<32>().filter(|(body, checksum)| object::checksum(body) == **checksum);
+    let split =
+        |body: &[u8]| body.split(|&byte| byte == 0).filter(|path| !path.is_empty()).map(<[u8]>::to_vec).collect();
+    Some(Arc::new(Tracked::listed(paths.map(|(body, _)| split(body)))))
 }
 
 /// The right to change the files of a workspace.

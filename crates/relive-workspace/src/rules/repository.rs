@@ -152,6 +152,14 @@ impl Tracked {
         Self { files, directories, fingerprint: 0, key: None, is_settled: false, is_complete: true }
     }
 
+    /// Returns these files; nothing is known of them if the list could not be read.
+    pub(crate) fn listed(paths: Option<Vec<Vec<u8>>>) -> Self {
+        match paths {
+            Some(paths) => Self::new(paths, &[], None),
+            None => Self { is_complete: false, ..Self::none() },
+        }
+    }
+
     fn new(mut paths: Vec<Vec<u8>>, prefix: &[u8], key: Option<FileKey>) -> Self {
         paths.retain(|path| path.starts_with(prefix));
         let mut tracked = Self { key, ..Self::none() };

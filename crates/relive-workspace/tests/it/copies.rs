@@ -3,9 +3,9 @@
 use std::fs;
 use std::process::Command;
 
-use relive_workspace::{Control, Disk, Error, Settings, Store, Workspace};
+use relive_workspace::{Control, Disk, Error, Force, Grade, RestoreRequest, Settings, Store, Workspace};
 
-use crate::support::{bed, look, run, shell};
+use crate::support::{bed, git, look, run, shell};
 
 #[test]
 fn a_copy_is_byte_equal_and_independent() {
@@ -25,6 +25,42 @@ fn a_copy_is_byte_equal_and_independent() {
     assert!(workspace.snapshot(&Control::default()).unwrap().snapshot.is_same_files(&snapshot));
     shell(&own, "echo more >> a/b/c; echo more >> same");
     assert_eq!(look(&bed.root), seen);
+}
+
+#[test]
+fn files_that_a_copy_began_with_stay_in_its_snapshots_whatever_is_ignored() {
+    let mut bed = bed();
+    shell(&bed.root, "mkdir dist; echo dist/ > .gitignore; echo 1 > dist/app.js; echo V=1 > .env; echo 1 > a");
+    run(git().current_dir(&bed.root).args(["init", "-q"]));
+    run(git().current_dir(&bed.root).args(["add", "-f", "."]));
+    let first = bed.snapshot();
+    let own = bed.directory.path().join("own");
+    bed.store.copy(&first, &own, &Control::default()).unwrap();
+    let open = || Workspace::open(&bed.store, &own, Settings::default()).unwrap();
+    let take = || open().snapshot(&Control::default()).unwrap();
+    assert!(take().snapshot.is_same_files(&first), "{:?}", take().skipped);
+    shell(&own, "echo 2 > dist/app.js; echo new > dist/new.js; echo V=2 > .env; echo a >> .gitignore; echo 2 > a");
+    let second = take();
+    let changed: Vec<_> = bed.store.diff(&first, &second.snapshot).unwrap();
+    let changed: Vec<_> = changed.into_iter().map(|change| change.path.to_string()).collect();
+    assert_eq!(changed, [".env", ".gitignore", "a", "dist/app.js"]);
+    // They go back, and a copy of the copy has them too.
+    let request = RestoreRequest { target: &first, expected: None, paths: &[], force: Force::No };
+    assert!(open().restore(&request, &Control::default()).unwrap().applied.is_verified());
+    assert_eq!(fs::read_to_string(own.join("dist/app.js")).unwrap(), "1\n");
+    assert!(own.join("dist/new.js").exists());
+    let again = bed.directory.path().join("again");
+    bed.store.copy(&second.snapshot, &again, &Control::default()).unwrap();
+    let mut again = Workspace::open(&bed.store, &again, Settings::default()).unwrap();
+    let third = again.snapshot(&Control::default()).unwrap().snapshot;
+    assert!(third.is_same_files(&second.snapshot));
+    // Where the list is lost, the snapshots say that they may lack files.
+    for state in fs::read_dir(bed.store.path().join("workspaces")).unwrap().map(|state| state.unwrap().path()) {
+        if state.join("base").exists() {
+            fs::write(state.join("base"), "damaged").unwrap();
+        }
+    }
+    assert_eq!(take().snapshot.grade, Grade::Partial);
 }
 
 #[test]
