@@ -103,7 +103,8 @@ impl Store {
     }
 
     /// Returns every path that differs, sorted. Directories are listed if they appear, disappear or change permissions. A
-    /// file that is absent because it became ignored is not known to be removed, and is not listed.
+    /// file that is absent because it became ignored, or could not be stored, is not known to be removed, and is not
+    /// listed.
     pub fn diff(&self, before: &Snapshot, after: &Snapshot) -> Result<Vec<Change>> {
         let mut changes = self.differing(before, after)?;
         let (mut old, mut new) = (View::new(self, before)?, View::new(self, after)?);
@@ -115,6 +116,9 @@ impl Store {
             keep_unseen(&mut changes, |path| {
                 Ok(new.is_ignored_by(&new_rules, path)? && !old.is_ignored_by(&old_rules, path)?)
             })?;
+        }
+        if !new.extras.skipped.is_empty() {
+            keep_unseen(&mut changes, |path| Ok(new.extras.has_skipped(path)))?;
         }
         Ok(changes)
     }

@@ -135,6 +135,9 @@ pub enum RefusedRoot {
     /// It is inside Relive's store.
     #[error("it is inside Relive's own store")]
     Store,
+    /// It is one of the private directories.
+    #[error("it belongs to Relive itself")]
+    Private,
     /// It is not a directory.
     #[error("it is not a directory")]
     NotADirectory,

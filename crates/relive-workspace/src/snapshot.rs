@@ -112,9 +112,10 @@ pub enum SkipReason {
 }
 
 impl SkipReason {
-    /// Returns whether the file existed, and neither its bytes nor a rule that excludes it is in the snapshot.
+    /// Returns whether the file existed, and neither its bytes nor a rule that excludes it is in the snapshot; or whether
+    /// it is a rule that does not count. These files are recorded, so that they can be named.
     pub(crate) fn leaves_out(self) -> bool {
-        self.lowers_grade() && !matches!(self, Self::SetIdBits | Self::RulesTooLarge)
+        self.lowers_grade() && self != Self::SetIdBits
     }
 
     fn lowers_grade(self) -> bool {

@@ -52,7 +52,7 @@ pub struct Workspace {
 impl Workspace {
     /// Opens a directory as a workspace.
     ///
-    /// Refuses `/`, the home directory and its parents, and directories inside the store.
+    /// Refuses `/`, the home directory and its parents, private directories, and directories inside the store.
     pub fn open(store: &Store, root: &Path, settings: Settings) -> Result<Self> {
         let path = root.canonicalize().context("open", root)?;
         let refused = |why| Error::RefusedRoot { path: path.clone(), why };
@@ -68,6 +68,10 @@ impl Workspace {
         }
         if path.starts_with(store.path()) {
             return Err(refused(RefusedRoot::Store));
+        }
+        // The directories in it may be workspaces: copies are.
+        if settings.private.iter().any(|private| private.canonicalize().is_ok_and(|private| private == path)) {
+            return Err(refused(RefusedRoot::Private));
         }
         let descriptor = open_child(CWD, &path).context("open", &path)?;
         let state = store.state_directory(&path);

@@ -42,7 +42,7 @@ fn read_state(workspace: &Workspace, change: &Change) -> Result<DiskState> {
     match DiskState::read(&opened, name, path, workspace.settings().max_file_bytes)? {
         // It may be larger than what is kept now, and have been kept.
         DiskState::Other => DiskState::read(&opened, name, path, max_bytes(workspace, [change])),
-        state => Ok(state),
+        state @ (DiskState::Absent | DiskState::Directory(_) | DiskState::File { .. }) => Ok(state),
     }
 }
 

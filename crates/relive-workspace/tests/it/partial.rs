@@ -39,6 +39,20 @@ fn a_path_that_can_no_longer_be_stored_changes_the_snapshot() {
 }
 
 #[test]
+fn a_file_that_can_no_longer_be_stored_is_not_shown_as_removed() {
+    let mut bed = small_files();
+    shell(&bed.root, "mkdir d; echo short > d/large; echo 1 > a");
+    let first = bed.snapshot();
+    bed.write("d/large", "longer than ten bytes");
+    let partial = bed.snapshot();
+    assert_eq!(bed.store.diff(&first, &partial).unwrap(), []);
+    bed.remove("d/large");
+    let last = bed.snapshot();
+    let removed: Vec<_> = bed.store.diff(&first, &last).unwrap().into_iter().map(|change| change.path).collect();
+    assert!(removed.contains(&path("d/large")), "{removed:?}");
+}
+
+#[test]
 fn a_copy_of_a_partial_snapshot_is_partial_and_has_the_same_files() {
     let mut bed = bed();
     shell(&bed.root, "mkfifo pipe; echo 1 > a; chmod 600 a");

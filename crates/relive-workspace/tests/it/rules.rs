@@ -4,7 +4,7 @@ use std::fs;
 
 use relive_workspace::{Control, Disk, Error, Grade, Settings, SkipReason, Workspace};
 
-use crate::support::{Bed, Random, bed, git, run, shell};
+use crate::support::{Bed, Random, bed, git, path, run, shell};
 
 /// Returns the files that `git ls-files` counts as part of the repository.
 fn git_files(bed: &Bed) -> Vec<String> {
@@ -51,6 +51,7 @@ fn an_ignore_file_that_is_too_large_is_never_applied_and_named() {
         assert_eq!((taken.files, taken.snapshot.grade), (files, Grade::Partial));
         let skipped: Vec<_> = taken.skipped.iter().map(|skipped| (skipped.path.to_string(), skipped.reason)).collect();
         assert_eq!(skipped, [(".gitignore".to_owned(), SkipReason::RulesTooLarge)]);
+        assert_eq!(bed.store.skipped(&taken.snapshot).unwrap(), [path(".gitignore")]);
     }
 }
 

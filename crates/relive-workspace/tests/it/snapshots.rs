@@ -351,8 +351,10 @@ fn a_cancelled_snapshot_leaves_nothing() {
 #[test]
 fn the_root_the_home_and_the_store_are_refused_as_workspaces() {
     let bed = bed();
-    let home = Settings { home: Some(bed.root.join("home/me")), ..Settings::default() };
+    let own = bed.root.join("home/me/own");
+    let home = Settings { home: Some(bed.root.join("home/me")), private: vec![own.clone()], ..Settings::default() };
     fs::create_dir_all(bed.root.join("home/me/project")).unwrap();
+    fs::create_dir_all(own.join("copy")).unwrap();
     let open = |path: &std::path::Path| match Workspace::open(&bed.store, path, home.clone()) {
         Ok(_) => None,
         Err(Error::RefusedRoot { why, .. }) => Some(why),
@@ -362,6 +364,7 @@ fn the_root_the_home_and_the_store_are_refused_as_workspaces() {
     assert_eq!(open(&bed.root.join("home/me")), Some(RefusedRoot::Home));
     assert_eq!(open(&bed.root), Some(RefusedRoot::Home));
     assert_eq!(open(&bed.root.join("home/me/project")), None);
+    assert_eq!((open(&own), open(&own.join("copy"))), (Some(RefusedRoot::Private), None));
     assert_eq!(open(&bed.store.path().join("objects")), Some(RefusedRoot::Store));
     fs::write(bed.root.join("file"), "").unwrap();
     assert_eq!(open(&bed.root.join("file")), Some(RefusedRoot::NotADirectory));
