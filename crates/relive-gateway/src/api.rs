@@ -10,13 +10,16 @@ pub enum Api {
     Anthropic,
     Responses,
     Chat,
+    Gemini,
 }
 
 impl Api {
     /// Returns the format of a request by its path; none if it is no model call.
     pub(crate) fn of(path: &str) -> Option<Self> {
         let path = path.trim_end_matches('/');
-        if path.ends_with("/messages") {
+        if gemini_model(path).is_some() {
+            Some(Self::Gemini)
+        } else if path.ends_with("/messages") {
             Some(Self::Anthropic)
         } else if path.ends_with("/responses") {
             Some(Self::Responses)
@@ -33,6 +36,7 @@ impl Api {
         match self {
             Self::Anthropic => "anthropic",
             Self::Responses | Self::Chat => "openai",
+            Self::Gemini => "gemini",
         }
     }
 
@@ -43,6 +47,7 @@ impl Api {
             Self::Anthropic => (402, self.error("billing_error", message)),
             Self::Responses => (429, self.error("insufficient_quota", message)),
             Self::Chat => (402, self.error("insufficient_quota", message)),
+            Self::Gemini => (402, self.error("RESOURCE_EXHAUSTED", message)),
         }
     }
 
@@ -53,9 +58,17 @@ impl Api {
             Self::Responses | Self::Chat => {
                 json!({"error": {"message": message, "type": kind, "param": null, "code": kind}})
             }
+            Self::Gemini => json!({"error": {"message": message, "status": kind}}),
         };
         body.to_string()
     }
+}
+
+/// Returns the model of a call to Gemini, which its path names.
+pub(crate) fn gemini_model(path: &str) -> Option<&str> {
+    let (_, call) = path.rsplit_once("/models/")?;
+    let (model, method) = call.split_once(':')?;
+    matches!(method, "generateContent" | "streamGenerateContent").then_some(model)
 }
 
 #[cfg(test)]
@@ -70,6 +83,9 @@ mod tests {
             ("/v1/responses", Some(Api::Responses)),
             ("/v1/chat/completions", Some(Api::Chat)),
             ("/v1/models", None),
+            ("/v1beta/models/gemini-3-pro:streamGenerateContent", Some(Api::Gemini)),
+            ("/v1beta/models/gemini-3-pro:generateContent", Some(Api::Gemini)),
+            ("/v1beta/models/gemini-3-pro:countTokens", None),
             ("/", None),
         ] {
             assert_eq!(Api::of(path), api, "{path}");

@@ -50,6 +50,30 @@ struct Event<'a> {
     response: Option<Within>,
     #[serde(default, borrow)]
     choices: Vec<Choice<'a>>,
+    #[serde(default, borrow)]
+    candidates: Vec<Candidate<'a>>,
+    #[serde(rename = "usageMetadata")]
+    metadata: Option<GeminiUsage>,
+}
+
+/// A part of an answer of Gemini. The last one says why it is the last.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Candidate<'a> {
+    #[serde(borrow)]
+    content: Option<&'a RawValue>,
+    #[serde(borrow)]
+    finish_reason: Option<&'a str>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct GeminiUsage {
+    prompt_token_count: Option<u64>,
+    candidates_token_count: Option<u64>,
+    thoughts_token_count: Option<u64>,
+    tool_use_prompt_token_count: Option<u64>,
+    cached_content_token_count: Option<u64>,
 }
 
 #[derive(Deserialize)]
@@ -144,8 +168,12 @@ impl Meter {
         if let Some(usage) = event.usage.or(within) {
             self.take(&usage);
         }
+        if let Some(usage) = event.metadata {
+            self.take_metadata(&usage);
+        }
         let choices = event.choices.iter().filter_map(|choice| choice.delta);
-        for delta in event.delta.into_iter().chain(choices) {
+        let contents = event.candidates.iter().filter_map(|candidate| candidate.content);
+        for delta in event.delta.into_iter().chain(choices).chain(contents) {
             self.said += delta.get().len() as u64;
         }
         self.is_done |= match self.api {
@@ -155,6 +183,7 @@ impl Meter {
                     || event.object == Some("response")
             }
             Api::Chat => event.object == Some("chat.completion"),
+            Api::Gemini => event.candidates.iter().any(|candidate| candidate.finish_reason.is_some()),
         };
     }
 
@@ -178,7 +207,20 @@ impl Meter {
                 self.output = usage.completion_tokens.or(self.output);
                 self.cache_read = cached(usage.prompt_tokens_details.as_ref()).unwrap_or(self.cache_read);
             }
+            // It reports its usage under another name.
+            Api::Gemini => {}
         }
+    }
+
+    /// Takes the usage of Gemini, which each part of an answer repeats up to there.
+    fn take_metadata(&mut self, usage: &GeminiUsage) {
+        if let Some(prompt) = usage.prompt_token_count {
+            self.input = Some(prompt + usage.tool_use_prompt_token_count.unwrap_or(0));
+        }
+        if let Some(said) = usage.candidates_token_count {
+            self.output = Some(said + usage.thoughts_token_count.unwrap_or(0));
+        }
+        self.cache_read = usage.cached_content_token_count.unwrap_or(self.cache_read);
     }
 
     /// Returns whether the last event of a stream has not come.
@@ -235,6 +277,11 @@ mod tests {
         data: {\"choices\":[],\"usage\":{\"prompt_tokens\":17,\"prompt_tokens_details\":{\"cached_tokens\":5},\
         \"completion_tokens\":20}}\n\ndata: [DONE]\n\n";
 
+    const GEMINI: &str = "data: {\"candidates\":[{\"content\":{\"parts\":[{\"text\":\"0123456789\"}]}}],\
+        \"usageMetadata\":{\"promptTokenCount\":17,\"cachedContentTokenCount\":5,\"candidatesTokenCount\":2}}\r\n\r\n\
+        data: {\"candidates\":[{\"content\":{\"parts\":[]},\"finishReason\":\"STOP\"}],\"usageMetadata\":{\"promptTokenCount\":17,\
+        \"cachedContentTokenCount\":5,\"candidatesTokenCount\":15,\"thoughtsTokenCount\":5}}\r\n\r\n";
+
     fn count(api: Api, text: &[u8], piece: usize) -> (bool, Counted) {
         let mut meter = Meter::new(api, true);
         let mut done = false;
@@ -246,9 +293,12 @@ mod tests {
 
     #[test]
     fn whole_streams_are_exact_however_they_are_cut_into_pieces() {
-        for (api, text, cache_write) in
-            [(Api::Anthropic, ANTHROPIC, 2), (Api::Responses, RESPONSES, 0), (Api::Chat, CHAT, 0)]
-        {
+        for (api, text, cache_write) in [
+            (Api::Anthropic, ANTHROPIC, 2),
+            (Api::Responses, RESPONSES, 0),
+            (Api::Chat, CHAT, 0),
+            (Api::Gemini, GEMINI, 0),
+        ] {
             let exact = Counted { tokens_in: 17, tokens_out: 20, cache_read: 5, cache_write, estimated: false };
             for piece in [1, 7, 100_000] {
                 assert_eq!(count(api, text.as_bytes(), piece), (true, exact), "{api:?} in pieces of {piece}");
@@ -258,7 +308,9 @@ mod tests {
 
     #[test]
     fn a_stream_that_is_cut_is_estimated_at_every_byte() {
-        for (api, text) in [(Api::Anthropic, ANTHROPIC), (Api::Responses, RESPONSES), (Api::Chat, CHAT)] {
+        for (api, text) in
+            [(Api::Anthropic, ANTHROPIC), (Api::Responses, RESPONSES), (Api::Chat, CHAT), (Api::Gemini, GEMINI)]
+        {
             let last = text.trim_end().len();
             for end in 0..last {
                 let (done, counted) = count(api, &text.as_bytes()[..end], 100_000);

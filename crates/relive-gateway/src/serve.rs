@@ -18,7 +18,7 @@ use serde::Deserialize;
 use tokio::net::TcpListener;
 use tokio::sync::{mpsc, oneshot};
 
-use crate::api::Api;
+use crate::api::{Api, gemini_model};
 use crate::entry::{Doing, Passed, Served};
 use crate::limits;
 use crate::log::{Asked, Cut, Ended};
@@ -136,6 +136,8 @@ impl Call {
     async fn run(self, mut reply: Reply) {
         let head = serde_json::from_slice::<Head>(&self.question.body).ok();
         let model = head.and_then(|head| head.model).map(|model| shortened(&model));
+        let path = self.question.path.split('?').next().unwrap_or_default();
+        let model = model.or_else(|| gemini_model(path).map(shortened));
         let subagent = self.question.headers.get("x-claude-code-agent-id").and_then(|id| id.to_str().ok());
         let subagent = subagent.map(shortened);
         loop {

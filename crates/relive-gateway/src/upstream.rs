@@ -13,6 +13,7 @@ use crate::protocol::Auth;
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(15);
 const API_KEY: &str = "x-api-key";
+const GOOGLE_KEY: &str = "x-goog-api-key";
 const KEEP_ALIVE: &str = "keep-alive";
 
 /// Builds the client that all processes share.
@@ -44,7 +45,7 @@ pub(crate) struct Question {
 pub(crate) fn token(headers: &HeaderMap) -> Option<&str> {
     let text = |name: HeaderName| headers.get(name).and_then(|value| value.to_str().ok());
     let bearer = text(AUTHORIZATION).and_then(|text| text.strip_prefix("Bearer "));
-    text(HeaderName::from_static(API_KEY)).or(bearer)
+    text(HeaderName::from_static(API_KEY)).or_else(|| text(HeaderName::from_static(GOOGLE_KEY))).or(bearer)
 }
 
 /// Sends a request to the provider.
@@ -60,6 +61,7 @@ pub(crate) async fn send(
         headers.remove(name);
     }
     headers.remove(API_KEY);
+    headers.remove(GOOGLE_KEY);
     remove_hop_by_hop(&mut headers);
     // A compressed answer could not be read here.
     headers.insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));

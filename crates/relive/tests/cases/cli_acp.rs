@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::PathBuf;
 
-use relive_fake_model::Turn;
+use relive_fake_model::{FakeModel, Turn};
 use serde_json::{Value, json};
 
 use crate::cli_agents::Agents;
@@ -240,6 +240,50 @@ fn a_command_in_place_of_a_name_is_an_acp_agent_for_a_person_and_no_one_else() {
     let refused = fs::read_to_string(acp.world.work().join("refused")).unwrap();
     assert!(refused.contains("only a person can name an agent by its command"), "{refused}");
     acp.world.relive(&["run", "-d", "--agent", "two words", "x"]).fails(2, &["acp:COMMAND"]);
+}
+
+/// An agent of this name, which is the small one, and asks a provider that is set by its environment.
+fn counted(name: &'static str, base: &'static str, key: &'static str, path: &str) {
+    use std::os::unix::fs::PermissionsExt as _;
+    let server = FakeModel::start_for_agents([Turn::text("one").usage(300, 7, 0), Turn::text("two").usage(20, 3, 0)]);
+    let world = World::new();
+    let (state, bin) = (world.root().join("conversations"), world.root().join("bin"));
+    fs::create_dir_all(&state).unwrap();
+    fs::create_dir_all(&bin).unwrap();
+    let program = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/cases/acp_agent.py");
+    fs::write(bin.join(name), format!("#!/bin/sh\nexec python3 {program}\n")).unwrap();
+    fs::set_permissions(bin.join(name), fs::Permissions::from_mode(0o755)).unwrap();
+    let found = format!("{}:{}", bin.display(), std::env::var("PATH").unwrap_or_default());
+    let world = world
+        .with_env("PATH", found)
+        .with_env(base, format!("{}{path}", server.base_url()))
+        .with_env(key, "planted")
+        .with_env("STATE", state.to_str().unwrap());
+    let acp = Acp { world, state };
+    let args = ["run", "-d", "--json", "--agent", name, "--max-tokens", "310", "call big\nsay Once."];
+    let process = begun(&acp.world.relive(&args).ok().json());
+    let info = acp.await_idle(&process, 1);
+    assert_eq!(acp.said(&process), ["calledOnce."]);
+    assert_eq!((&info["tokens_in"], &info["tokens_out"]), (&json!(300), &json!(7)), "{info}");
+    assert_eq!((&info["agent"]["usage"], &info["agent"]["gateway"]["calls"]), (&json!("counted"), &json!(1)));
+    // The key stays in the gateway.
+    assert_eq!(server.requests()[0].key.as_deref(), Some("planted"));
+    // What is left is less than an answer, and then nothing.
+    acp.world.relive(&["send", &process.uuid, "call big\nsay Twice.\ncall big"]).ok();
+    let ended = acp.world.await_field(&process.uuid, "state", "dead");
+    assert_eq!((&ended["why"], &ended["exit_code"]), (&json!("budget"), &json!(2)), "{ended}");
+    assert_eq!(server.requests().len(), 2);
+    acp.assert_nothing_left(&info);
+}
+
+#[test]
+fn the_calls_of_a_qwen_are_counted_and_limited_by_the_gateway() {
+    counted("qwen", "OPENAI_BASE_URL", "OPENAI_API_KEY", "/v1");
+}
+
+#[test]
+fn the_calls_of_a_gemini_are_counted_and_limited_by_the_gateway() {
+    counted("gemini", "GOOGLE_GEMINI_BASE_URL", "GEMINI_API_KEY", "");
 }
 
 /// The real programs, where `scripts/install-agents all` has installed them.

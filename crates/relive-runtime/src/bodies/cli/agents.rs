@@ -7,7 +7,7 @@ use relive_journal::record::CliStart;
 use relive_types::CliAgent;
 use serde_json::{Value, json};
 
-use super::acp;
+use super::{acp, route};
 
 /// The names of the agents that need no file.
 pub(crate) const BUILT_IN: [&str; 5] = ["claude", "codex", "gemini", "opencode", "qwen"];
@@ -78,7 +78,12 @@ pub(crate) fn provider_of(agent: &CliAgent) -> &'static str {
         Dialect::Claude => "anthropic",
         Dialect::CodexExec | Dialect::CodexAppServer => "openai",
         Dialect::Gemini => "gemini",
-        Dialect::Qwen | Dialect::Opencode | Dialect::Acp => "cli",
+        Dialect::Acp => match route::program_of(agent) {
+            "gemini" => "gemini",
+            "qwen" => "openai",
+            _ => "cli",
+        },
+        Dialect::Qwen | Dialect::Opencode => "cli",
     }
 }
 

@@ -209,9 +209,10 @@ impl Known {
 
     /// Tells whether an event ends the turn of an agent that does not say that a turn begins, and said nothing else.
     fn is_silent_turn(&self, event: &Event) -> bool {
-        let ends = match &event.kind {
-            EventKind::TurnEnded { outcome, .. } => *outcome != relive_cli_agent::TurnOutcome::Replayed,
-            kind => matches!(kind, EventKind::Error { .. }),
+        let ends = if let EventKind::TurnEnded { outcome, .. } = &event.kind {
+            *outcome != relive_cli_agent::TurnOutcome::Replayed
+        } else {
+            matches!(event.kind, EventKind::Error { .. })
         };
         ends && dialect_of(&self.facts.agent) == Dialect::Acp && !self.translator.is_turn_open()
     }
@@ -278,6 +279,7 @@ impl Known {
         if let Some(encoder) = &mut self.encoder {
             encoder.observe(event);
         }
+        self.learn_of_opening(event);
         let is_own = event.subagent.is_none();
         match &event.kind {
             EventKind::ApprovalAsked(request) if request.channel == ApprovalChannel::Stream => {
@@ -305,14 +307,6 @@ impl Known {
                 self.facts.session_id = Some(session_id.clone());
                 self.is_named = true;
             }
-            EventKind::Capabilities(offered) => {
-                let Capabilities { version, load, resume, fork } = *offered;
-                self.capabilities = Some(CliCapabilities { version, load, resume, fork });
-            }
-            EventKind::SessionFailed { message } => self.useless = Some(message.clone()),
-            EventKind::UnsupportedRequest { request_id, .. } => {
-                self.unsupported.push_back(request_id.as_str().to_owned());
-            }
             EventKind::TurnStarted { .. } if is_own => self.begin_turn(at),
             EventKind::TurnEnded { outcome, message } if is_own => {
                 let failed = *outcome == relive_cli_agent::TurnOutcome::Failed;
@@ -326,6 +320,9 @@ impl Known {
                 self.note = None;
             }
             EventKind::ApprovalAsked(_)
+            | EventKind::Capabilities(_)
+            | EventKind::SessionFailed { .. }
+            | EventKind::UnsupportedRequest { .. }
             | EventKind::ToolStarted { .. }
             | EventKind::SessionStarted { .. }
             | EventKind::TurnStarted { .. }
@@ -346,6 +343,18 @@ impl Known {
             | EventKind::Malformed { .. }
             | EventKind::Unknown { .. }
             | EventKind::Other { .. } => {}
+        }
+    }
+
+    /// Learns what is said about the conversation itself, and what waits for a reply.
+    fn learn_of_opening(&mut self, event: &Event) {
+        if let EventKind::Capabilities(offered) = &event.kind {
+            let Capabilities { version, load, resume, fork } = *offered;
+            self.capabilities = Some(CliCapabilities { version, load, resume, fork });
+        } else if let EventKind::SessionFailed { message } = &event.kind {
+            self.useless = Some(message.clone());
+        } else if let EventKind::UnsupportedRequest { request_id, .. } = &event.kind {
+            self.unsupported.push_back(request_id.as_str().to_owned());
         }
     }
 

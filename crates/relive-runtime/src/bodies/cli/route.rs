@@ -14,6 +14,7 @@ use super::agents::dialect_of;
 /// The longest settings of a CLI that are read.
 const SETTINGS_MAX: u64 = 1 << 20;
 const ANTHROPIC: &str = "https://api.anthropic.com";
+const GEMINI: &str = "https://generativelanguage.googleapis.com";
 const OPENAI: &str = "https://api.openai.com/v1";
 /// The provider that codex is given where its settings name none.
 const CODEX_PROVIDER: &str = "relive";
@@ -47,6 +48,8 @@ pub(crate) enum NoRoute {
     Settings(String),
     #[error("its dialect, {0}, has no provider that Relive knows")]
     Dialect(Dialect),
+    #[error("`{0}` takes its provider from settings of its own")]
+    Unknown(String),
     #[error("this daemon has no gateway")]
     NoGateway,
 }
@@ -60,9 +63,12 @@ pub(crate) fn route(agent: &CliAgent, environment: &Environment) -> Result<Route
         Dialect::Claude => claude(environment),
         Dialect::Qwen => openai(environment),
         Dialect::CodexAppServer => codex(environment),
-        other @ (Dialect::CodexExec | Dialect::Gemini | Dialect::Opencode | Dialect::Acp) => {
-            Err(NoRoute::Dialect(other))
-        }
+        Dialect::Acp => match program_of(agent) {
+            "gemini" => gemini(environment),
+            "qwen" => qwen(environment),
+            _ => Err(NoRoute::Unknown(agent.agent.clone())),
+        },
+        other @ (Dialect::CodexExec | Dialect::Gemini | Dialect::Opencode) => Err(NoRoute::Dialect(other)),
     }
 }
 
@@ -96,6 +102,70 @@ fn openai(environment: &Environment) -> Result<Route, NoRoute> {
     let upstream = environment.get(base).unwrap_or(OPENAI).to_owned();
     let (auth, key) = (bearer(key), KEY.to_owned());
     Ok(Route { upstream, auth, key, base: Some(base), other_key: None, arguments: Vec::new() })
+}
+
+/// Returns the name of an agent's program. ACP agents differ in how they are told their provider.
+pub(super) fn program_of(agent: &CliAgent) -> &str {
+    let program = agent.command.first().map(String::as_str).unwrap_or_default();
+    program.rsplit('/').next().unwrap_or_default()
+}
+
+/// The settings of gemini and qwen, as far as they say where their calls go.
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct AuthSettings {
+    security: SecuritySettings,
+    model_providers: Option<serde::de::IgnoredAny>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct SecuritySettings {
+    auth: AuthSetting,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct AuthSetting {
+    selected_type: Option<String>,
+    base_url: Option<serde::de::IgnoredAny>,
+    api_key: Option<serde::de::IgnoredAny>,
+}
+
+/// Reads the settings in a directory of the home, and refuses those by which calls go elsewhere than `with` says.
+fn check_auth(environment: &Environment, directory: &str, with: &str) -> Result<(), NoRoute> {
+    let Some(home) = environment.get("HOME") else { return Ok(()) };
+    let Some(text) = read_text(&Path::new(home).join(directory).join("settings.json"))? else { return Ok(()) };
+    let unreadable = |_| NoRoute::Settings(format!("~/{directory}/settings.json cannot be read"));
+    let AuthSettings { security, model_providers } = serde_json::from_str(&text).map_err(unreadable)?;
+    let AuthSetting { selected_type, base_url, api_key } = security.auth;
+    if selected_type.is_some_and(|selected| selected != with) {
+        return Err(NoRoute::Login);
+    }
+    if base_url.is_some() || api_key.is_some() || model_providers.is_some() {
+        return Err(NoRoute::Settings(format!("~/{directory}/settings.json names its provider")));
+    }
+    Ok(())
+}
+
+fn gemini(environment: &Environment) -> Result<Route, NoRoute> {
+    const KEY: &str = "GEMINI_API_KEY";
+    const ELSEWHERE: [&str; 2] = ["GOOGLE_GENAI_USE_VERTEXAI", "GOOGLE_GENAI_USE_GCA"];
+    if let Some(name) = ELSEWHERE.into_iter().find(|name| environment.get(name).is_some()) {
+        return Err(NoRoute::Settings(format!("{name} is set")));
+    }
+    let key = environment.get(KEY).ok_or_else(|| NoRoute::NoKey(KEY.to_owned()))?;
+    check_auth(environment, ".gemini", "gemini-api-key")?;
+    let base = "GOOGLE_GEMINI_BASE_URL";
+    let upstream = environment.get(base).unwrap_or(GEMINI).to_owned();
+    let auth = Auth { header: "x-goog-api-key".to_owned(), value: key.to_owned() };
+    Ok(Route { upstream, auth, key: KEY.to_owned(), base: Some(base), other_key: None, arguments: Vec::new() })
+}
+
+fn qwen(environment: &Environment) -> Result<Route, NoRoute> {
+    let route = openai(environment)?;
+    check_auth(environment, ".qwen", "openai")?;
+    Ok(route)
 }
 
 /// The settings of codex, as far as they say where its calls go.
@@ -232,6 +302,35 @@ mod tests {
         assert_eq!(route(&agent, &environment(&[])), Err(NoRoute::NoKey("ANTHROPIC_API_KEY".into())));
         let declined = CliAgent { no_gateway: true, ..agent };
         assert_eq!(route(&declined, &environment(&variables)), Err(NoRoute::Declined));
+    }
+
+    #[test]
+    fn a_gemini_and_a_qwen_are_led_by_their_environment_unless_their_settings_lead_elsewhere() {
+        let home = tempfile::tempdir().unwrap();
+        let at = home.path().to_str().unwrap();
+        let variables = [("HOME", at), ("GEMINI_API_KEY", "real"), ("OPENAI_API_KEY", "real")];
+        let found = |name: &str| route(&built_in(name).unwrap(), &environment(&variables));
+        let gemini = found("gemini").unwrap();
+        assert_eq!((gemini.upstream.as_str(), gemini.auth.header.as_str()), (GEMINI, "x-goog-api-key"));
+        let (env, _) = applied(&gemini, &[("GEMINI_API_KEY", "real"), ("HOME", "/h")]);
+        assert!(!format!("{env:?}").contains("real"), "{env:?}");
+        assert!(env.contains(&("GOOGLE_GEMINI_BASE_URL".into(), "http://127.0.0.1:4711".into())), "{env:?}");
+        assert_eq!(found("qwen").unwrap().upstream, OPENAI);
+        let said = found("opencode").unwrap_err().to_string();
+        assert_eq!(said, "`opencode` takes its provider from settings of its own");
+        for directory in [".gemini", ".qwen"] {
+            std::fs::create_dir(home.path().join(directory)).unwrap();
+        }
+        let set = |directory: &str, text: &str| {
+            std::fs::write(home.path().join(directory).join("settings.json"), text).unwrap();
+        };
+        set(".gemini", r#"{"security":{"auth":{"selectedType":"oauth-personal"}}}"#);
+        set(".qwen", r#"{"security":{"auth":{"selectedType":"openai","baseUrl":"http://x"}}}"#);
+        assert_eq!(found("gemini"), Err(NoRoute::Login));
+        assert!(matches!(found("qwen"), Err(NoRoute::Settings(_))));
+        set(".gemini", r#"{"security":{"auth":{"selectedType":"gemini-api-key"}},"ui":{"theme":"x"}}"#);
+        set(".qwen", r#"{"security":{"auth":{"selectedType":"openai"}}}"#);
+        assert!(found("gemini").is_ok() && found("qwen").is_ok());
     }
 
     #[test]
