@@ -16,7 +16,8 @@ use crate::stage::Failure;
 /// Reported if a process group is all there is.
 const WEAK_TREE: &str = "tree: weak, a program whose shim was killed may outlive it";
 /// Reported if a user namespace is part of a tree. An unprivileged user cannot map the ids of root into it.
-const NOBODYS: &str = "tree: files of root seem to be nobody's in its user namespace, so ssh and sudo refuse to work";
+const NOBODYS: &str = "tree: ssh and sudo refuse to work, because in the user namespace of the program the files of root \
+                       belong to nobody; `relive doctor` tells how to avoid that";
 const SHARED_COUNT: &str = "pids: weak, counted together with all other processes of the user";
 const NO_PIDS: &str = "pids: no limit can be held";
 const NO_MEMORY: &str = "memory: no limit can be held";
