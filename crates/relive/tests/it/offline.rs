@@ -106,7 +106,7 @@ fn wrong_arguments_are_named_and_exit_with_2() {
     place.write(&nodes, "nodes: {a: {command: [true]}}\n");
     let compose = place.relive(&["compose", "up", "--env", "FOO", nodes.to_str().unwrap()]).exits(2);
     compose.says(&format!("hint: relive compose up --env NAME=VALUE '{}'\n", nodes.display()));
-    place.write(&nodes, "children: [{name: a, command: [true]}]\n");
+    place.write(&nodes, "children: {a: {command: [true]}}\n");
     let supervise = place.relive(&["supervise", "--env", "FOO", nodes.to_str().unwrap()]).exits(2);
     supervise.says(&format!("hint: relive supervise --env NAME=VALUE '{}'\n", nodes.display()));
 }

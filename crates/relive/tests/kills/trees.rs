@@ -56,7 +56,7 @@ fn expected(text: &str, codes: &[i32]) -> Vec<(u32, &'static str)> {
                 let (uuid, is_awaited) = (Uuid::from_u128(next), flow.is_start_awaited(&slot));
                 flow.apply(&Event::Starting { slot: slot.clone(), uuid, start }).unwrap();
                 if is_awaited {
-                    flow.apply(&Event::Created { slot, uuid }).unwrap();
+                    flow.apply(&Event::Started { slot, uuid }).unwrap();
                 }
             }
         }
