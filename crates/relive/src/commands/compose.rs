@@ -2,6 +2,7 @@
 
 mod follow;
 mod graph;
+mod logs;
 mod status;
 
 use std::path::{Path, PathBuf};
@@ -180,7 +181,7 @@ pub(crate) async fn run(context: &Context, args: &Args) -> Outcome<u8> {
         Verb::Up(args) => up(context, args).await,
         Verb::Down { run } => down(context, run).await,
         Verb::Status { run } => status::run(context, run).await,
-        Verb::Logs { run, node, follow } => logs(context, run, node.as_deref(), *follow).await,
+        Verb::Logs { run, node, follow } => logs::run(context, run, node.as_deref(), *follow).await,
         Verb::Graph { run, svg } => {
             let flow = Client::about(context, run).await?.flow(run).await?;
             if context.json {
@@ -306,34 +307,4 @@ async fn down(context: &Context, run: &str) -> Outcome<u8> {
         context.say(&format!("ended run {} (undo: relive resume {})", flow.pid, flow.pid));
     }
     Ok(0)
-}
-
-async fn logs(context: &Context, run: &str, node: Option<&str>, follow: bool) -> Outcome<u8> {
-    let flow = Client::about(context, run).await?.flow(run).await?;
-    let known = flow.nodes.iter().any(|other| node.is_none_or(|node| other.name == node));
-    if !known {
-        let node = node.unwrap_or_default();
-        let meant = relive_types::suggest::closest(node, flow.nodes.iter().map(|other| other.name.as_str()));
-        let meant = meant.map(|meant| format!(" (did you mean `{meant}`?)")).unwrap_or_default();
-        return Err(CommandError::new(ErrorCode::NotFound, format!("run {} has no node `{node}`{meant}", flow.pid)));
-    }
-    let mut code = 0;
-    for other in flow.nodes.iter().filter(|other| node.is_none_or(|node| other.name == node)) {
-        let Some(uuid) = other.uuid else { continue };
-        if node.is_none() && !context.json {
-            context.print_line(&format!("==> {} <==", other.name))?;
-        }
-        let (id, node_name) = (uuid.to_string(), Some(other.name.clone()));
-        let args = super::logs::Args { id, follow, node: node_name, ..Default::default() };
-        code = match super::logs::run(context, &args).await {
-            Ok(shown) => shown.max(code),
-            // The others have their output all the same.
-            Err(error) if node.is_none() && error.code() == Some(ErrorCode::NotFound) => {
-                context.say(&format!("{}: {error}", other.name));
-                code
-            }
-            Err(error) => return Err(error),
-        };
-    }
-    Ok(code)
 }

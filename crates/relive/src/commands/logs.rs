@@ -47,6 +47,9 @@ pub(crate) struct Args {
     /// The node of a run that the process is, for JSON.
     #[arg(skip)]
     pub(super) node: Option<String>,
+    /// Whether output that ends in the middle of a line is followed by a newline.
+    #[arg(skip)]
+    pub(super) whole_lines: bool,
 }
 
 impl Args {

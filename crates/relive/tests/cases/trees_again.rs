@@ -1,8 +1,33 @@
 //! Trees whose processes start late, start again, or never start.
 
 use std::fs;
+use std::io::{BufRead as _, BufReader, Read as _};
 
 use crate::world::{World, finish, wait_until};
+
+#[test]
+fn the_logs_of_a_node_are_followed_through_its_tries_and_every_mark_begins_a_line() {
+    let world = World::new();
+    let run = world.up("nodes:
+  a: {command: [sh, -c, 'if [ -e go ]; then printf two; else echo one; while [ ! -e go ]; do sleep 0.01; done; exit 1; fi'],
+      retries: {max: 2, backoff: 1ms}}
+  b: {command: [sh, -c, 'echo after'], depends_on: [a]}
+");
+    let follow = |node: &str| world.start(&["compose", "logs", &run.uuid, "--node", node, "-f"]);
+    let (mut first, second) = (follow("a"), follow("b"));
+    let mut output = BufReader::new(first.stdout.take().unwrap());
+    let mut line = String::new();
+    output.read_line(&mut line).unwrap();
+    assert_eq!(line, "one\n");
+    world.file("go", "");
+    let mut rest = String::new();
+    output.read_to_string(&mut rest).unwrap();
+    assert_eq!((rest.as_str(), first.wait().unwrap().code()), ("two", Some(0)), "the second try is followed, too");
+    assert_eq!(finish(second).ok().stdout, "after\n", "it had not started when it was followed");
+    world.relive(&["wait", &run.uuid]).ok();
+    let all = world.relive(&["compose", "logs", &run.uuid]).ok().stdout;
+    assert_eq!(all, "==> a <==\ntwo\n==> b <==\nafter\n");
+}
 
 #[test]
 fn services_run_again_when_a_node_of_an_ended_run_is_resumed() {

@@ -31,6 +31,10 @@ pub(super) struct Printer {
     form: Form,
     /// Whether plain output is also split at line ends.
     by_lines: bool,
+    /// Whether the end of the output is the end of a line.
+    whole_lines: bool,
+    /// Whether plain output has stopped in the middle of a line.
+    is_in_line: bool,
     out: Unfinished,
     err: Unfinished,
 }
@@ -44,7 +48,13 @@ struct Unfinished {
 
 impl Printer {
     pub(super) fn new(form: Form) -> Self {
-        Self { form, by_lines: false, out: Unfinished::default(), err: Unfinished::default() }
+        let (out, err) = (Unfinished::default(), Unfinished::default());
+        Self { form, by_lines: false, whole_lines: false, is_in_line: false, out, err }
+    }
+
+    /// Returns a printer that ends the last line.
+    pub(super) fn with_whole_lines(self, whole_lines: bool) -> Self {
+        Self { whole_lines, ..self }
     }
 
     /// Returns lines, so that they can be counted.
@@ -63,6 +73,7 @@ impl Printer {
             }
             (Item::Gap { .. }, Form::Plain | Form::Timestamps(_)) => Vec::new(),
             (Item::Chunk(chunk), Form::Plain) if !self.by_lines => {
+                self.is_in_line = !chunk.bytes.ends_with(b"\n");
                 vec![Piece { stream: chunk.stream, bytes: chunk.bytes }]
             }
             (Item::Chunk(chunk), Form::Plain | Form::Timestamps(_)) => {
@@ -78,6 +89,9 @@ impl Printer {
     pub(super) fn rest(&mut self) -> Vec<Piece> {
         let form = self.form.clone();
         let mut rest = Vec::new();
+        if self.whole_lines && std::mem::take(&mut self.is_in_line) {
+            rest.push(Piece { stream: Stream::Out, bytes: b"\n".to_vec() });
+        }
         for stream in [Stream::Out, Stream::Err] {
             let Unfinished { at_ms, bytes } = std::mem::take(self.of(stream));
             match form {

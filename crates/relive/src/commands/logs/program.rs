@@ -30,7 +30,7 @@ pub(super) async fn run(context: &Context, args: &Args, process: &Process, sessi
         Some(lines) => show_last(folder, lines, &form, since)?,
         None => 0,
     };
-    let mut printer = Printer::new(form.clone());
+    let mut printer = Printer::new(form.clone()).with_whole_lines(args.whole_lines);
     let mut output = Output::start(folder, from, move |item| {
         let pieces = match item {
             Some(item) if is_before(&item, since) => Vec::new(),
