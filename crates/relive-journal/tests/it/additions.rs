@@ -165,6 +165,13 @@ const ADDITIONS: &[Addition] = &[
         unknown: Some((6, "question")),
     },
     Addition {
+        name: "v1-cli-question",
+        sums: "181a78ea8230195e9e47229f7acb07fa3b28b1109a8063fb85fe1aa435974df4",
+        make: crate::attention::make_cli_question,
+        check: crate::attention::check_cli_question,
+        unknown: Some((6, "question")),
+    },
+    Addition {
         name: "v1-unseen",
         sums: "187af2cca2f4110d74365e8dde95f8a457d39bd4596c77fe423a2fcfdd6cfaa6",
         make: crate::attention::make_unseen,

@@ -45,6 +45,26 @@ pub(crate) fn check_question(fixture: &Fixture) {
     assert_eq!(forked.history().last_reply, None);
 }
 
+/// A CLI agent that asked something, with its own id of the question, and got its answer.
+pub(crate) fn make_cli_question(fixture: &Fixture) {
+    let key = |body: Body| match body {
+        Body::Question(question) => Body::Question(Question { key: Some("\"q-1\"".to_owned()), ..question }),
+        other => other,
+    };
+    let mut writer = spawn(fixture);
+    append(&mut writer, vec![model_started(), model_ended("asks", 1), key(question(0, None))]);
+    append(&mut writer, vec![paused(SuspendReason::Question)]);
+    append(&mut writer, vec![key(question(0, Some("blue"))), resumed(), call_ended(0, "blue")]);
+    append(&mut writer, vec![model_started(), model_ended("asks again", 1), key(question(0, None))]);
+}
+
+pub(crate) fn check_cli_question(fixture: &Fixture) {
+    let history = fixture.history(uuid());
+    assert_eq!(history.open_question().and_then(|asked| asked.key.as_deref()), Some("\"q-1\""));
+    let reply = history.last_reply.as_ref().map(|reply| (reply.text.as_str(), reply.question < history.question_seq));
+    assert_eq!(reply, Some(("blue", true)), "it is remembered when something else is asked");
+}
+
 /// An agent of whose two calls one was denied by a person.
 pub(crate) fn make_denied(fixture: &Fixture) {
     let mut writer = spawn(fixture);
