@@ -46,6 +46,11 @@ impl Isolations {
         Policy { shown: shown.into_iter().collect(), ..self.reach(isolated) }
     }
 
+    /// Returns what is hidden from isolated programs, by its real path.
+    pub(crate) fn hidden(&self) -> Vec<PathBuf> {
+        relive_sandbox::hidden(&self.reach(&Isolated::default()), &[])
+    }
+
     /// Returns the policy that tells what is hidden and writable, for whatever process.
     pub(crate) fn reach(&self, isolated: &Isolated) -> Policy {
         let settings = self.live.now();

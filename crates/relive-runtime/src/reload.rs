@@ -88,8 +88,13 @@ impl Runtime {
                     format!("{}: `{key}` has changed; it takes effect after: relive daemon restart", path.display())
                 });
                 self.warnings.set_configuration(waiting.collect());
-                self.workspaces.configure(&settings.workspace);
+                let workspace = settings.workspace.clone();
                 self.live.replace(settings);
+                let isolations = self.bodies.exec.isolations.clone();
+                match self.pools.files.run_within(FILE_WITHIN, move || isolations.hidden()).await {
+                    Ok(hidden) => self.workspaces.configure(workspace, hidden),
+                    Err(error) => self.warnings.warn(format!("snapshots are taken as before: {error}")),
+                }
                 tracing::info!("{} was read again", path.display());
             }
             Ok(Err(error)) => {

@@ -156,14 +156,14 @@ impl Runtime {
         let state = Published::new(settings.table, data.last_pid());
         let sessions = Sessions::new(SHIM.into(), clock.boot_id(), paths.short_name());
         let sessions = Arc::new(sessions.with_daemon(DaemonStart::of_this_process(paths.log.clone())));
-        let self_sockets = SelfSockets::new(paths);
-        let warnings = Warnings::default();
+        let (self_sockets, warnings) = (SelfSockets::new(paths), Warnings::default());
         let environments = Arc::new(Environments::new(Arc::clone(&data), settings.keeper.clone(), warnings.clone()));
         let live = Arc::new(LiveSettings::new(settings.clone(), &paths.config));
         let shared = (Arc::clone(&live), Arc::clone(&environments));
         let credentials = Arc::new(Credentials::new(shared.0, pools.files.clone(), shared.1, warnings.clone()));
-        let workspaces = Workspaces::new(WorkspaceOptions::of(data.root(), &settings, &pools, clock.clone()));
         let isolations = Isolations::new(paths, Arc::clone(&live));
+        let workspaces =
+            Workspaces::new(WorkspaceOptions::of(data.root(), &settings, &isolations, &pools, clock.clone()));
         let exec = ExecBody {
             isolations: isolations.clone(),
             data: Arc::clone(&data),

@@ -26,6 +26,7 @@ use tokio::sync::watch;
 
 use crate::clock::Clock;
 use crate::error::Result;
+use crate::isolation::Isolations;
 use crate::pools::Pools;
 use activity::Activities;
 
@@ -52,6 +53,8 @@ pub(crate) struct Options {
     pub(crate) private: Vec<PathBuf>,
     /// The configuration at the start.
     pub(crate) config: relive_config::Workspace,
+    /// What is hidden from isolated programs at the start, by its real path.
+    pub(crate) hidden: Vec<PathBuf>,
     pub(crate) home: Option<PathBuf>,
     pub(crate) free_floor_bytes: u64,
     /// The class of threads for it.
@@ -61,8 +64,15 @@ pub(crate) struct Options {
 
 impl Options {
     /// The options of a daemon with this data directory.
-    pub(crate) fn of(data: &Path, settings: &crate::settings::Settings, pools: &Pools, clock: Clock) -> Self {
+    pub(crate) fn of(
+        data: &Path,
+        settings: &crate::settings::Settings,
+        isolations: &Isolations,
+        pools: &Pools,
+        clock: Clock,
+    ) -> Self {
         Self {
+            hidden: isolations.hidden(),
             store: data.join("snapshots"),
             own: own_workspaces(data),
             private: vec![data.to_owned()],
@@ -107,16 +117,17 @@ type SharedDirectory = Arc<Mutex<Workspace>>;
 #[derive(Debug)]
 struct Rules {
     config: relive_config::Workspace,
+    hidden: Vec<PathBuf>,
     settings: Settings,
 }
 
 impl Workspaces {
     pub(crate) fn new(options: Options) -> Self {
         let config = options.config.clone();
-        let settings = settings(&options, &config);
+        let rules = Rules::new(&options, config, options.hidden.clone());
         Self(Arc::new(Inner {
             options,
-            rules: RwLock::new(Rules { config, settings }),
+            rules: RwLock::new(rules),
             store: Mutex::default(),
             open: Mutex::default(),
             refused: Mutex::default(),
@@ -150,12 +161,13 @@ impl Workspaces {
     }
 
     /// Applies another configuration to the snapshots that are taken from now on.
-    pub(crate) fn configure(&self, config: &relive_config::Workspace) {
+    pub(crate) fn configure(&self, config: relive_config::Workspace, hidden: Vec<PathBuf>) {
+        let now = Rules::new(&self.0.options, config, hidden);
         let mut rules = self.0.rules.write().unwrap_or_else(PoisonError::into_inner);
-        if rules.config == *config {
+        if (&rules.config, &rules.hidden) == (&now.config, &now.hidden) {
             return;
         }
-        *rules = Rules { config: config.clone(), settings: settings(&self.0.options, config) };
+        *rules = now;
         drop(rules);
         // A directory that was too large may be none now, and the reverse.
         lock(&self.0.refused).clear();
@@ -244,6 +256,13 @@ impl Workspaces {
         let running: Vec<_> = lock(&self.0.running).iter().filter_map(Weak::upgrade).collect();
         all.extend(running.iter().filter_map(|state| lock(state).last));
         Ok(store.collect(&all, removal, &Control::default())?)
+    }
+}
+
+impl Rules {
+    fn new(options: &Options, config: relive_config::Workspace, hidden: Vec<PathBuf>) -> Self {
+        let settings = Settings { hidden: hidden.clone(), ..settings(options, &config) };
+        Self { config, hidden, settings }
     }
 }
 

@@ -8,7 +8,7 @@
 mod index;
 mod repository;
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 use std::ffi::OsStr;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::os::unix::ffi::OsStrExt as _;
@@ -91,6 +91,8 @@ pub(crate) enum Reach {
 pub(crate) struct Rules {
     exclude: Gitignore,
     include: Gitignore,
+    /// What is hidden from isolated programs, by its path in the workspace.
+    hidden: BTreeSet<Vec<u8>>,
     /// Directories that are entered because an `include` names something below them.
     doors: HashSet<Vec<u8>>,
     tracked: Arc<Tracked>,
@@ -138,23 +140,26 @@ impl Rules {
         settings: &Settings,
         (known, base): (Option<&Arc<Tracked>>, Option<&Arc<Tracked>>),
     ) -> Result<Self> {
-        Self::of(Repository::find(root), settings, (known, base))
+        let hidden = settings.hidden.iter().filter_map(|path| path.strip_prefix(root).ok());
+        let hidden = hidden.map(|path| path.as_os_str().as_bytes().to_vec()).collect();
+        Self::of(Repository::find(root), hidden, settings, (known, base))
     }
 
     /// Returns the rules of a directory that is in no repository, such as a copy.
     pub(crate) fn without_repository(settings: &Settings) -> Result<Self> {
-        Self::of(None, settings, (None, None))
+        Self::of(None, BTreeSet::new(), settings, (None, None))
     }
 
     fn of(
         repository: Option<Repository>,
+        hidden: BTreeSet<Vec<u8>>,
         settings: &Settings,
         (known, base): (Option<&Arc<Tracked>>, Option<&Arc<Tracked>>),
     ) -> Result<Self> {
         let tracked = repository.as_ref().map(|repository| repository.tracked(known));
         let tracked = tracked.unwrap_or_else(|| Arc::new(Tracked::none()));
         let mut fingerprint = DefaultHasher::new();
-        (&settings.include, &settings.exclude, tracked.fingerprint()).hash(&mut fingerprint);
+        (&settings.include, &settings.exclude, &hidden, tracked.fingerprint()).hash(&mut fingerprint);
         base.iter().for_each(|base| base.fingerprint().hash(&mut fingerprint));
         let mut chain = Arc::new(DirectoryRules::new(None, fingerprint.finish(), 0, Vec::new(), Vec::new()));
         // The weakest rules first.
@@ -172,6 +177,7 @@ impl Rules {
         Ok(Self {
             exclude: compile(&settings.exclude)?,
             include: compile(&settings.include)?,
+            hidden,
             doors,
             tracked,
             base: base.cloned(),
@@ -204,6 +210,9 @@ impl Rules {
     /// Decides on an entry of a directory with these rules.
     pub(crate) fn decide(&self, rules: &DirectoryRules, reach: Reach, path: &FilePath, is_directory: bool) -> Decision {
         let os_path = path.as_path();
+        if self.hidden.contains(path.as_bytes()) {
+            return Decision::Secret;
+        }
         if self.exclude.matched(os_path, is_directory).is_ignore() {
             return Decision::Ignore;
         }

@@ -18,6 +18,8 @@ pub struct Settings {
     pub include: Vec<String>,
     /// Patterns of files that are always excluded.
     pub exclude: Vec<String>,
+    /// Files and directories, by their real paths, that no snapshot has, whatever `include` says and Git tracks.
+    pub hidden: Vec<PathBuf>,
     /// The user's home directory, which is refused as a workspace.
     pub home: Option<PathBuf>,
     /// Directories that are never part of a workspace: Relive's own.
@@ -37,6 +39,7 @@ impl Default for Settings {
             time_limit: Some(Duration::from_secs(60)),
             include: Vec::new(),
             exclude: Vec::new(),
+            hidden: Vec::new(),
             home: None,
             private: Vec::new(),
             git_configs: Vec::new(),

@@ -100,8 +100,8 @@ pub enum SkipReason {
     TooDeep,
     /// Replaced repeatedly during the walk.
     Changing,
-    /// Its name looks like that of a file with secrets. This does not lower the grade: like an ignored file it is
-    /// excluded by a rule, and `include` brings it in.
+    /// Its name looks like that of a file with secrets, or it is hidden from isolated programs. This does not lower the grade: like
+    /// an ignored file it is excluded by a rule. `include` brings in the former.
     Secret,
     /// A file left behind by an interrupted restore. This does not lower the grade.
     Temporary,

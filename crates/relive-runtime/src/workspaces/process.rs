@@ -188,6 +188,7 @@ mod tests {
             own: root.join("own"),
             private: Vec::new(),
             config: relive_config::Workspace::default(),
+            hidden: Vec::new(),
             home: None,
             free_floor_bytes: 0,
             pool: Pool::new("test", 1, 8),

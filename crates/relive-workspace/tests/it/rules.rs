@@ -244,6 +244,35 @@ fn include_and_exclude_override_all_other_rules() {
 }
 
 #[test]
+fn what_is_hidden_from_programs_is_in_no_snapshot_whatever_else_says_so() {
+    let mut bed = bed();
+    init(&bed);
+    for path in ["config/gcloud/token", "config/app", "keys/provider", "keys/readme", "tracked"] {
+        bed.write(path, "x");
+    }
+    run(git().current_dir(&bed.root).args(["add", "tracked", "keys/provider"]));
+    let before = bed.take();
+    assert_eq!(
+        bed.ls_tree(&before.snapshot),
+        ["config/app", "config/gcloud/token", "keys/provider", "keys/readme", "tracked"]
+    );
+    let root = bed.root.canonicalize().unwrap();
+    let settings = Settings {
+        include: vec!["config/".to_owned(), "keys/".to_owned()],
+        hidden: vec![root.join("config/gcloud"), root.join("keys/provider"), "/run/user".into()],
+        ..Settings::default()
+    };
+    // The state of the directory is that of the snapshot before: nothing has to be read again.
+    let mut workspace = Workspace::open(&bed.store, &bed.root, settings).unwrap();
+    let taken = workspace.snapshot(&Control::default()).unwrap();
+    assert_eq!(bed.ls_tree(&taken.snapshot), ["config/app", "keys/readme", "tracked"]);
+    let skipped: Vec<_> = taken.skipped.iter().map(|skipped| (skipped.path.to_string(), skipped.reason)).collect();
+    let hidden = |path: &str| (path.to_owned(), SkipReason::Secret);
+    assert_eq!(skipped, [hidden("config/gcloud"), hidden("keys/provider")]);
+    assert_eq!(taken.snapshot.grade, Grade::Exact);
+}
+
+#[test]
 fn a_rules_file_that_is_a_link_or_not_regular_is_ignored() {
     let mut bed = bed();
     init(&bed);
