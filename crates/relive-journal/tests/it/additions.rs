@@ -166,7 +166,7 @@ const ADDITIONS: &[Addition] = &[
     },
     Addition {
         name: "v1-cli-question",
-        sums: "181a78ea8230195e9e47229f7acb07fa3b28b1109a8063fb85fe1aa435974df4",
+        sums: "98c3edbc616e3fb2796fe1d3d6ffc12ce13901123bd4c77bc13e8c81547cc9a7",
         make: crate::attention::make_cli_question,
         check: crate::attention::check_cli_question,
         unknown: Some((6, "question")),
