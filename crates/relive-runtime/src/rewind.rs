@@ -6,16 +6,16 @@
 mod order;
 mod paths;
 mod refuse;
+mod still;
 mod told;
 
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
 
 use relive_api::{FilesChanged, RestoreRequest, RewindRequest, Rewound};
-use relive_core::{Aim, Cause, ErrorCode, Pid, Signal, Urgency, Uuid};
+use relive_core::{Aim, Cause, ErrorCode, Pid, Signal, Uuid};
 use relive_journal::files::{Activity, FileHistory};
-use relive_journal::history::Files;
+use relive_journal::history::{Files, OpenCall};
 use relive_journal::record::{Body, FilesId, FilesVerb, Input, PATHS_MAX, Snapshot as SnapshotRecord};
 use relive_journal::recovery::Recovery;
 use relive_workspace::{FilePath, Force, Grade, shown};
@@ -25,7 +25,7 @@ use crate::diff::{describe, unknown_step};
 use crate::error::{Error, Result};
 use crate::owner::{Lane, Turn};
 use crate::runtime::Runtime;
-use crate::signal::{PauseFor, SignalOrder};
+use crate::signal::SignalOrder;
 use crate::workspaces::{Changed, OnInterrupted, Planned, RestoreOrder, from_record, to_record};
 use order::{Done, Goal, Order, forced};
 use paths::paths_in;
@@ -34,9 +34,6 @@ use told::{left_note, told};
 
 pub(crate) use paths::unquoted;
 pub(crate) use told::{is_left, untold};
-
-/// How long a process may take to stand still.
-const STILL_WITHIN: Duration = Duration::from_secs(20);
 
 /// The files to go back to.
 #[derive(Debug, Clone, Copy)]
@@ -77,9 +74,8 @@ struct Standing {
     files: Files,
     /// The root of its tree.
     by: Uuid,
+    /// Whether a call that may change files is under way.
     has_open_call: bool,
-    /// Whether one of them is a program.
-    has_open_command: bool,
 }
 
 /// What has to be planned to tell whether a rewind is refused.
@@ -214,44 +210,6 @@ impl Runtime {
         }
     }
 
-    /// Pauses a process that runs, with all below it, and waits until nothing of them does. Returns those that had to be
-    /// paused.
-    async fn stand_still(self: &Arc<Self>, cause: Cause, uuid: Uuid) -> Result<Vec<Pid>> {
-        let Some(machine) = self.machine_of(uuid) else { return Ok(Vec::new()) };
-        let mut paused = Vec::new();
-        if machine.pause().is_none() {
-            let (urgency, pause_for) = (Urgency::Now, PauseFor::Rewind);
-            let sent = SignalOrder { urgency, cause, pause_for, ..SignalOrder::new(Signal::Pause, None) };
-            paused = self.deliver(&uuid.to_string(), sent, true).await?.pids;
-        }
-        let mut bell = self.follow(uuid);
-        let stopped = async {
-            loop {
-                let changed = self.bodies_changed.notified();
-                tokio::pin!(changed);
-                changed.as_mut().enable();
-                bell.borrow_and_update();
-                if !self.owners.find(uuid).is_some_and(|owner| owner.has_body()) {
-                    return Ok(());
-                }
-                if self.machine_of(uuid).is_some_and(|machine| machine.pause().is_none()) {
-                    return Err(resumed_meanwhile(&uuid.to_string()));
-                }
-                tokio::select! {
-                    () = changed => {}
-                    Ok(()) = bell.changed() => {}
-                }
-            }
-        };
-        match tokio::time::timeout(STILL_WITHIN, stopped).await {
-            Ok(stopped) => stopped.map(|()| paused),
-            Err(_) => {
-                let message = format!("process {uuid} is paused and has not stopped yet");
-                Err(Error::new(ErrorCode::Timeout, message).with_hint("try again in a moment"))
-            }
-        }
-    }
-
     /// Plans a restore, and says what would be changed.
     async fn plan_restore(&self, order: RestoreOrder, caller: Option<Area>) -> Result<PlannedRestore> {
         let workspaces = self.workspaces.clone();
@@ -298,7 +256,7 @@ impl Turn {
         if self.machine().is_none_or(|machine| machine.pause().is_some()) {
             return Ok(None);
         }
-        if standing.has_open_command {
+        if standing.has_open_call {
             return Err(in_command(id));
         }
         let target = match self.target(id, order.to, &history, standing.last_step) {
@@ -422,15 +380,15 @@ impl Turn {
     async fn standing(&mut self, id: &str) -> Result<Standing> {
         let found = self.look(|history| {
             let spawned = history.identity.as_ref().map(|identity| &identity.spawned);
-            let has_open_call = history.open_calls().next().is_some();
-            let has_open_command = history.open_calls().any(|open| open.recovery == Recovery::Join);
+            // A sleep, or a wait for a child, goes on whatever the files are.
+            let may_change = |open: &OpenCall| !matches!(open.recovery, Recovery::Rerun | Recovery::Lookup { .. });
+            let has_open_call = history.open_calls().any(may_change);
             spawned.map(|spawned| Standing {
                 directory: spawned.cwd.clone().into(),
                 by: spawned.root_uuid.unwrap_or(spawned.uuid),
                 last_step: history.completed_step,
                 files: history.files.clone(),
                 has_open_call,
-                has_open_command,
             })
         });
         found

@@ -46,6 +46,24 @@ fn case_72_a_restore_does_not_make_the_changes_of_others_its_own() {
 }
 
 #[test]
+fn case_72_a_rewind_waits_until_all_below_the_process_stand_still() {
+    let world = World::new();
+    let kid = world.hanging();
+    let turns = [
+        shell("echo 1 > f"),
+        format!("  - calls: [{{name: spawn_agent, args: {{intent: kid, name: kid, model: '{kid}'}}}}]\n"),
+        shell("echo 2 > f"),
+        "  - calls: [{name: wait_agent, args: {uuid: '{{child}}', timeout: 10m}}]\n".to_owned(),
+    ];
+    let process = world.run_with(&format!("turns:\n{}", turns.concat()), &["-y"]);
+    world.await_records(&process, "call_started", 4);
+    world.relive(&["rewind", &process.uuid, "--to-step", "1", "-y"]).ok();
+    assert_eq!(world.info("kid")["display"], "suspended", "{}", world.info("kid"));
+    assert_eq!(fs::read_to_string(world.work().join("f")).unwrap(), "1\n");
+    world.relive(&["kill", "--subtree", "-y", &process.uuid]).ok();
+}
+
+#[test]
 fn case_72_what_an_agent_did_in_a_directory_below_is_not_rewound() {
     let world = World::new();
     let sub = world.work().join("sub");
