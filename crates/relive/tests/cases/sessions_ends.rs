@@ -152,7 +152,10 @@ fn the_limits_of_a_user_namespace_are_reported_and_can_be_avoided() {
         let looks = world.exec(&[], &["stat", "-c", "%u", "/etc/passwd"]);
         world.ends(&looks, 0);
         let degraded = world.info(&looks.uuid)["session"]["degraded"].to_string();
-        (world.relive(&["logs", &looks.uuid]).ok().stdout, degraded.contains("ssh and sudo refuse to work"))
+        (
+            world.relive(&["logs", &looks.uuid]).ok().stdout,
+            degraded.contains("ssh and sudo refuse to work") && degraded.contains("relive doctor"),
+        )
     };
     for world in World::of_each_kind() {
         let rows = world.relive(&["doctor", "--json"]).ok().json();

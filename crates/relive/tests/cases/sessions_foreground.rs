@@ -7,7 +7,7 @@ use std::process::Stdio;
 use rustix::process::Signal;
 use serde_json::json;
 
-use super::world::{World, finish, kill, short, wait_for, wait_until};
+use super::world::{World, finish, kill, short, wait_for};
 
 #[test]
 fn input_output_and_exit_code_are_the_program_s_own() {
@@ -102,15 +102,18 @@ fn a_program_that_takes_no_input_is_not_waited_for() {
 #[test]
 fn ctrl_c_asks_the_program_to_stop_and_again_kills_it() {
     let world = World::new();
-    let is_there = |name: &str| wait_until("it handles SIGINT", || world.work().join(name).exists());
-    let loops = |trap: &str, name: &str| format!("trap {trap} INT; touch {name}; while :; do sleep 0.01; done");
-    let child = world.start(&["exec", "--name", "asked", "--", "sh", "-c", &loops("'exit 5'", "asked")]);
-    is_there("asked");
+    // It handles SIGINT, and the command has its answer, from the moment that it shows something.
+    let looping = |trap: &str, name: &str| {
+        let script = format!("trap {trap} INT; echo up; while :; do sleep 0.01; done");
+        let mut child = world.start(&["exec", "--name", name, "--", "sh", "-c", &script]);
+        child.stdout.as_mut().unwrap().read_exact(&mut [0; 3]).unwrap();
+        child
+    };
+    let child = looping("'exit 5'", "asked");
     kill(child.id(), Signal::INT);
     finish(child).fails(5, &["SIGINT"]);
 
-    let child = world.start(&["exec", "--name", "numb", "--", "sh", "-c", &loops("''", "numb")]);
-    is_there("numb");
+    let child = looping("''", "numb");
     let deaf = world.named("numb");
     kill(child.id(), Signal::INT);
     kill(child.id(), Signal::INT);
