@@ -79,7 +79,7 @@ fn capabilities() -> EventKind {
 fn unsupported_request() -> EventKind {
     let line = r#"{"jsonrpc":"2.0","id":1,"method":"fs/read_text_file","params":{"sessionId":"s"}}"#;
     let events = Parser::new(Some("acp".parse().unwrap())).read(Line::Whole(line.as_bytes()));
-    events.into_iter().map(|event| event.kind).last().unwrap()
+    events.into_iter().next_back().unwrap().kind
 }
 
 fn usage() -> EventKind {

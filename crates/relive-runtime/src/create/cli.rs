@@ -29,13 +29,12 @@ impl Runtime {
         hash: String,
     ) -> Result<Created> {
         let NamedCli { agent, env, isolation, limits } = named;
-        check(&request, &agent.agent)?;
-        check_command(&agent, parent)?;
+        let (_, on_budget) = super::words_of(&request)?;
+        check(&request, &agent, parent)?;
         let limits = raised(limits, request.limits);
         let isolation = request.isolation.or(isolation).unwrap_or_default();
         check_isolation(isolation, &agent.agent)?;
         let model = request.model.as_deref().map(model_of_cli).or(agent.model.clone());
-        check_model(&agent, model.as_deref())?;
         let agent = CliAgent {
             model,
             yes: request.yes,
@@ -83,7 +82,7 @@ impl Runtime {
                 isolated,
                 limits,
                 on_in_doubt: self.live.now().on_in_doubt,
-                on_budget: OnBudget::End,
+                on_budget: on_budget.unwrap_or(OnBudget::End),
                 env_names: environment.names().map(str::to_owned).collect(),
                 policy: Policy::default(),
                 root_uuid: above.root_uuid,
@@ -174,12 +173,14 @@ fn with_variables(
 }
 
 /// Refuses what only native agents can do.
-fn check(request: &RunRequest, name: &str) -> Result<()> {
+fn check(request: &RunRequest, agent: &CliAgent, asking: Option<ProcessRef>) -> Result<()> {
+    check_command(agent, asking)?;
+    check_model(agent, request.model.as_deref().or(agent.model.as_deref()))?;
+    let name = &agent.agent;
     let asked = [
         ("--system", request.system_prompt.is_some()),
         ("--allow, --ask and --deny", !request.policy.is_empty()),
         ("--on-in-doubt", request.on_in_doubt.is_some()),
-        ("--on-budget", request.on_budget.is_some()),
     ];
     match asked.into_iter().find(|(_, asked)| *asked) {
         Some((flag, _)) => {

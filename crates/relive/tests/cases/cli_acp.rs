@@ -286,13 +286,12 @@ fn the_calls_of_a_gemini_are_counted_and_limited_by_the_gateway() {
     counted("gemini", "GOOGLE_GEMINI_BASE_URL", "GEMINI_API_KEY", "");
 }
 
-/// The real programs, where `scripts/install-agents all` has installed them.
-fn real(name: &str, tool: &str) {
+/// The real programs, where `scripts/install-agents all` has installed them: a permission that outlives the daemon.
+fn real(name: &str, tool: &str) -> Option<(Agents, Begun)> {
     let call = |command: &str| Turn::calls(tool, json!({"command": command, "description": "a command"}));
     let turns = [call("echo made > made"), Turn::text("It is done."), call("rm made"), Turn::text("It is not.")];
     let test = format!("real({name})");
-    let Some(agents) = Agents::new(&test, name, turns) else { return };
-    let agents = agents.with_acp_settings();
+    let agents = Agents::new(&test, name, turns)?.with_acp_settings();
     let process = agents.run(name, &[]);
     agents.world.await_display(&process.uuid, "approval");
     agents.world.kill_daemon();
@@ -300,6 +299,15 @@ fn real(name: &str, tool: &str) {
     agents.world.relive(&["resolve", &process.uuid, "--allow"]).ok();
     let info = agents.await_idle(&process, 1);
     assert_eq!(fs::read_to_string(agents.world.work().join("made")).unwrap(), "made\n");
+    let counted = if name == "opencode" { "claimed" } else { "counted" };
+    assert_eq!(info["agent"]["usage"], counted, "{info}");
+    Some((agents, process))
+}
+
+/// The same program is killed, and its conversation continues in another one.
+fn real_continues(name: &str, tool: &str) {
+    let Some((agents, process)) = real(name, tool) else { return };
+    let info = agents.world.info(&process.uuid);
     kill(u32::try_from(info["session"]["host_pid"].as_u64().unwrap()).unwrap(), rustix::process::Signal::KILL);
     agents.world.await_field(&process.uuid, "state", "dead");
     agents.world.relive(&["resume", &process.uuid, "--input", "the second task"]).ok();
@@ -315,15 +323,19 @@ fn real(name: &str, tool: &str) {
 
 #[test]
 fn real_acp_agents_ask_and_continue_opencode() {
-    real("opencode", "bash");
+    real_continues("opencode", "bash");
 }
 
 #[test]
 fn real_acp_agents_ask_and_continue_qwen() {
-    real("qwen", "run_shell_command");
+    real_continues("qwen", "run_shell_command");
 }
 
 #[test]
-fn real_acp_agents_ask_and_continue_gemini() {
-    real("gemini", "run_shell_command");
+fn real_acp_agents_ask_gemini() {
+    let Some((agents, process)) = real("gemini", "run_shell_command") else { return };
+    let info = agents.world.info(&process.uuid);
+    agents.world.relive(&["kill", "-s", "KILL", &process.uuid]).ok();
+    agents.world.await_field(&process.uuid, "state", "dead");
+    agents.assert_nothing_left(&info["session"]["host_pid"]);
 }
