@@ -1,11 +1,12 @@
 //! `relive inbox`: what waits for a person.
 
+mod ack;
 mod step;
 
 use std::time::Duration;
 
-use relive_api::{AckRequest, INBOX_ENDED_MAX, Inbox, Item, ItemKind};
-use relive_core::{ErrorCode, Timestamp};
+use relive_api::{INBOX_ENDED_MAX, Inbox, Item, ItemKind};
+use relive_core::Timestamp;
 use serde_json::json;
 
 use self::step::After;
@@ -15,7 +16,6 @@ use crate::error::{CommandError, Outcome};
 use crate::render::approval::exact;
 use crate::render::table::{Align, Cell, Column, Table};
 use crate::render::time::age;
-use crate::report;
 use crate::terminal::keys::Keys;
 use crate::terminal::{Look, Paint};
 
@@ -52,22 +52,7 @@ pub(crate) struct Args {
 
 #[derive(Debug, clap::Subcommand)]
 enum Command {
-    Ack(AckArgs),
-}
-
-/// Say that you have seen how processes ended
-#[derive(Debug, clap::Args)]
-#[command(before_long_help = "\
-Examples:
-  relive inbox ack 5 fixer
-  relive inbox ack --all")]
-struct AckArgs {
-    /// Processes, or items as `relive inbox --json` names them
-    #[arg(value_name = "ID", required_unless_present = "all")]
-    ids: Vec<String>,
-    /// Everything that has ended
-    #[arg(long, conflicts_with = "ids")]
-    all: bool,
+    Ack(ack::Args),
 }
 
 /// Open the first item of the inbox
@@ -84,7 +69,7 @@ pub(crate) struct NextArgs {
 
 pub(crate) async fn run(context: &Context, args: &Args) -> Outcome<u8> {
     if let Some(Command::Ack(args)) = &args.command {
-        return ack(context, args).await;
+        return ack::run(context, args).await;
     }
     let here = if args.here { Some(super::run::current_directory()?) } else { None };
     if args.watch {
@@ -207,56 +192,6 @@ fn listed(items: &[Item], now: Timestamp, look: &Look) -> String {
         })
         .collect();
     Table::cutting(&COLUMNS, &[NAME_COLUMN, TEXT_COLUMN]).draw(&rows, look)
-}
-
-async fn ack(context: &Context, args: &AckArgs) -> Outcome<u8> {
-    let client = Client::open(context, Start::IfHistories).await?;
-    let Some(client) = client else {
-        return Err(CommandError::new(ErrorCode::NotFound, "there is no process here").with_hint("relive inbox"));
-    };
-    let ids = if args.all {
-        client.inbox().await?.items.into_iter().filter(Item::has_ended).map(|item| item.id).collect()
-    } else {
-        args.ids.clone()
-    };
-    let (mut seen, mut failed) = (Vec::new(), Vec::new());
-    for id in &ids {
-        match client.ack(id, &AckRequest::default()).await {
-            Ok(acked) => seen.push(acked),
-            // The others are not left out for it.
-            Err(error) => failed.push((id, CommandError::from(error))),
-        }
-    }
-    if ids.len() == 1
-        && let Some((_, error)) = failed.pop()
-    {
-        return Err(error);
-    }
-    if context.json {
-        let failures: Vec<_> = failed.iter().map(|(id, error)| json!({ "id": id, "error": error.detail() })).collect();
-        let mut told = json!({ "acked": seen });
-        if !failures.is_empty() {
-            told["failed"] = failures.into();
-        }
-        context.print_json(&told)?;
-    } else {
-        let changed = seen.iter().filter(|acked| acked.changed).count();
-        context.say(&acknowledged(changed, seen.len() - changed));
-        for (_, error) in &failed {
-            context.say_on(&report::as_text(error, &context.err));
-        }
-    }
-    Ok(super::targets::common(&failed.iter().map(|(_, error)| error.exit_code()).collect::<Vec<_>>()))
-}
-
-/// Says how many processes were acknowledged now, and how many had been before.
-fn acknowledged(now: usize, before: usize) -> String {
-    let processes = if now == 1 { "process" } else { "processes" };
-    match before {
-        0 => format!("acknowledged {now} {processes}"),
-        1 => format!("acknowledged {now} {processes}; 1 was acknowledged before"),
-        before => format!("acknowledged {now} {processes}; {before} were acknowledged before"),
-    }
 }
 
 /// Shows the inbox again and again; without a terminal, one JSON document for each change.
