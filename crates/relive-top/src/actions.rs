@@ -1,6 +1,7 @@
 //! Actions: each is a command of Relive, as it would be typed.
 
 use relive_api::{AnswerKind, Item, Process, with_words};
+use relive_core::Body;
 use relive_types::Uuid;
 use relive_types::program::{commands, quote, relive_commands};
 
@@ -117,8 +118,19 @@ impl State {
     }
 
     pub(crate) fn attach(&mut self) -> Vec<Effect> {
-        let Some(id) = self.process().map(|process| process.short.clone()) else { return Vec::new() };
-        vec![Effect::Attach { words: vec!["attach".to_owned(), id] }]
+        let Some(process) = self.process() else { return Vec::new() };
+        let (pid, id) = (process.pid, process.short.clone());
+        if process.dead_at.is_some() {
+            self.status = format!("PID {pid} has ended: there is nothing to attach to");
+            return Vec::new();
+        }
+        match process.body {
+            Body::Compose | Body::Supervisor => {
+                self.status = format!("PID {pid}: there is nothing to attach to; what it runs is below it");
+                Vec::new()
+            }
+            Body::Agent | Body::Exec | Body::Cli => vec![Effect::Attach { words: vec!["attach".to_owned(), id] }],
+        }
     }
 
     /// Returns the item that is selected, or that the selected process has.

@@ -19,6 +19,11 @@ pub(crate) struct Counts {
 }
 
 impl State {
+    /// Returns how many items there are, whatever the filter hides.
+    pub(crate) fn waiting(&self) -> usize {
+        self.known.values().filter(|known| known.item.is_some()).count()
+    }
+
     pub(crate) fn counts(&self) -> Counts {
         let mut counts = Counts::default();
         for known in self.known.values() {

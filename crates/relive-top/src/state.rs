@@ -229,6 +229,8 @@ pub struct State {
     pub(crate) status: String,
     pub(crate) connected: bool,
     pub(crate) ready: bool,
+    /// Whether a key was pressed before everything was told.
+    touched: bool,
     pub(crate) now_ms: u64,
     /// The selected item, and since when a person could have read all of it.
     seen: Option<(String, u64)>,
@@ -266,6 +268,7 @@ impl State {
             status: String::new(),
             connected: false,
             ready: false,
+            touched: false,
             now_ms: 0,
             seen: None,
             drawn: Drawn::default(),
@@ -298,6 +301,10 @@ impl State {
                 self.take(*change);
             }
             Input::Ready { incomplete } => {
+                // The first row so far was that of whatever was told of first. The cursor begins with what waits.
+                if !self.ready && !self.touched {
+                    (self.selected, self.cursor) = (None, 0);
+                }
                 (self.connected, self.ready, self.stale) = (true, true, true);
                 self.incomplete = incomplete;
                 self.known.retain(|_, known| known.fresh);
@@ -319,7 +326,10 @@ impl State {
                     *compared = lines;
                 }
             }
-            Input::Key(key) => return self.press(key),
+            Input::Key(key) => {
+                self.touched |= !self.ready;
+                return self.press(key);
+            }
         }
         Vec::new()
     }

@@ -33,10 +33,15 @@ fn line(state: &State, place: usize, items: usize, width: usize) -> Line<'static
     let nothing = usize::from(items == 0);
     if place == 0 {
         let note = if state.incomplete { "  (some ends may be missing)" } else { "" };
-        return title(format!("INBOX {items}{note}"));
+        // Those that the filter hides still wait.
+        let all = if state.filter.is_empty() { items } else { state.waiting() };
+        let of = if all == items { String::new() } else { format!(" of {all}") };
+        return title(format!("INBOX {items}{of}{note}"));
     }
     if nothing == 1 && place == 1 {
-        return Line::styled("  nothing waits for you", state.dim());
+        let is_hidden = !state.filter.is_empty() && state.waiting() > 0;
+        let text = if is_hidden { "  none of them matches the filter" } else { "  nothing waits for you" };
+        return Line::styled(text, state.dim());
     }
     let processes = state.rows.len() - items;
     if place == items + 1 + nothing {

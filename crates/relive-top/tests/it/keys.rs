@@ -1,7 +1,7 @@
 //! What each key asks for.
 
 use relive_api::Process;
-use relive_top::{Effect, Finished, Input, Key, Line, Output, Part, Tab};
+use relive_top::{Effect, Finished, Input, Key, Line, Output, Part, State, Tab};
 use serde_json::json;
 
 use crate::world::{Dashboard, PLAIN, approval, finished, paused, process};
@@ -67,6 +67,74 @@ fn questions_are_answered_by_a_choice_or_by_words() {
     dashboard.type_in("it's q?");
     let typed = run(&["resolve", "00000001", "--answer", "it's q?", "--question", "9"]);
     assert_eq!(dashboard.press(&[Key::Enter]), typed);
+}
+
+/// A choice is sent by its text: its number may be the text of another one.
+#[test]
+fn a_choice_that_is_a_number_is_sent_as_it_is_shown() {
+    let mut fields = paused("question");
+    fields["question"] = json!({"id": 9, "text": "How many?", "choices": ["2", "1"], "at": "2026-11-15T12:01:30Z"});
+    let mut dashboard = one(&fields);
+    let chosen = run(&["resolve", "00000001", "--answer", "2", "--question", "9"]);
+    assert_eq!(dashboard.press(&[Key::Char('1')]), chosen);
+    let screen = dashboard.screen(120, 24);
+    assert!(screen.contains("as proposed  relive resolve 00000001 --answer TEXT"), "{screen}");
+}
+
+#[test]
+fn the_cursor_begins_on_what_waits_and_stays_where_a_person_put_it() {
+    let running = || (1..=3).map(|pid| process(pid, 0, &json!({})));
+    let begin = |key: Option<Key>| {
+        let mut dashboard = Dashboard { state: State::new(PLAIN), now_ms: 0 };
+        dashboard.apply(Input::Reset);
+        for process in running() {
+            dashboard.heard(process);
+            // A screen is drawn before everything was told.
+            dashboard.settle();
+        }
+        dashboard.press(key.as_slice());
+        dashboard.heard(approval(4, "ls"));
+        dashboard.apply(Input::Ready { incomplete: false });
+        dashboard.settle();
+        dashboard.state.selected_uuid().map(|uuid| uuid.as_u128() & 0xff)
+    };
+    assert_eq!(begin(None), Some(4));
+    assert_eq!(begin(Some(Key::Char('j'))), Some(2));
+}
+
+#[test]
+fn a_filter_does_not_say_that_nothing_waits() {
+    let mut dashboard = Dashboard::new(PLAIN, vec![process(1, 0, &json!({})), approval(4, "ls")]);
+    let filter = |dashboard: &mut Dashboard, text: &str| {
+        dashboard.press(&[Key::Char('/')]);
+        dashboard.type_in(text);
+        dashboard.press(&[Key::Enter]);
+        dashboard.screen(80, 24)
+    };
+    let screen = filter(&mut dashboard, "agent-1");
+    assert!(screen.contains("1 needs you") && screen.contains("INBOX 0 of 1"), "{screen}");
+    assert!(screen.contains("none of them matches the filter") && !screen.contains("nothing waits"), "{screen}");
+    let mut dashboard = Dashboard::new(PLAIN, vec![process(1, 0, &json!({})), approval(4, "ls")]);
+    let screen = filter(&mut dashboard, "agent-4");
+    assert!(screen.contains("INBOX 1 ") && !screen.contains("INBOX 1 of"), "{screen}");
+}
+
+#[test]
+fn a_tree_and_an_ended_process_say_that_there_is_nothing_to_attach_to() {
+    let attach = Effect::Attach { words: vec!["attach".to_owned(), "00000001".to_owned()] };
+    let enter = |process| {
+        let mut dashboard = Dashboard::new(PLAIN, vec![process]);
+        let effects = dashboard.press(&[Key::Enter, Key::Enter]);
+        (effects, dashboard.screen(80, 24))
+    };
+    assert_eq!(enter(process(1, 0, &json!({}))).0, [attach]);
+    for body in ["compose", "supervisor"] {
+        let (effects, screen) = enter(process(1, 0, &json!({"body": body})));
+        assert!(effects.is_empty() && screen.contains("PID 1: there is nothing to attach to"), "{screen}");
+    }
+    let ended = json!({"state": "dead", "display": "dead", "dead_at": "2026-11-15T12:02:00Z"});
+    let (effects, screen) = enter(process(1, 0, &ended));
+    assert!(effects.is_empty() && screen.contains("PID 1 has ended: there is nothing to attach to"), "{screen}");
 }
 
 /// A question with an id and no choices.
