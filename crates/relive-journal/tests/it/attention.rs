@@ -47,16 +47,16 @@ pub(crate) fn check_question(fixture: &Fixture) {
 
 /// A CLI agent that asked something, with its own id of the question, and got its answer.
 pub(crate) fn make_cli_question(fixture: &Fixture) {
-    let key = |body: Body| match body {
-        Body::Question(question) => Body::Question(Question { key: Some("\"q-1\"".to_owned()), ..question }),
-        other => other,
+    let keyed = |answer: Option<&str>| {
+        let (req, key) = (answer.map(|_| "answer".to_owned()), Some("\"q-1\"".to_owned()));
+        Body::Question(Question { call: 0, answer: answer.map(str::to_owned), req, key })
     };
     let mut writer = spawn(fixture);
-    append(&mut writer, vec![model_started(), model_ended("asks", 1), key(question(0, None))]);
+    append(&mut writer, vec![model_started(), model_ended("asks", 1), keyed(None)]);
     append(&mut writer, vec![paused(SuspendReason::Question)]);
-    append(&mut writer, vec![key(question(0, Some("blue"))), resumed(), call_ended(0, "blue")]);
-    append(&mut writer, vec![model_started(), model_ended("asks again", 1), key(question(0, None))]);
-    append(&mut writer, vec![key(question(0, Some("red"))), call_ended(0, "red")]);
+    append(&mut writer, vec![keyed(Some("blue")), resumed(), call_ended(0, "blue")]);
+    append(&mut writer, vec![model_started(), model_ended("asks again", 1), keyed(None)]);
+    append(&mut writer, vec![keyed(Some("red")), call_ended(0, "red")]);
 }
 
 pub(crate) fn check_cli_question(fixture: &Fixture) {
