@@ -52,11 +52,7 @@ impl From<FilesError> for Error {
             | FilesError::DamagedFile { .. } => ErrorCode::Internal,
         };
         let message = match &error {
-            FilesError::ChangedSince { paths } => {
-                let have = if paths.len() == 1 { "has" } else { "have" };
-                let files = count_files(paths.len());
-                format!("{files} {have} changed since, and not by this process: {}", named(paths))
-            }
+            FilesError::ChangedSince { paths } => changed_since(paths),
             FilesError::InTheWay { paths } => {
                 format!("{} in the way and in no snapshot: {}", are(paths.len()), named(paths))
             }
@@ -205,6 +201,11 @@ pub(crate) fn named(paths: &[FilePath]) -> String {
 /// `1 file`, `2 files`.
 pub(crate) fn count_files(count: usize) -> String {
     if count == 1 { "1 file".to_owned() } else { format!("{count} files") }
+}
+
+fn changed_since(paths: &[FilePath]) -> String {
+    let have = if paths.len() == 1 { "has" } else { "have" };
+    format!("{} {have} changed since, and not by this process: {}", count_files(paths.len()), named(paths))
 }
 
 fn are(count: usize) -> String {
