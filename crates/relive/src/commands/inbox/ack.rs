@@ -190,14 +190,15 @@ mod tests {
             for _ in 0..20 - pid {
                 tokio::task::yield_now().await;
             }
-            if pid % 5 == 0 {
+            if pid.is_multiple_of(5) {
                 Err(CommandError::invalid("no"))
             } else {
                 Ok(Acked { uuid: process(pid, 0).uuid, changed: true })
             }
         };
         let told = ack_each(&ack, &ids).await;
-        let expect: Vec<_> = (1..=20).filter(|pid| pid % 5 != 0).map(|pid| process(pid, 0).uuid).collect();
+        let expect: Vec<_> =
+            (1..=20).filter(|pid: &u32| !pid.is_multiple_of(5)).map(|pid| process(pid, 0).uuid).collect();
         assert_eq!(told.seen.iter().map(|acked| acked.uuid).collect::<Vec<_>>(), expect);
         assert_eq!(told.failed.iter().map(|(id, _)| id.as_str()).collect::<Vec<_>>(), ["5", "10", "15", "20"]);
     }

@@ -21,8 +21,6 @@ use crate::terminal::keys::{Keys, Pressed};
 const SEEN_AFTER: Duration = Duration::from_millis(300);
 /// How often it is checked whether somebody else has answered.
 const EVERY: Duration = Duration::from_secs(1);
-/// How long that check may take before the person is told that there is no daemon.
-const SILENT_AFTER: Duration = Duration::from_secs(2);
 
 /// What follows an item.
 enum Then {
@@ -198,16 +196,18 @@ async fn pressed(client: &Client<'_>, item: &Item, keys: &mut Keys, is_silent: b
     let waited = loop {
         let checked = async {
             tokio::time::sleep(EVERY).await;
-            tokio::time::timeout(SILENT_AFTER, is_open(client, item)).await
+            // A request would wait until there is a daemon again.
+            client.connect().await?;
+            is_open(client, item).await
         };
         tokio::select! {
             pressed = keys.press() => break Waited::Pressed(pressed.map_err(unusable)?),
             checked = checked => match checked {
-                Ok(Ok(true)) => {}
-                Ok(Ok(false)) => break Waited::AnsweredElsewhere,
-                Ok(Err(error)) if error.kind != Kind::Code(ErrorCode::Unavailable) => return Err(error),
-                Ok(Err(_)) | Err(_) if is_silent => {}
-                Ok(Err(_)) | Err(_) => break Waited::NoDaemon,
+                Ok(true) => {}
+                Ok(false) => break Waited::AnsweredElsewhere,
+                Err(error) if error.kind != Kind::Code(ErrorCode::Unavailable) => return Err(error),
+                Err(_) if is_silent => {}
+                Err(_) => break Waited::NoDaemon,
             },
         }
     };
