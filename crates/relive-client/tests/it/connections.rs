@@ -59,7 +59,11 @@ fn a_request_that_is_not_done_yet_is_repeated_with_its_id() {
     let server = std::thread::spawn(move || {
         let not_done = r#"{"error":{"code":"TIMEOUT","message":"not done after 30 s; it continues"}}"#;
         let first = answer_one(&listener, "408 Request Timeout", not_done);
-        let second = answer_one(&listener, "200 OK", r#"{"collected":true,"candidates":[],"removed":[],"freed_bytes":0,"warnings":[]}"#);
+        let second = answer_one(
+            &listener,
+            "200 OK",
+            r#"{"collected":true,"candidates":[],"removed":[],"freed_bytes":0,"warnings":[]}"#,
+        );
         let id = |head: &str| head.lines().find(|line| line.contains("request-id")).map(str::to_owned);
         assert!(id(&first).is_some());
         assert_eq!(id(&first), id(&second));

@@ -261,7 +261,8 @@ mod tests {
         assert!(!shown.text.contains(['\r', '\u{1b}', '\u{202e}']), "{:?}", shown.text);
         assert!(shown.text.replace("\n  |>", "").contains("<CR><ESC>[2J<U+202E>x"), "{:?}", shown.text);
         let path = "a\nPID 5 asks to write b:";
-        let shown = show("PID 5", &pending("write", json!({"path": path, "content": ""})), &Before::Absent, &Look::plain());
+        let shown =
+            show("PID 5", &pending("write", json!({"path": path, "content": ""})), &Before::Absent, &Look::plain());
         assert_eq!(shown.text, "PID 5 asks to write a<LF>PID 5 asks to write b::\n");
     }
 
@@ -271,14 +272,20 @@ mod tests {
         let shown = show("PID 5", &pending("shell", json!({"command": command})), &Before::Absent, &Look::plain());
         assert!(shown.text.ends_with("  | ls<U+3164><U+FE0F><U+00A0><U+E0100><CR>\n  | -l\n"), "{}", shown.text);
         let (path, content) = ("a\u{2800}", "x\u{34f}\n");
-        let shown = show("PID 5", &pending("write", json!({"path": path, "content": content})), &Before::Absent, &Look::plain());
+        let shown = show(
+            "PID 5",
+            &pending("write", json!({"path": path, "content": content})),
+            &Before::Absent,
+            &Look::plain(),
+        );
         assert_eq!(shown.text, "PID 5 asks to write a<U+2800>:\n  | +x<U+034F>\n");
     }
 
     #[test]
     fn no_two_commands_look_alike() {
         let look = Look { width: Some(20), ..Look::plain() };
-        let shown = |command: &str| show("PID 5", &pending("shell", json!({"command": command})), &Before::Absent, &look).text;
+        let shown =
+            |command: &str| show("PID 5", &pending("shell", json!({"command": command})), &Before::Absent, &look).text;
         let check = |one: &str, other: &str| assert_ne!(shown(one), shown(other), "{one:?} {other:?}");
         check("printf 'a\tb'", "printf 'a\\tb'");
         check("ls\u{1b}[2J", "ls\\u{1b}[2J");

@@ -280,7 +280,10 @@ fn an_agent_is_looked_for_here_then_beside_the_configuration_and_one_that_is_not
     assert_eq!(prompt("fixer"), "from .relive");
 
     let run = |name: &str| world.relive(&["run", "-d", "--agent", name, "x"]);
-    run("fixr").fails(2, &["no agent `fixr`", "did you mean `fixer`? There are: claude, codex, fixer, gemini, opencode, qwen, reviewer"]);
+    run("fixr").fails(
+        2,
+        &["no agent `fixr`", "did you mean `fixer`? There are: claude, codex, fixer, gemini, opencode, qwen, reviewer"],
+    );
     run("other").fails(2, &["hint: there are: claude, codex, fixer, gemini, opencode, qwen, reviewer"]);
     run("../config").fails(2, &["cannot be the name of an agent"]);
     fs::write(world.work().join("agents/bad.yaml"), "modle: x\ntools: [reed]\n").unwrap();
