@@ -289,7 +289,8 @@ impl State {
             }
             'y' => {
                 if let Some(id) = self.process().map(|process| process.short.clone()) {
-                    self.status = format!("copied {id}");
+                    // Whether the terminal takes it, nobody is told.
+                    self.status = format!("id {id}, sent to the clipboard of the terminal");
                     return vec![Effect::Copy(id)];
                 }
             }

@@ -244,3 +244,11 @@ fn clocks_of_those_that_run_run_and_the_others_stand_still() {
     dashboard.pass(60_000);
     assert_eq!(clocks(&mut dashboard), ["2m02s", "1m01s", "1m01s"]);
 }
+
+#[test]
+fn an_id_that_was_sent_to_the_terminal_is_not_called_copied() {
+    let mut dashboard = Dashboard::new(PLAIN, vec![process(1, 0, &json!({}))]);
+    assert_eq!(dashboard.press(&[Key::Char('y')]).len(), 1);
+    let screen = dashboard.screen(100, 30);
+    assert!(screen.contains("id 00000001, sent to the clipboard of the terminal"), "{screen}");
+}
