@@ -72,6 +72,24 @@ impl Parser {
         *self = Self::new(self.named);
     }
 
+    /// Takes in that output was lost after which the CLI is in this conversation. Only an ACP agent's parser waits for
+    /// replies that are lost with it.
+    pub(crate) fn lose_output(&mut self, session_id: &str) -> Vec<Event> {
+        let mut events = LineEvents::default();
+        match &mut self.dialect_parser {
+            Some(DialectParser::Acp(parser)) => parser.lose_output(session_id, &mut events),
+            Some(
+                DialectParser::Claude(_)
+                | DialectParser::CodexExec(_)
+                | DialectParser::CodexAppServer(_)
+                | DialectParser::Gemini(_)
+                | DialectParser::Opencode(_),
+            )
+            | None => {}
+        }
+        events.into_vec()
+    }
+
     /// Returns the dialect in use; `None` until it is detected.
     pub fn dialect(&self) -> Option<Dialect> {
         self.dialect_parser.as_ref().map(DialectParser::dialect)

@@ -78,6 +78,14 @@ impl AgentStream {
         splitter.push(chunk, |line| on_line(line, report(line, parser, machine, lines, now)));
     }
 
+    /// Takes in that a part of the output is lost, with half a line before it. The CLI is in this conversation.
+    pub fn lose_output(&mut self, session_id: &str, now: Timestamp) {
+        self.splitter.reset();
+        for event in self.parser.lose_output(session_id) {
+            self.machine.apply(&event, now);
+        }
+    }
+
     /// Ends the stream. Half a line at its end is reported like a whole one.
     pub fn finish(&mut self, now: Timestamp, mut on_line: impl FnMut(Line<'_>, LineReport)) {
         let Self { splitter, parser, machine, lines } = self;

@@ -158,6 +158,15 @@ impl AcpParser {
         }
     }
 
+    /// Takes in that output was lost. The replies to the messages by which the agent began are in that output, and it is
+    /// in this conversation now. A prompt may still be without its reply.
+    pub(crate) fn lose_output(&mut self, session_id: &str, events: &mut LineEvents) {
+        self.pending.keep(RequestKind::Prompt);
+        self.continued = None;
+        self.is_initialized = true;
+        self.conversation.enter(Some(session_id.to_owned()), None, events);
+    }
+
     /// Reads a line that was written to the agent.
     pub(crate) fn read_input(&mut self, line: Json<'_>, events: &mut LineEvents) {
         match RpcMessage::of(line) {

@@ -77,6 +77,11 @@ impl<T: Copy + PartialEq> PendingRequests<T> {
         self.requests.remove(index).map(|(_, kind)| kind)
     }
 
+    /// Forgets the requests of all other kinds.
+    pub(super) fn keep(&mut self, kind: T) {
+        self.requests.retain(|(_, sent)| *sent == kind);
+    }
+
     /// Returns whether a request of this kind has no reply yet.
     pub(super) fn contains(&self, kind: T) -> bool {
         self.requests.iter().any(|(_, sent)| *sent == kind)

@@ -5,6 +5,7 @@
     ask           asks its client for a file, which no client of ours offers
     wait          works until it is cancelled
     call MODEL    asks the provider of its environment, as gemini or qwen would, and says what was counted
+    flood COUNT   prints COUNT MiB of errors, so that its log forgets what came before
     die           ends in the middle of the turn
 
 Its conversations are in the directory STATE, a file each. OFFERS lists what it can do with them: load, resume, fork.
@@ -107,6 +108,10 @@ def turn(number, params):
         elif word == "wait":
             say(session, "agent_message_chunk", "working")
             cancelled.wait()
+        elif word == "flood":
+            for _ in range(int(rest)):
+                sys.stderr.write("x" * (1 << 20))
+            sys.stderr.flush()
         elif word == "die":
             say(session, "agent_message_chunk", "dying")
             os._exit(3)

@@ -157,6 +157,25 @@ fn a_killed_daemon_does_not_disturb_an_acp_agent_and_no_turn_is_told_or_recorded
 }
 
 #[test]
+fn an_acp_agent_whose_first_output_is_no_longer_in_its_log_is_heard_by_the_next_daemon() {
+    let acp = Acp::offering("load");
+    let process = acp.run(&["-y"], "say One.\nflood 72");
+    acp.await_idle(&process, 1);
+    acp.world.kill_daemon();
+    acp.world.relive(&["send", &process.uuid, "say Two."]).ok();
+    acp.await_idle(&process, 2);
+    // In the middle of a turn, too.
+    let command = "touch begun; while [ ! -e go ]; do sleep 0.05; done";
+    acp.world.relive(&["send", &process.uuid, &format!("run {command}\nsay Three.")]).ok();
+    wait_until("the tool runs", || acp.world.work().join("begun").exists());
+    acp.world.kill_daemon();
+    wait_until("it is adopted", || acp.world.info(&process.uuid)["agent"]["activity"] == "running_tool");
+    fs::write(acp.world.work().join("go"), "").unwrap();
+    acp.await_idle(&process, 3);
+    assert_eq!(acp.said(&process), ["One.", "Two.", "Three."]);
+}
+
+#[test]
 fn an_acp_agent_that_was_killed_loads_its_conversation_and_is_forked_where_it_offers_that() {
     let acp = Acp::offering("load fork");
     let process = acp.run(&[], "say One.");

@@ -151,7 +151,10 @@ impl Known {
         let (heard, is_open) = (self.facts.heard, self.facts.is_turn_open());
         self.earlier_turns.retain(|turn| *turn > heard || (*turn == heard && is_open));
         if let Some(session_id) = self.facts.session_id.clone().filter(|_| self.facts.read.is_some()) {
+            self.stream.lose_output(&session_id, now);
             self.learn(&EventKind::SessionStarted { session_id, model: None }.into(), now);
+            // It may have begun in that part.
+            self.begin_earlier_turn(now);
         }
     }
 
