@@ -15,6 +15,7 @@ mod pool;
 mod restart;
 mod route;
 mod translate;
+mod unsupported;
 
 use std::io;
 use std::path::Path;

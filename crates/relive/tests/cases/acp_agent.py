@@ -2,7 +2,7 @@
 
     say TEXT      says it
     run COMMAND   asks for permission, and runs it in a shell
-    ask           asks its client for a file, which no client of ours offers
+    ask           asks its client for a file, which no client of ours offers, always with the same id
     wait          works until it is cancelled
     call MODEL    asks the provider of its environment, as gemini or qwen would, and says what was counted
     flood COUNT   prints COUNT MiB of errors, so that its log forgets what came before
@@ -34,10 +34,10 @@ def say(session, kind, text):
     update(session, kind, content={"type": "text", "text": text})
 
 
-def ask(method, params):
+def ask(method, params, number=None):
     global asked
     asked += 1
-    number, replied = asked, threading.Event()
+    number, replied = number or asked, threading.Event()
     replies[number] = [replied, None]
     write({"id": number, "method": method, "params": params})
     while not replied.wait(0.05):
@@ -101,7 +101,7 @@ def turn(number, params):
         elif word == "run":
             run(session, f"{number}-{place}", rest)
         elif word == "ask":
-            reply = ask("fs/read_text_file", {"sessionId": session, "path": "/etc/hostname"})
+            reply = ask("fs/read_text_file", {"sessionId": session, "path": "/etc/hostname"}, "again")
             say(session, "agent_message_chunk", "refused: %s" % reply["error"]["code"])
         elif word == "call":
             say(session, "agent_message_chunk", call(rest))

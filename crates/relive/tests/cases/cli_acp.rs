@@ -115,6 +115,21 @@ fn an_acp_agent_that_offers_no_way_to_allow_is_told_no_and_one_that_asks_for_mor
 }
 
 #[test]
+fn an_acp_agent_that_uses_the_id_of_a_request_again_is_answered_each_time() {
+    let acp = Acp::offering("");
+    let process = acp.run(&[], "ask\nask\nsay Over.");
+    acp.await_idle(&process, 1);
+    assert_eq!(acp.said(&process).concat(), "refused: -32601refused: -32601Over.");
+    // A daemon that reads its output again refuses nothing a second time, and still refuses what is new.
+    acp.world.kill_daemon();
+    acp.world.relive(&["send", &process.uuid, "ask\nsay Again."]).ok();
+    acp.await_idle(&process, 2);
+    assert_eq!(acp.said(&process).last().unwrap(), "refused: -32601Again.");
+    let refused = acp.world.records(&process.uuid, "cli");
+    assert_eq!(refused.iter().filter(|record| !record["unsupported"].is_null()).count(), 3);
+}
+
+#[test]
 fn a_turn_of_an_acp_agent_is_interrupted_and_the_agent_stays() {
     let acp = Acp::offering("");
     let process = acp.run(&[], "wait\nsay never");

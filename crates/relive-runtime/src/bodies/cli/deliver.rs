@@ -18,6 +18,7 @@ use relive_session::stage::Stage;
 
 use super::conversation::{Conversation, cwd_of};
 use super::known::Known;
+use super::unsupported::RefusedBefore;
 use super::{acp, agents};
 
 /// How many records are read at a time.
@@ -119,8 +120,7 @@ pub(super) struct Delivery {
     claimed: Option<u64>,
     current: Option<Outgoing>,
     opening: Opening,
-    /// The requests of the program that were refused.
-    refused: BTreeSet<String>,
+    refused_before: RefusedBefore,
     /// Whether the program takes no more.
     is_closed: bool,
 }
@@ -170,7 +170,7 @@ impl Delivery {
             claimed: None,
             current,
             opening,
-            refused: BTreeSet::new(),
+            refused_before: RefusedBefore::new(),
             is_closed: false,
         })
     }
@@ -239,13 +239,13 @@ impl Delivery {
                 }
             }
             Found::Unsupported { number, id } => {
+                self.refused_before.add(&id);
                 if self.written.is_none_or(|written| number > written) {
-                    self.numbered.push_back((number, Due { seq: number, what: What::Unsupported(id.clone()) }));
+                    self.numbered.push_back((number, Due { seq: number, what: What::Unsupported(id) }));
                 }
-                self.refused.insert(id);
             }
             Found::Launched => {
-                self.refused.clear();
+                self.refused_before.clear();
                 // Another program: messages that began no turn are for this one, answers are not.
                 self.due.extend(self.done.drain(..));
                 self.due.extend(self.numbered.drain(..).map(|(_, due)| due));
@@ -303,10 +303,13 @@ impl Delivery {
 
     /// Records the refusal of requests that nobody can fulfil, so that it is written once.
     async fn refuse_requests(&mut self, conversation: &Conversation, known: &mut Known) {
-        while let Some(id) = known.unsupported.pop_front() {
-            if !self.refused.contains(&id) && conversation.refuse(id.clone()).await {
-                self.refused.insert(id);
+        self.refused_before.remove_from(&mut known.unsupported);
+        while let Some(id) = known.unsupported.first() {
+            if !conversation.refuse(id.to_owned()).await {
+                // It is tried again with the next change.
+                return;
             }
+            known.unsupported.refused();
         }
     }
 

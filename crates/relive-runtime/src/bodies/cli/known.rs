@@ -17,6 +17,7 @@ use super::agents::{dialect_of, provider_of};
 use super::deliver::Outgoing;
 use super::live::LiveGateway;
 use super::translate::{Before, Counting, OpenCall, Translator};
+use super::unsupported::Unsupported;
 
 /// The name of a question among the calls of the journal: claude's own.
 const QUESTION_TOOL: &str = "AskUserQuestion";
@@ -69,8 +70,8 @@ pub(super) struct Known {
     pub(super) capabilities: Option<CliCapabilities>,
     /// Why there is no conversation to be had with this program.
     pub(super) useless: Option<String>,
-    /// The requests of the agent that nobody can fulfil, by their ids in JSON.
-    pub(super) unsupported: VecDeque<String>,
+    /// The requests of the agent that nobody can fulfil.
+    pub(super) unsupported: Unsupported,
     /// The turns of an ACP agent, by their messages. Its output does not say that one begins, so a daemon that reads the
     /// output of an earlier one puts each in its place.
     told_turns: BTreeSet<u64>,
@@ -129,7 +130,7 @@ impl Known {
             told_idle: false,
             capabilities: None,
             useless: None,
-            unsupported: VecDeque::new(),
+            unsupported: Unsupported::default(),
             told_turns: BTreeSet::new(),
             earlier_turns: VecDeque::new(),
             session,
@@ -357,7 +358,8 @@ impl Known {
         } else if let EventKind::SessionFailed { message } = &event.kind {
             self.useless = Some(message.clone());
         } else if let EventKind::UnsupportedRequest { request_id, .. } = &event.kind {
-            self.unsupported.push_back(request_id.as_str().to_owned());
+            let over = self.unsupported.ask(request_id.as_str());
+            self.useless = over.or(self.useless.take());
         }
     }
 
