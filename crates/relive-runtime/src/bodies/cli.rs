@@ -87,7 +87,10 @@ impl Body for CliBody {
             let message = format!("`{name}` has not begun its conversation, so there is nothing to fork");
             return Err(Error::new(ErrorCode::Conflict, message));
         }
-        match agents::refusal(facts, CliStart::Fork) {
+        let runs = origin.incarnations.last().is_some_and(|last| last.ended.is_none());
+        // The program of a fork is of the same version as one that runs. Another one says itself what it can do.
+        let refusal = if runs { agents::refusal_of_last } else { agents::refusal };
+        match refusal(facts, CliStart::Fork) {
             Some(refused) => Err(Error::new(ErrorCode::Invalid, refused)),
             None => Ok(()),
         }
@@ -230,7 +233,7 @@ impl RunningAgent<'_> {
         let facts = self.owner.look(|history| history.cli.as_deref().cloned()).await;
         let Some(facts) = facts.ok().flatten() else { return false };
         let Some(crash) = Crash::of(end, in_turn, &facts) else { return false };
-        let cannot = agents::refusal(&facts, agents::start_of(&facts)).is_some();
+        let cannot = agents::refusal_of_last(&facts, agents::start_of(&facts)).is_some();
         if cannot || !crash.is_repaired(&facts.restarts, self.body.clock.now()) {
             return false;
         }

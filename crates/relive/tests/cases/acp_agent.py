@@ -9,12 +9,15 @@
     die           ends in the middle of the turn
 
 Its conversations are in the directory STATE, a file each. OFFERS lists what it can do with them: load, resume, fork.
+The file of that name in STATE comes first: an update of the agent.
 """
 
 import json, os, subprocess, sys, threading, urllib.error, urllib.request
 
 offers = os.environ.get("OFFERS", "").split()
 state = os.environ.get("STATE", ".")
+if os.path.exists(os.path.join(state, "OFFERS")):
+    offers = open(os.path.join(state, "OFFERS")).read().split()
 writing = threading.Lock()
 replies, cancelled = {}, threading.Event()
 asked = 0

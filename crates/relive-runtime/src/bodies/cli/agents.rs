@@ -104,12 +104,10 @@ pub(super) fn start_of(facts: &CliFacts) -> CliStart {
     }
 }
 
-/// Returns why an agent cannot begin a run like this, if it cannot.
+/// Returns why an agent cannot begin a run like this, if its definition has no way to. What an ACP agent can do is said
+/// by the program that is started for the run: it may be newer than the last one.
 pub(crate) fn refusal(facts: &CliFacts, how: CliStart) -> Option<String> {
     let agent = &facts.agent;
-    if let Some(capabilities) = facts.capabilities {
-        return acp::refusal(&agent.agent, how, capabilities);
-    }
     let (arguments, key, verb) = match how {
         CliStart::New => return None,
         CliStart::Resume => (&agent.resume, "resume", "continued"),
@@ -117,6 +115,12 @@ pub(crate) fn refusal(facts: &CliFacts, how: CliStart) -> Option<String> {
     };
     let cannot = arguments.is_empty() && !by_messages(dialect_of(agent));
     cannot.then(|| format!("a conversation of `{0}` cannot be {verb}: agents/{0}.yaml has no `{key}`", agent.agent))
+}
+
+/// Returns why an agent cannot begin a run like this, by its definition and by what its last program said.
+pub(crate) fn refusal_of_last(facts: &CliFacts, how: CliStart) -> Option<String> {
+    let offered = |capabilities| acp::refusal(&facts.agent.agent, how, capabilities);
+    refusal(facts, how).or_else(|| facts.capabilities.and_then(offered))
 }
 
 /// Returns the command line of a run.
