@@ -175,7 +175,7 @@ fn with_variables(
 /// Refuses what only native agents can do.
 fn check(request: &RunRequest, agent: &CliAgent, asking: Option<ProcessRef>) -> Result<()> {
     check_command(agent, asking)?;
-    check_model(agent, request.model.as_deref().or(agent.model.as_deref()))?;
+    check_model(agent, request.model.as_deref())?;
     let name = &agent.agent;
     let asked = [
         ("--system", request.system_prompt.is_some()),
@@ -201,14 +201,20 @@ fn check_command(agent: &CliAgent, asking: Option<ProcessRef>) -> Result<()> {
     Err(Error::new(ErrorCode::Invalid, message).with_hint("write agents/NAME.yaml beside config.yaml"))
 }
 
-/// Refuses a model that the agent could not be told.
-fn check_model(agent: &CliAgent, model: Option<&str>) -> Result<()> {
-    let (name, has_words) = (&agent.agent, !agent.with_model.is_empty());
-    if model.is_none() || has_words || agent.dialect != Dialect::Acp.name() {
+/// Refuses a model that the agent could not be told: that of the request, or that of its file.
+fn check_model(agent: &CliAgent, asked: Option<&str>) -> Result<()> {
+    let CliAgent { agent: name, with_model, dialect, model, .. } = agent;
+    let is_named = asked.is_some() || model.is_some();
+    if !is_named || !with_model.is_empty() || dialect != Dialect::Acp.name() {
         return Ok(());
     }
-    let message = format!("--model cannot be used with the CLI agent `{name}`: its own settings name its model");
-    Err(Error::new(ErrorCode::Invalid, message).with_hint("set it there, or `with_model` in agents/NAME.yaml"))
+    let source = match asked {
+        Some(_) => "--model".to_owned(),
+        None => format!("`model:` in agents/{name}.yaml"),
+    };
+    let message = format!("{source} cannot be used with the CLI agent `{name}`: its own settings name its model");
+    let hint = "set it there, or `with_model` in agents/NAME.yaml";
+    Err(Error::new(ErrorCode::Invalid, message).with_hint(hint))
 }
 
 /// Refuses an isolation in which a CLI could not keep its conversation: it is in a directory of its own below the home.

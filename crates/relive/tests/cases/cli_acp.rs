@@ -31,6 +31,12 @@ impl Acp {
         Self { world, state }
     }
 
+    fn add_to_file(&self, lines: &str) {
+        let path = self.world.root().join("config/relive/agents/mine.yaml");
+        let file = fs::read_to_string(&path).unwrap();
+        fs::write(path, file + lines).unwrap();
+    }
+
     #[track_caller]
     fn run(&self, flags: &[&str], task: &str) -> Begun {
         let mut args = vec!["run", "-d", "--json", "--agent", "mine"];
@@ -231,10 +237,15 @@ fn what_an_acp_agent_cannot_do_is_said_by_name() {
     let ended = acp.world.await_field(&process.uuid, "state", "dead");
     let reason = ended["exit"]["reason"].as_str().unwrap().to_owned();
     assert!(reason.contains("cannot be continued"), "{ended}");
-    let refused = acp.world.relive(&["run", "-d", "--agent", "mine", "--model", "big", "x"]);
-    refused.fails(2, &["--model cannot be used with the CLI agent `mine`"]);
     let refused = acp.world.relive(&["run", "-d", "--agent", "mine", "--max-tokens", "5", "x"]);
     refused.fails(2, &["can only be limited in time", "--timeout"]);
+    let refused = acp.world.relive(&["run", "-d", "--agent", "mine", "--model", "big", "x"]);
+    refused.fails(2, &["--model cannot be used with the CLI agent `mine`"]);
+    acp.add_to_file("model: openai/small\n");
+    let refused = acp.world.relive(&["run", "-d", "--agent", "mine", "x"]);
+    refused.fails(2, &["`model:` in agents/mine.yaml cannot be used with the CLI agent `mine`"]);
+    let refused = acp.world.relive(&["run", "-d", "--agent", "mine", "--model", "big", "x"]);
+    refused.fails(2, &["--model cannot be used with the CLI agent `mine`"]);
 }
 
 #[test]
