@@ -343,8 +343,8 @@ impl Tenant for RunningAgent<'_> {
                 let status = ProcessStatus::Killed { signal: signal.into() };
                 return AfterSession::Over(End { cause: end.cause, ..End::of(status) });
             }
-            let is_useless = matches!(finished, Some(Finished::Useless(_)));
-            if !is_useless && self.repair(folder, &end, finished.as_ref()).await {
+            let has_none = matches!(finished, Some(Finished::NoConversation(_)));
+            if !has_none && self.repair(folder, &end, finished.as_ref()).await {
                 return AfterSession::Again;
             }
             AfterSession::Over(match finished {
@@ -380,7 +380,7 @@ fn end_of(end: End, finished: Finished) -> End {
     match finished {
         Finished::Closed if end.cause.is_none() => End::of(ProcessStatus::Exited { code: 0 }),
         // However it was ended then.
-        Finished::Useless(message) => End::of(ProcessStatus::Faulted { fault: message }),
+        Finished::NoConversation(message) => End::of(ProcessStatus::Faulted { fault: message }),
         Finished::Failed(message) if exited => End::of(ProcessStatus::Faulted { fault: message }),
         Finished::Broken if exited => End::of(ProcessStatus::Faulted { fault: BROKEN.to_owned() }),
         Finished::Closed | Finished::Failed(_) | Finished::Broken | Finished::Quiet | Finished::OverBudget => end,

@@ -64,7 +64,7 @@ pub(crate) struct Args {
     /// A name for the process
     #[arg(long)]
     name: Option<String>,
-    /// Take model, system prompt, tools and limits from agents/NAME.yaml, in this directory or beside config.yaml; flags override it. Without such a file, claude, codex, gemini, opencode and qwen are the CLI agents of these names, and acp:COMMAND is one by its command
+    /// Take model, system prompt, tools and limits from agents/NAME.yaml, in this directory or beside config.yaml; flags override it. Without such a file, claude, codex, gemini, opencode and qwen are the CLI agents of these names, and acp:COMMAND runs COMMAND as an ACP agent
     #[arg(long, value_name = "NAME")]
     agent: Option<String>,
     /// The system prompt, or @ and a file that contains it; AGENTS.md of this directory is appended

@@ -1,5 +1,6 @@
 //! How a conversation with an ACP agent begins: it is asked what it can do, and then for a conversation.
 
+use relive_cli_agent::Capabilities;
 use relive_journal::history::CliFacts;
 use relive_journal::record::{CliCapabilities, CliStart};
 use serde_json::json;
@@ -12,6 +13,12 @@ pub(super) const EVERYTHING: CliCapabilities =
 const INITIALIZE_ID: &str = "relive-initialize";
 /// The same for every way to begin: a daemon that adopts the program need not know which one it was.
 const SESSION_ID: &str = "relive-session";
+
+/// Returns what an agent has said that it can do, for the journal.
+pub(super) fn recorded(offered: Capabilities) -> CliCapabilities {
+    let Capabilities { version, load, resume, fork } = offered;
+    CliCapabilities { version, load, resume, fork }
+}
 
 /// Returns the first message to an agent. Relive offers it no files and no terminals: it has its own.
 pub(super) fn initialize() -> String {
@@ -75,8 +82,6 @@ mod tests {
     use super::super::agents::tests::facts;
     use super::*;
 
-    const ALL: CliCapabilities = EVERYTHING;
-
     #[test]
     fn a_conversation_begins_in_the_way_that_the_agent_offers() {
         let check = |session, origin, capabilities, expect: Result<(&str, Option<&str>), &str>| {
@@ -91,14 +96,14 @@ mod tests {
                 Err(said) => assert!(begun.unwrap_err().contains(said)),
             }
         };
-        check(None, None, ALL, Ok(("session/new", None)));
-        check(Some("a"), None, ALL, Ok(("session/load", Some("a"))));
-        check(Some("a"), None, CliCapabilities { load: false, ..ALL }, Ok(("session/resume", Some("a"))));
-        check(None, Some("b"), ALL, Ok(("session/fork", Some("b"))));
+        check(None, None, EVERYTHING, Ok(("session/new", None)));
+        check(Some("a"), None, EVERYTHING, Ok(("session/load", Some("a"))));
+        check(Some("a"), None, CliCapabilities { load: false, ..EVERYTHING }, Ok(("session/resume", Some("a"))));
+        check(None, Some("b"), EVERYTHING, Ok(("session/fork", Some("b"))));
         let nothing = CliCapabilities { version: 1, load: false, resume: false, fork: false };
         check(None, None, nothing, Ok(("session/new", None)));
         check(Some("a"), None, nothing, Err("`opencode` cannot be continued"));
         check(None, Some("b"), nothing, Err("`opencode` cannot be forked: the agent does not offer session/fork"));
-        check(None, None, CliCapabilities { version: 2, ..ALL }, Err("speaks version 2"));
+        check(None, None, CliCapabilities { version: 2, ..EVERYTHING }, Err("speaks version 2"));
     }
 }

@@ -12,7 +12,7 @@ use super::{acp, route};
 /// The names of the agents that need no file.
 pub(crate) const BUILT_IN: [&str; 5] = ["claude", "codex", "gemini", "opencode", "qwen"];
 
-/// What the name of an agent begins with that is a command itself.
+/// The prefix of an `--agent` that is the command of an ACP agent, and not a name.
 pub(crate) const ACP_PREFIX: &str = "acp:";
 
 /// What a codex may do without asking: write below its directory. It asks for everything else.

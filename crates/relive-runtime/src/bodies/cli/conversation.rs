@@ -48,7 +48,7 @@ pub(super) enum Finished {
     /// A model call was refused, because nothing was left to spend.
     OverBudget,
     /// There is no conversation to be had with it.
-    Useless(String),
+    NoConversation(String),
 }
 
 /// The conversation with one program.
@@ -103,7 +103,7 @@ impl Conversation {
             delivery.prepare(&self, &mut known).await;
             self.put_questions(&mut known).await;
             self.publish(&mut known);
-            if self.wants_to_close(&known, &delivery) || (known.useless.is_some() && !known.closed) {
+            if self.wants_to_close(&known, &delivery) || (known.no_conversation.is_some() && !known.closed) {
                 known.closed = true;
                 closing = Some(Instant::now() + CLOSES_WITHIN);
                 let _ = connection.request(Verb::CloseInput).await;
@@ -146,8 +146,8 @@ impl Conversation {
         let turn_was_open = known.translator.is_turn_open();
         known.translator.program_ended();
         self.record(&mut known).await;
-        if let Some(message) = known.useless.take() {
-            return Finished::Useless(message);
+        if let Some(message) = known.no_conversation.take() {
+            return Finished::NoConversation(message);
         }
         match known.last_failure.take() {
             Some(message) => Finished::Failed(message),

@@ -296,7 +296,7 @@ impl Delivery {
         let Some(capabilities) = known.capabilities.filter(|_| self.current.is_none()) else { return };
         match acp::begin(&known.facts, *how, cwd, capabilities) {
             Ok(lines) => self.current = Some(Outgoing { number: SECOND, input: None, lines }),
-            Err(refused) => known.useless = Some(refused),
+            Err(refused) => known.no_conversation = Some(refused),
         }
         self.opening = Opening::Done;
     }

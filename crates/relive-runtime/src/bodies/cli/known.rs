@@ -3,9 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
-use relive_cli_agent::{
-    AgentStream, ApprovalChannel, ApprovalRequest, Capabilities, Dialect, Encoder, Event, EventKind, RawJson,
-};
+use relive_cli_agent::{AgentStream, ApprovalChannel, ApprovalRequest, Dialect, Encoder, Event, EventKind, RawJson};
 use relive_core::{Generation, Timestamp};
 use relive_journal::History;
 use relive_journal::history::CliFacts;
@@ -13,6 +11,7 @@ use relive_journal::record::{CliCapabilities, CliTurnState};
 use relive_session::log::{Chunk, Stream};
 use tokio::time::Instant;
 
+use super::acp;
 use super::agents::{dialect_of, provider_of};
 use super::deliver::Outgoing;
 use super::live::LiveGateway;
@@ -69,7 +68,7 @@ pub(super) struct Known {
     /// What the agent can do with conversations, if it speaks ACP and has said so.
     pub(super) capabilities: Option<CliCapabilities>,
     /// Why there is no conversation to be had with this program.
-    pub(super) useless: Option<String>,
+    pub(super) no_conversation: Option<String>,
     /// The requests of the agent that nobody can fulfil.
     pub(super) unsupported: Unsupported,
     /// The turns of an ACP agent, by their messages. Its output does not say that one begins, so a daemon that reads the
@@ -129,7 +128,7 @@ impl Known {
             closed: false,
             told_idle: false,
             capabilities: None,
-            useless: None,
+            no_conversation: None,
             unsupported: Unsupported::default(),
             told_turns: BTreeSet::new(),
             earlier_turns: VecDeque::new(),
@@ -353,13 +352,12 @@ impl Known {
     /// Learns what is said about the conversation itself, and what waits for a reply.
     fn learn_of_opening(&mut self, event: &Event) {
         if let EventKind::Capabilities(offered) = &event.kind {
-            let Capabilities { version, load, resume, fork } = *offered;
-            self.capabilities = Some(CliCapabilities { version, load, resume, fork });
+            self.capabilities = Some(acp::recorded(*offered));
         } else if let EventKind::SessionFailed { message } = &event.kind {
-            self.useless = Some(message.clone());
+            self.no_conversation = Some(message.clone());
         } else if let EventKind::UnsupportedRequest { request_id, .. } = &event.kind {
             let over = self.unsupported.ask(request_id.as_str());
-            self.useless = over.or(self.useless.take());
+            self.no_conversation = over.or(self.no_conversation.take());
         }
     }
 

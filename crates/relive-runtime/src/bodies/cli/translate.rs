@@ -4,16 +4,16 @@
 //! call has one result. So texts and calls are collected, and become a record when something needs it to be there: a
 //! result, a request for permission, the end of the turn, or silence.
 
-use relive_cli_agent::{
-    ApprovalRequest, Capabilities, Event, EventKind, RawJson, ReportedUsage, TurnOutcome, UsageScope,
-};
+use relive_cli_agent::{ApprovalRequest, Event, EventKind, RawJson, ReportedUsage, TurnOutcome, UsageScope};
 use relive_core::Generation;
 use relive_journal::payload::Json;
 use relive_journal::record::{
-    Body as Record, Call, CallEnded, CliCapabilities, CliRecord, CliSession, CliTurn, CliTurnState, ModelEnded,
-    ModelStarted, Partial, Usage,
+    Body as Record, Call, CallEnded, CliRecord, CliSession, CliTurn, CliTurnState, ModelEnded, ModelStarted, Partial,
+    Usage,
 };
 use serde_json::{Value, json};
+
+use super::acp;
 
 /// The longest message of a failed turn that is recorded.
 const MESSAGE_MAX: usize = 4096;
@@ -196,8 +196,7 @@ impl Translator {
             }
             EventKind::Warning { message } => self.said.push(Said::Event("warning", json!({"text": message}))),
             EventKind::Capabilities(offered) => {
-                let Capabilities { version, load, resume, fork } = *offered;
-                let capabilities = Some(CliCapabilities { version, load, resume, fork });
+                let capabilities = Some(acp::recorded(*offered));
                 self.record(Record::Cli(CliRecord { capabilities, ..CliRecord::default() }));
             }
             EventKind::SessionFailed { message } => self.said.push(Said::Event("warning", json!({"text": message}))),
