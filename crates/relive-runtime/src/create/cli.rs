@@ -65,8 +65,7 @@ impl Runtime {
         // Last: a copy that is made for a refused request would stay.
         let place = self.place_for_program(request.uuid, request.cwd, workspace, &mut isolated).await?;
         let text = instructions::with_context(&request.intent, request.context.as_deref(), request.uuid);
-        let mut records = place.records;
-        let program = program_of(&agent);
+        let (mut records, program) = (place.records, program_of(&agent));
         records.push(Body::Cli(CliRecord { agent: Some(Box::new(agent)), ..CliRecord::default() }));
         let draft = Draft {
             spawned: Spawned {
