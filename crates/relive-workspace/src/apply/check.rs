@@ -54,7 +54,7 @@ pub(super) fn max_bytes<'a>(workspace: &Workspace, changes: impl IntoIterator<It
 }
 
 /// Refuses a plan if a path is neither as before nor as planned, if a file that is in no snapshot is in the way, or if
-/// a directory is not writable. Returns the size of the largest planned file.
+/// a directory is not writable. Returns the size of the largest file that the plan reads or writes.
 pub(super) fn check(workspace: &Workspace, plan: &Plan) -> Result<u64> {
     check_in_the_way(workspace, plan)?;
     let (mut changed, mut parents) = (Vec::new(), BTreeSet::new());
@@ -64,6 +64,9 @@ pub(super) fn check(workspace: &Workspace, plan: &Plan) -> Result<u64> {
         if let Some(id) = change.after.as_ref().and_then(|state| state.id) {
             max_bytes = max_bytes.max(workspace.store().blob(id)?.len() as u64);
         }
+        // A file that was kept may be larger than what is kept now, and is compared before it is replaced.
+        let before = change.before.as_ref().and_then(|state| workspace.store().blob(state.id?).ok());
+        max_bytes = max_bytes.max(before.map_or(0, |blob| blob.len() as u64));
         let Some((directory, _)) = change.path.split() else { continue };
         parents.insert(directory);
         if change.before.is_none() {

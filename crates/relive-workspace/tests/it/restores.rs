@@ -289,6 +289,21 @@ fn a_file_that_grew_beyond_every_planned_one_is_not_read() {
 }
 
 #[test]
+fn a_file_that_was_kept_is_replaced_also_if_it_would_not_be_kept_now() {
+    let mut bed = bed();
+    bed.write("f", "x");
+    let small = bed.snapshot();
+    bed.write("f", "larger than ten bytes");
+    let request = RestoreRequest { target: &small, expected: None, paths: &[], force: Force::Yes };
+    let prepared = bed.workspace.plan_restore(&request, &Control::default()).unwrap();
+    let settings = Settings { max_file_bytes: 10, ..Settings::default() };
+    bed.workspace = Workspace::open(&bed.store, &bed.root, settings).unwrap();
+    let applied = bed.workspace.apply(&prepared.plan, &Control::default()).unwrap();
+    assert!(applied.left.is_empty() && applied.is_verified(), "{applied:?}");
+    assert_eq!(bed.read("f"), "x");
+}
+
+#[test]
 fn a_set_id_bit_is_a_change_and_a_restore_takes_it_away() {
     let mut bed = bed();
     bed.write("tool", "x");
