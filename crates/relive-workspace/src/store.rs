@@ -137,7 +137,8 @@ impl Store {
                 self.0.disk.unlink(&directory, &*name).context("remove", &path.join(&name))?;
             }
         }
-        self.sweep_states()
+        self.sweep_states();
+        Ok(())
     }
 
     /// Updates the list of packs.

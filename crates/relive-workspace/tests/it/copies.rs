@@ -5,7 +5,7 @@ use std::process::Command;
 
 use relive_workspace::{Control, Disk, Error, Force, Grade, RestoreRequest, Settings, Store, Workspace};
 
-use crate::support::{bed, git, look, run, shell};
+use crate::support::{bed, git, look, run, shell, unprivileged};
 
 #[test]
 fn a_copy_is_byte_equal_and_independent() {
@@ -86,6 +86,19 @@ fn the_state_of_a_directory_that_is_gone_is_removed() {
     assert_eq!(count(), 3);
     Store::open(bed.store.path(), Disk::new(), 0).unwrap();
     assert_eq!(count(), 2, "the first is gone");
+}
+
+#[test]
+fn a_state_that_cannot_be_removed_does_not_keep_the_store_from_opening() {
+    unprivileged(|| {
+        let mut bed = bed();
+        bed.write("a", "1");
+        let snapshot = bed.snapshot();
+        let gone = bed.directory.path().join("gone");
+        bed.store.copy(&snapshot, &gone, &Control::default()).unwrap();
+        shell(bed.directory.path(), "rm -r gone; chmod 500 store/workspaces");
+        Store::open(bed.store.path(), Disk::new(), 0).unwrap();
+    });
 }
 
 #[test]
