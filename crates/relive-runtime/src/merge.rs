@@ -101,6 +101,7 @@ impl Runtime {
         let planned = self.pools.bulk.run(move || {
             match workspaces.plan_merge(&into, (&base, &theirs), force, (on_interrupted, &left_out))? {
                 Ok(planned) => {
+                    workspaces.check_merged(&into, planned.plan.changes.iter().map(|change| change.path.as_path()))?;
                     let files = describe(&workspaces.store()?, &planned.plan.changes)?;
                     Ok::<_, Error>(Ok((planned, files)))
                 }

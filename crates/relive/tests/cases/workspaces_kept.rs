@@ -136,6 +136,23 @@ fn case_75_nothing_is_merged_into_a_repository_itself_or_into_relives_own_direct
 }
 
 #[test]
+fn case_75_nothing_is_merged_through_a_directory_that_contains_relives_own() {
+    let world = World::new();
+    // No home directory, nor one above it, is merged into at all.
+    let started = world.command(&["daemon", "start"]).env("HOME", "/nonexistent").output().unwrap();
+    assert!(started.status.success(), "{started:?}");
+    let commands = ["mkdir data data-workspaces; echo new > data/planted; echo new > data-workspaces/planted"];
+    let process = world.run_commands(&commands, &["--workspace", "own"]);
+    for option in ["--force", "--dry-run"] {
+        let told = world.relive(&["merge", &process.uuid, "--into", world.root().to_str().unwrap(), option]);
+        told.fails(2, &["cannot merge /", "/data", ": it belongs to Relive itself"]);
+    }
+    assert!(!world.data().join("planted").exists());
+    world.relive(&["merge", &process.uuid]).ok();
+    assert!(world.work().join("data/planted").exists(), "elsewhere it is a path like others");
+}
+
+#[test]
 fn case_75_no_snapshot_is_collected_while_a_journal_cannot_be_read() {
     let world = World::new();
     let process = world.run_commands(&["echo 1 > f", "echo 2 > f"], &[]);
