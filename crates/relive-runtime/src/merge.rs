@@ -220,7 +220,8 @@ impl Turn {
         if let Some(area) = area {
             area.find("the directory", &into)?;
         }
-        self.runtime.workspaces.check_target(&into)?;
+        let (workspaces, directory) = (self.runtime.workspaces.clone(), into.clone());
+        self.runtime.pools.bulk.run(move || workspaces.check_target(&directory)).await??;
         let merged = match files.merged {
             Some(_) => self.runtime.merged_into(self.uuid(), into.clone()).await?,
             None => None,
