@@ -91,6 +91,13 @@ fn config_edit_does_not_undo_what_was_changed_since_the_edit_began() {
     assert_eq!(read(), "default_model: script/c\ntools: {write: deny}\n");
     assert_eq!(beside("edit-old").unwrap(), "foo: 1\n", "nothing that was typed is lost");
     assert!(beside("edit").is_err() && beside("edit-base").is_err());
+    // Another one is put aside beside it.
+    edit(&world, "echo 'foo: 2' > \"$1\"").fails(2, &["was not changed; your changes are in"]);
+    fs::write(&file, newer).unwrap();
+    let told = edit(&world, "true").ok();
+    assert!(told.stderr.contains("config.yaml.edit-old-2 now"), "{told:?}");
+    assert_eq!(beside("edit-old").unwrap(), "foo: 1\n");
+    assert_eq!(beside("edit-old-2").unwrap(), "foo: 2\n");
 }
 
 #[test]

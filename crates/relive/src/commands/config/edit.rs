@@ -23,6 +23,8 @@ const TEMPLATE: &str = "\
 ";
 
 const DEFAULT_EDITOR: &str = "vi";
+/// How many edits that were not finished are kept beside the file.
+const ASIDE_MAX: u32 = 99;
 
 pub(super) fn run(context: &Context) -> Outcome<u8> {
     if editor().is_none() && !context.can_ask() {
@@ -85,7 +87,14 @@ impl Edit {
                 return Ok(Self { path, copy, base, before });
             }
             if !is_same(&left) {
-                let aside = beside("edit-old");
+                // None that was put aside before is replaced.
+                let is_free = |aside: &PathBuf| aside.symlink_metadata().is_err();
+                let numbered = (2..=ASIDE_MAX).map(|number| beside(&format!("edit-old-{number}")));
+                let aside = std::iter::once(beside("edit-old")).chain(numbered).find(is_free).ok_or_else(|| {
+                    let message = format!("there are {ASIDE_MAX} unfinished edits beside {}", path.display());
+                    CommandError::invalid(message)
+                        .with_hint(format!("ls {}*", quote(&beside("edit-old").display().to_string())))
+                })?;
                 fs::rename(&copy, &aside).map_err(|error| failed("cannot be put aside", &copy, error))?;
                 let (file, aside) = (path.display(), aside.display());
                 context
