@@ -109,6 +109,8 @@ impl Proxy {
 
     async fn serve(&self, mut stream: TcpStream, pushed_out: oneshot::Receiver<()>) -> io::Result<()> {
         let asked = tokio::select! {
+            // A request that is complete is answered, also if its connection is pushed out at this moment.
+            biased;
             asked = timeout(self.request_within, ask(&mut stream)) => asked??,
             _ = pushed_out => return Ok(()),
         };
