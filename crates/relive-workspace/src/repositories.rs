@@ -28,15 +28,16 @@ impl Workspace {
         let has_any = |directory: &OwnedFd, expected: &[&[u8]]| {
             names(directory).map_or(true, |names| names.iter().any(|name| !expected.contains(&&**name)))
         };
+        // What cannot be looked at may have some.
+        let may_have = |error| !matches!(error, Errno::NOENT | Errno::NOTDIR | Errno::LOOP | Errno::XDEV);
         let objects = open_beneath(self.root_descriptor(), path).and_then(|git| open_child(&git, "objects"));
+        let has_packs = |objects: &OwnedFd| match open_child(objects, "pack") {
+            Ok(packs) => has_any(&packs, &[]),
+            Err(error) => may_have(error),
+        };
         match objects {
-            Ok(objects) => {
-                let packs = open_child(&objects, "pack");
-                has_any(&objects, &[b"info", b"pack"]) || packs.is_ok_and(|packs| has_any(&packs, &[]))
-            }
-            Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP | Errno::XDEV) => false,
-            // What cannot be looked at may be one.
-            Err(_) => true,
+            Ok(objects) => has_any(&objects, &[b"info", b"pack"]) || has_packs(&objects),
+            Err(error) => may_have(error),
         }
     }
 }

@@ -62,6 +62,21 @@ fn an_unreadable_file_makes_the_snapshot_partial_and_is_never_overwritten() {
 }
 
 #[test]
+fn a_repository_whose_packs_cannot_be_listed_counts_as_one() {
+    unprivileged(|| {
+        let mut bed = bed();
+        shell(&bed.root, "echo 1 > f; mkdir -p .git/objects/info .git/objects/pack");
+        bed.snapshot();
+        let found = || bed.workspace.repositories().iter().map(ToString::to_string).collect::<Vec<_>>();
+        assert!(found().is_empty(), "its list of packs is empty");
+        shell(&bed.root, "chmod 000 .git/objects/pack");
+        assert_eq!(found(), [".git"]);
+        shell(&bed.root, "chmod 755 .git/objects/pack; rmdir .git/objects/pack");
+        assert!(found().is_empty(), "it has none");
+    });
+}
+
+#[test]
 fn a_directory_of_somebody_else_is_refused_before_anything_is_written() {
     if !rustix::process::geteuid().is_root() {
         return;
