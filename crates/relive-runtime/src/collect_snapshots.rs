@@ -33,7 +33,10 @@ impl Runtime {
             for uuid in uuids {
                 match data.file_history(uuid) {
                     Ok(FileHistory { unread: Some(line), .. }) => {
-                        let message = format!("line {line} of the journal of {uuid} cannot be read, and may name some");
+                        let message = format!(
+                            "line {line} of the journal of {uuid} cannot be read, and may name snapshots: relive info \
+                             {uuid}"
+                        );
                         return Err(Error::new(ErrorCode::Conflict, message));
                     }
                     Ok(history) => live.extend(history.named),

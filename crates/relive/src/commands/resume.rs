@@ -80,7 +80,7 @@ pub(crate) async fn run(context: &Context, args: &Args) -> Outcome<u8> {
     let mut batch = Batch::new(context, &args.targets);
     let Some(client) = args.targets.client(context).await? else { return batch.finish("nothing to resume") };
     let mut targets = args.targets.expand(&client, Scope::Suspended).await?;
-    // What waits for an answer is continued by that: `--all` and a pattern do not mean it.
+    // A process that waits for an answer is resumed by the answer: `--all` and a pattern do not mean it.
     targets.retain(|target| !target.found.as_ref().is_some_and(|process| waits_for_answer(process)));
     for target in targets {
         let resumed = match target.error {

@@ -83,12 +83,12 @@ async fn one(client: &Client<'_>, id: &str) -> Outcome<Process> {
         return Ok(process);
     }
     let now = client.process(&process.uuid.to_string()).await?;
-    let continued = format!("PID {} continued as PID {}", process.pid, now.pid);
     if !has_ended(&now) {
-        return Err(not_ended(&format!("{continued}, which"), &now));
+        return Err(not_ended(&format!("PID {} continued as PID {}, which", process.pid, now.pid), &now));
     }
     let reason = now.exit.as_ref().map(|exit| one_line(&exit.reason)).unwrap_or_default();
-    let message = format!("{continued} ({reason}), and both are one process: nothing of it was removed");
+    let (old, new) = (process.pid, now.pid);
+    let message = format!("PID {old} is an earlier run of PID {new} ({reason}); nothing was removed");
     Err(CommandError::new(ErrorCode::Conflict, message).with_hint(format!("relive rm {}", now.pid)))
 }
 

@@ -193,7 +193,7 @@ impl<'a> Questions<'a> {
             About::Call { always: Always::No, .. } => "allow? [y]es, [n]o ".to_owned(),
             About::Words { choices } if choices.is_empty() => "your answer: ".to_owned(),
             // Each number would also be a text.
-            About::Words { choices } if has_numbers(choices) => "your answer, in its words: ".to_owned(),
+            About::Words { choices } if has_numbers(choices) => "your answer (the text of a choice): ".to_owned(),
             About::Words { .. } => "your answer, or its number: ".to_owned(),
         };
         context.say_on(&context.err.paint(Paint::Bold, &prompt));
