@@ -138,7 +138,7 @@ impl Runtime {
             Body::Compose => "a run of a compose file",
             Body::Supervisor => "a supervisor",
         };
-        let message = format!("PID {} is {what}: --model is only for agents", process.pid);
+        let message = format!("process {} is {what}: --model is only for agents", process.uuid);
         let fork = if request.fork.is_some() { " --fork" } else { "" };
         Some(Error::new(ErrorCode::Invalid, message).with_hint(format!("relive resume{fork} {id}")))
     }
