@@ -5,6 +5,7 @@ use std::io::Read as _;
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
+use relive_types::program::quote;
 use rustix::io::Errno;
 
 use crate::places::{Place, Places};
@@ -131,10 +132,11 @@ impl Repository {
         if !is_writable && !is_named() {
             self.read_only = is_git_directory(&own).then(|| {
                 format!(
-                    "git: commits are refused, because {own} does not say that {tree} is its working tree: git -C {tree} config \
-                     core.worktree {tree}",
+                    "git: commits are refused, because {own} does not say that {tree} is its working tree; if {own} is your \
+                     repository: git -C {quoted} config core.worktree {quoted}",
                     own = own.display(),
                     tree = work_tree.display(),
+                    quoted = quote(&work_tree.display().to_string()),
                 )
             });
             return None;
@@ -296,7 +298,7 @@ mod tests {
     fn a_separate_repository_is_writable_and_protected_once_it_names_its_working_tree() {
         let dir = tempfile::tempdir().unwrap();
         let root = dir.path().canonicalize().unwrap();
-        let (tree, apart) = (root.join("tree"), root.join("apart"));
+        let (tree, apart) = (root.join("its tree"), root.join("apart"));
         std::fs::DirBuilder::new().create(&tree).unwrap();
         let separate = format!("--separate-git-dir={}", apart.display());
         git(&tree, &["init", "-q", &separate]);
@@ -305,8 +307,10 @@ mod tests {
         let said = refused.read_only.unwrap();
         assert!(said.starts_with(&format!("git: commits are refused, because {}", apart.display())), "{said}");
         // The command that it names works.
+        assert!(said.contains(&format!("; if {} is your repository: git ", apart.display())), "{said}");
         let command = said.rsplit_once(": git ").unwrap().1;
-        git(&root, &command.split(' ').collect::<Vec<_>>());
+        let run = std::process::Command::new("sh").args(["-c", &format!("git {command}")]).status().unwrap();
+        assert!(run.success(), "{said}");
         let named = find_repository(&tree, &[]);
         assert_eq!(named.read_only, None);
         assert_eq!(named.directories[0].pinned, std::slice::from_ref(&apart));
