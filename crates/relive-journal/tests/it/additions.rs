@@ -199,6 +199,13 @@ const ADDITIONS: &[Addition] = &[
         check: crate::cli_calls::check,
         unknown: Some((4, "cli")),
     },
+    Addition {
+        name: "v1-cli-crashed",
+        sums: "3393908a982b1b52782e7fe7dd90010458db5efa89408864fc156980e398a815",
+        make: crate::cli_calls::make_crashed,
+        check: crate::cli_calls::check_crashed,
+        unknown: Some((4, "cli")),
+    },
 ];
 
 fn golden(name: &str) -> PathBuf {

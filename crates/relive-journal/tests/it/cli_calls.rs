@@ -1,8 +1,10 @@
-//! The golden files with model calls of CLI agents.
+//! The golden files with model calls, crashes and capabilities of CLI agents.
 
 use relive_core::{Timestamp, Usd};
 use relive_journal::data::ForkPoint;
-use relive_journal::record::{Body, CliGateway, CliLaunch, CliModelCall, CliRecord, CliStart, Usage};
+use relive_journal::record::{
+    Body, CliCapabilities, CliGateway, CliLaunch, CliModelCall, CliRecord, CliSession, CliStart, Usage,
+};
 use relive_types::CliAgent;
 
 use crate::additions::{spawn, uuid};
@@ -66,4 +68,37 @@ pub(crate) fn check(fixture: &Fixture) {
     let fork = fixture.fork(uuid(), ForkPoint::End).unwrap();
     let facts = fork.history().cli.as_deref().unwrap();
     assert_eq!((facts.called_to, facts.calls, facts.gateway.is_none()), (0, 0, true));
+}
+
+/// An ACP agent that said what it can do, asked for something else, crashed and was started again.
+pub(crate) fn make_crashed(fixture: &Fixture) {
+    let mut writer = spawn(fixture);
+    let (agent, dialect) = ("opencode".to_owned(), "acp".to_owned());
+    let agent = CliAgent { agent, dialect, command: vec!["opencode".to_owned()], ..CliAgent::default() };
+    append(&mut writer, vec![Body::Cli(CliRecord { agent: Some(Box::new(agent)), ..CliRecord::default() })]);
+    let launched = |how| Some(CliLaunch { argv: vec!["opencode".to_owned()], how, gateway: None });
+    let new = CliRecord { launched: launched(CliStart::New), ..CliRecord::default() };
+    append(&mut writer, vec![Body::Cli(new)]);
+    let capabilities = Some(CliCapabilities { version: 1, load: true, resume: false, fork: true });
+    append(&mut writer, vec![Body::Cli(CliRecord { capabilities, ..CliRecord::default() })]);
+    let session = Some(CliSession { id: "ses_1".to_owned(), model: None });
+    append(&mut writer, vec![Body::Cli(CliRecord { session, ..CliRecord::default() })]);
+    let unsupported = Some("\"a1\"".to_owned());
+    append(&mut writer, vec![Body::Cli(CliRecord { unsupported, ..CliRecord::default() })]);
+    append(&mut writer, vec![Body::Cli(CliRecord { crashed: Some(1), ..CliRecord::default() })]);
+    let again = CliRecord { launched: launched(CliStart::Resume), ..CliRecord::default() };
+    append(&mut writer, vec![Body::Cli(again)]);
+}
+
+pub(crate) fn check_crashed(fixture: &Fixture) {
+    let history = fixture.history(uuid());
+    let facts = history.cli.as_deref().unwrap();
+    let capabilities = CliCapabilities { version: 1, load: true, resume: false, fork: true };
+    assert_eq!(facts.capabilities, Some(capabilities));
+    assert_eq!((facts.restarts.len(), facts.launches.len()), (1, 2));
+    assert_eq!(facts.crashed.map(|crashed| crashed.session), Some(1));
+    // A fork is made with what its origin can do, and has crashed never.
+    let fork = fixture.fork(uuid(), ForkPoint::End).unwrap();
+    let facts = fork.history().cli.as_deref().unwrap();
+    assert_eq!((facts.capabilities, facts.crashed, facts.restarts.len()), (Some(capabilities), None, 0));
 }
