@@ -34,7 +34,9 @@ fn an_error_names_the_process_as_it_was_typed() {
     world.relive(&["send", "1", "hi"]).fails(2, &["error: PID 1 accepts no messages"]);
     let over = world.exec(&["--name", "over"], &["true"]);
     world.ends(&over, 0);
-    world.relive(&["resume", "over", "--model", "script/demo"]).fails(2, &["error: `over` is a program: --model is only for agents"]);
+    world
+        .relive(&["resume", "over", "--model", "script/demo"])
+        .fails(2, &["error: `over` is a program: --model is only for agents"]);
 }
 
 #[test]
