@@ -16,6 +16,8 @@ use tokio::sync::mpsc;
 const SIGNALED: u8 = 128;
 
 const ESCAPE: u8 = 0x1b;
+/// Ctrl-D.
+const END_OF_INPUT: u8 = 0x04;
 const BACKSPACE: u8 = 0x08;
 const DELETE: u8 = 0x7f;
 
@@ -78,7 +80,7 @@ impl Keys {
         }
     }
 
-    /// Reads a line that is shown as it is typed; `None` after Esc, or an error for a signal.
+    /// Reads a line that is shown as it is typed; `None` after Esc or Ctrl-D, or an error for a signal.
     pub(crate) async fn line(&mut self) -> io::Result<Result<Option<String>, u8>> {
         let mut typed: Vec<u8> = Vec::new();
         loop {
@@ -91,7 +93,7 @@ impl Keys {
                     echo(b"\r\n");
                     return Ok(Ok(Some(String::from_utf8_lossy(&typed).into_owned())));
                 }
-                ESCAPE => {
+                ESCAPE | END_OF_INPUT => {
                     echo(b"\r\n");
                     return Ok(Ok(None));
                 }

@@ -421,6 +421,23 @@ fn the_inbox_steps_through_its_items() {
 }
 
 #[test]
+fn ctrl_d_gives_no_answer() {
+    let world = World::new();
+    let Some(screen) = Screen::open(&world, "ctrl_d_gives_no_answer") else { return };
+    let asks = world.run(ASKS);
+    world.await_display(&asks.uuid, "question");
+    screen.command("relive next");
+    screen.await_text("[a] answer  [s] skip  [q] leave");
+    screen.keys(&["a"]);
+    screen.await_text("your answer (Esc: none):");
+    screen.keys(&["C-d"]);
+    wait_for("it asks again", || (screen.text().matches("[s] skip  [q] leave").count() == 2).then_some(()));
+    screen.keys(&["q"]);
+    screen.await_code(0);
+    assert_eq!(world.records(&asks.uuid, "question").len(), 1, "asked, and not answered");
+}
+
+#[test]
 fn a_key_that_was_typed_ahead_does_not_answer_the_next_item() {
     let world = World::new();
     let Some(screen) = Screen::open(&world, "a_key_that_was_typed_ahead_does_not_answer_the_next_item") else { return };
