@@ -29,7 +29,6 @@ impl Runtime {
         hash: String,
     ) -> Result<Created> {
         let NamedCli { agent, env, isolation, limits } = named;
-        let (_, on_budget) = super::words_of(&request)?;
         check(&request, &agent, parent)?;
         let limits = raised(limits, request.limits);
         let isolation = request.isolation.or(isolation).unwrap_or_default();
@@ -81,7 +80,7 @@ impl Runtime {
                 isolated,
                 limits,
                 on_in_doubt: self.live.now().on_in_doubt,
-                on_budget: on_budget.unwrap_or(OnBudget::End),
+                on_budget: OnBudget::End,
                 env_names: environment.names().map(str::to_owned).collect(),
                 policy: Policy::default(),
                 root_uuid: above.root_uuid,
@@ -180,6 +179,7 @@ fn check(request: &RunRequest, agent: &CliAgent, asking: Option<ProcessRef>) -> 
         ("--system", request.system_prompt.is_some()),
         ("--allow, --ask and --deny", !request.policy.is_empty()),
         ("--on-in-doubt", request.on_in_doubt.is_some()),
+        ("--on-budget", request.on_budget.is_some()),
     ];
     match asked.into_iter().find(|(_, asked)| *asked) {
         Some((flag, _)) => {

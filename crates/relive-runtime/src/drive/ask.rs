@@ -21,18 +21,15 @@ pub(crate) struct Left {
 impl BodyOwner {
     /// Tells whether the process is suspended until a person answers. Its programs are not stopped for that.
     pub(crate) fn waits_for_answer(&self) -> bool {
-        self.pause_reason().is_some_and(waits_for_answer)
-    }
-
-    /// Returns why the process is to stand still, or does.
-    fn pause_reason(&self) -> Option<SuspendReason> {
         let state = self.runtime.lock();
-        state.table.machine(self.process.of.pid)?.pause().map(|(_, reason)| reason)
+        let machine = state.table.machine(self.process.of.pid);
+        machine.and_then(|machine| machine.pause()).is_some_and(|(_, reason)| waits_for_answer(reason))
     }
 
     /// Tells whether the process is to stand still, or does.
     pub(crate) fn is_paused(&self) -> bool {
-        self.pause_reason().is_some()
+        let state = self.runtime.lock();
+        state.table.machine(self.process.of.pid).is_some_and(|machine| machine.pause().is_some())
     }
 
     /// Tells how urgently the process is to stand still, until it does.
@@ -77,16 +74,6 @@ impl BodyOwner {
         if let Some(reason) = reason {
             change.apply(Event::EndPause { reason }, &self.runtime)?;
         }
-        turn.commit(change).await
-    }
-
-    /// Suspends the process for a reason of its own. One that is suspended already, or has to end, stays as it is.
-    pub(crate) async fn suspend(&self, reason: SuspendReason) -> Result<()> {
-        let (mut turn, mut change) = self.begin_change(Vec::new()).await?;
-        if change.draft().pause().is_some() || change.draft().told_to_end().is_some() {
-            return Ok(());
-        }
-        change.apply(Event::Suspend { reason, urgency: Urgency::Boundary }, &self.runtime)?;
         turn.commit(change).await
     }
 

@@ -105,28 +105,6 @@ fn a_budget_refuses_the_next_call_and_ends_the_agent() {
 }
 
 #[test]
-fn an_agent_that_waits_for_more_budget_is_suspended_and_makes_the_call_when_it_has_it() {
-    for (agent, tool) in AGENTS {
-        let test = format!("an_agent_that_waits_for_more({agent})");
-        let turns = [tool("echo made > made").usage(900, 100, 0), Turn::text("It is done.")];
-        let Some(agents) = Agents::new(&test, agent, turns) else { continue };
-        let process = agents.run(agent, &["-y", "--max-tokens", "1000", "--on-budget", "suspend"]);
-        let info = agents.world.await_display(&process.uuid, "suspended");
-        assert_eq!((&info["suspend_reason"], &info["session"]["frozen"]), (&json!("budget_exceeded"), &json!(true)));
-        let asked = || agents.server.requests().iter().filter(|request| request.body["tools"].is_array()).count();
-        assert_eq!(asked(), 1);
-        agents.world.kill_daemon();
-        wait_until("it is frozen", || agents.world.info(&process.uuid)["session"]["frozen"] == true);
-        agents.world.relive(&["resume", &process.uuid, "--max-tokens", "100000"]).ok();
-        let after = agents.await_idle(&process, 1);
-        assert_eq!(after["session"]["host_pid"], info["session"]["host_pid"], "it is the same program");
-        assert_eq!((agents.said(&process).concat().as_str(), asked()), ("It is done.", 2));
-        assert!(calls(&agents.world, &process).iter().all(|call| call["refused"].is_null()));
-        assert_tokens(&agents, &after);
-    }
-}
-
-#[test]
 fn a_limit_in_dollars_is_kept_call_by_call() {
     let test = "a_limit_in_dollars";
     let turns = [bash("true").usage(400_000, 100, 0), Turn::text("never")];

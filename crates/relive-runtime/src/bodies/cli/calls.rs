@@ -4,11 +4,11 @@ use std::io;
 use std::sync::Arc;
 
 use relive_cli_agent::Machine;
-use relive_core::{Cause, End, ProcessStatus, Signal, SuspendReason, Timestamp, Usd, Why};
+use relive_core::{Cause, End, ProcessStatus, Signal, Usd, Why};
 use relive_gateway::{Cut, Ended, Entry, Facts, Lease, Wanted};
 use relive_journal::Durability;
 use relive_journal::history::CliFacts;
-use relive_journal::record::{Body as Record, CliModelCall, CliRecord, OnBudget, Usage};
+use relive_journal::record::{Body as Record, CliModelCall, CliRecord, Usage};
 use relive_llm::Prices;
 use serde_json::json;
 use tokio::sync::watch;
@@ -31,7 +31,6 @@ pub(super) struct Calls {
     count: u64,
     /// Whether a call was refused, because nothing was left.
     pub(super) is_refused: bool,
-    on_budget: OnBudget,
     /// Where the process is told that it may be frozen.
     boundary: watch::Sender<bool>,
 }
@@ -76,7 +75,6 @@ impl Calls {
     pub(super) async fn begin(
         conversation: &Conversation,
         facts: &CliFacts,
-        on_budget: OnBudget,
         boundary: watch::Sender<bool>,
     ) -> Option<Self> {
         let gateway = facts.gateway.as_ref()?;
@@ -103,7 +101,6 @@ impl Calls {
             permitted: 0,
             count: facts.calls,
             is_refused: false,
-            on_budget,
             boundary,
         })
     }
@@ -125,10 +122,7 @@ impl Calls {
         if facts.log > self.read_to {
             self.record(conversation).await;
         }
-        let granted = self.grant(conversation, &facts.wanted).await;
-        if granted == Granted::Short && !conversation.owner.is_paused() {
-            conversation.suspend(SuspendReason::BudgetExceeded).await;
-        }
+        self.grant(conversation, &facts.wanted).await;
         let facts = self.facts.borrow().clone();
         let rests = facts.held > 0 || !machine.is_turn_open() || machine.waiting().is_some();
         let is_boundary = conversation.is_paused() && facts.is_holding && facts.in_flight == 0 && rests;
@@ -151,20 +145,15 @@ impl Calls {
     }
 
     /// Tells the gateway what the process may spend.
-    async fn grant(&mut self, conversation: &Conversation, wanted: &[Wanted]) -> Granted {
+    async fn grant(&mut self, conversation: &Conversation, wanted: &[Wanted]) {
         let owner = &conversation.owner;
         let has_budget = owner.has_budget().await;
         let left = owner.left_to_spend().await;
-        // A process that waits for more is asked about each call: the gateway would refuse one too many.
-        let waits = self.on_budget == OnBudget::Suspend;
-        let asks = left.cost.is_some() || (left.tokens.is_some() && (left.is_shared || waits));
-        let mut granted = Granted::Enough;
+        let asks = left.cost.is_some() || (left.tokens.is_some() && left.is_shared);
         let prices = Arc::clone(&conversation.body.live.now().prices);
         let mut refuse = None;
         for wanted in wanted {
-            if !has_budget && waits {
-                granted = Granted::Short;
-            } else if !has_budget {
+            if !has_budget {
                 refuse = Some("the budget of this process is used up".to_owned());
             } else if left.cost.is_some() && prices.of(&wanted.model).is_none() {
                 let model = &wanted.model;
@@ -174,36 +163,27 @@ impl Calls {
             }
         }
         let lease = Lease {
-            settled: if left.tokens.is_some() && !waits { self.read_to } else { 0 },
-            tokens_left: left.tokens.filter(|_| !waits),
+            settled: if left.tokens.is_some() { self.read_to } else { 0 },
+            tokens_left: left.tokens,
             permitted: asks.then_some(self.permitted),
             refuse,
             hold: conversation.is_paused(),
             ..Lease::default()
         };
         if self.lease.as_ref() == Some(&lease) {
-            return granted;
+            return;
         }
         let told = conversation.body.gateways.lease(conversation.process.uuid, lease.clone()).await;
         // The next gateway is told by whoever starts it.
         self.lease = told.is_ok().then_some(lease);
-        granted
     }
 
     /// Returns what is shown of the calls.
     pub(super) fn shown(&self) -> LiveGateway {
         let facts = self.facts.borrow();
-        let limited_until = facts.limited_until_ms.and_then(|ms| Timestamp::from_millisecond(ms).ok());
+        let limited_until = facts.limited_until_ms.and_then(|ms| relive_core::Timestamp::from_millisecond(ms).ok());
         LiveGateway { calls: self.count, in_flight: facts.in_flight, held: facts.held, limited_until }
     }
-}
-
-/// Whether the calls that a process wants to make are within its budget.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Granted {
-    Enough,
-    /// They wait for more.
-    Short,
 }
 
 /// What was recorded of the gateway's log.
@@ -218,12 +198,6 @@ impl Conversation {
     /// Tells whether the process is to stand still. One that waits for an answer is not stopped for that.
     fn is_paused(&self) -> bool {
         self.owner.is_paused() && !self.owner.waits_for_answer()
-    }
-
-    async fn suspend(&self, reason: SuspendReason) {
-        if let Err(error) = self.owner.suspend(reason).await {
-            self.warn(&format!("it cannot be suspended: {error}"));
-        }
     }
 
     /// Copies the calls that have ended from the gateway's log into the journal.

@@ -9,7 +9,7 @@ use std::time::Duration;
 use relive_cli_agent::{Dialect, Lifecycle};
 use relive_core::{SuspendReason, Timestamp, Why};
 use relive_journal::history::CallState;
-use relive_journal::record::{Approval, Body as Record, CliRead, CliRecord, Decision, OnBudget, Question};
+use relive_journal::record::{Approval, Body as Record, CliRead, CliRecord, Decision, Question};
 use relive_journal::{Durability, History, Journal};
 use relive_session::connection::Connection;
 use relive_session::log::{Item, Reader};
@@ -64,8 +64,7 @@ impl Conversation {
     /// Follows a program until its session has ended or its shim is gone.
     pub(super) async fn follow(self, connection: Connection, boundary: watch::Sender<bool>) -> Finished {
         let Some((mut known, history)) = self.known().await else { return Finished::Quiet };
-        let on_budget = history.identity.as_ref().map_or(OnBudget::End, |identity| identity.spawned.on_budget);
-        let mut calls = Calls::begin(&self, &known.facts, on_budget, boundary).await;
+        let mut calls = Calls::begin(&self, &known.facts, boundary).await;
         let Some(mut reader) = self.open_log() else { return Finished::Quiet };
         let (mut bell, mut pool_bell) = (self.owner.follow(), self.body.pool.follow());
         let mut seen = connection.seen();
