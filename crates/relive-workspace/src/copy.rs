@@ -1,7 +1,9 @@
 //! Copies: the files of a snapshot in a new directory.
 
 use std::collections::HashMap;
+use std::ffi::OsStr;
 use std::os::fd::{AsFd as _, OwnedFd};
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
@@ -14,7 +16,8 @@ use crate::disk::{Disk, Durability};
 use crate::error::{Context as _, Error, Result};
 use crate::object::EntryKind;
 use crate::path::FilePath;
-use crate::remove::remove_tree;
+use crate::remove::{check_not_mounted, remove_tree};
+use crate::rules::OuterRules;
 use crate::snapshot::Snapshot;
 use crate::stat::{open_beneath, open_child};
 use crate::store::{Store, open_directory};
@@ -25,6 +28,9 @@ const THREADS: usize = 2;
 const BATCH: usize = 32;
 /// Progress is reported after this many files.
 const REPORT_EVERY: u64 = 1_024;
+
+/// How the name of a copy ends that is being removed.
+pub const REMOVED_END: &str = ".relive-removed";
 
 /// The result of a copy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -41,6 +47,18 @@ impl Store {
     ///
     /// The snapshot does not contain ignored files, so the copy does not either.
     pub fn copy(&self, snapshot: &Snapshot, destination: &Path, control: &Control) -> Result<Copied> {
+        self.copy_with_rules(snapshot, destination, &OuterRules::default(), control)
+    }
+
+    /// Writes the files of a snapshot like [`Self::copy`]. Snapshots of the copy obey these rules from around its original,
+    /// see [`Self::outer_rules`].
+    pub fn copy_with_rules(
+        &self,
+        snapshot: &Snapshot,
+        destination: &Path,
+        rules: &OuterRules,
+        control: &Control,
+    ) -> Result<Copied> {
         let _pin = self.pin()?;
         let exists = || Error::Io {
             action: "create",
@@ -62,7 +80,7 @@ impl Store {
         let made = self.fill(snapshot, &path, control).and_then(|(copied, files)| {
             let directory = open_directory(above)?;
             let real = above.canonicalize().context("open", above)?.join(name);
-            self.note_base(&real, &files)?;
+            self.note_base(&real, &files, (rules, &self.extras(snapshot)?.exclude))?;
             let renamed = disk.rename_new(&directory, &*temporary, name);
             renamed.and_then(|()| disk.sync_directory(&directory)).context("create", destination)?;
             Ok(copied)
@@ -75,21 +93,60 @@ impl Store {
 
     /// Creates an empty file in the directory of copies. A copy that is made there later syncs it.
     pub fn mark_copy(&self, path: &Path) -> Result<()> {
-        let (Some(above), Some(name)) = (path.parent(), path.file_name().and_then(std::ffi::OsStr::to_str)) else {
+        self.mark(path, Durability::Disposable)
+    }
+
+    /// Creates an empty file in the directory of copies that is still there after a power cut.
+    pub fn mark_copy_durably(&self, path: &Path) -> Result<()> {
+        self.mark(path, Durability::Synced)
+    }
+
+    fn mark(&self, path: &Path, durability: Durability) -> Result<()> {
+        let (Some(above), Some(name)) = (path.parent(), path.file_name().and_then(OsStr::to_str)) else {
             return Err(std::io::Error::from(std::io::ErrorKind::InvalidInput)).context("create", path);
         };
         self.disk().create_directories(above).context("create", above)?;
         let directory = open_directory(above)?;
-        self.disk().replace(&directory, name, b"", Durability::Disposable).context("create", path)
+        self.disk().replace(&directory, name, b"", durability).context("create", path)
     }
 
     /// Removes a directory that [`Self::copy`] made, and everything in it. That it is not there is no error. Refuses if
     /// something is mounted in it.
+    ///
+    /// The directory gets another name first, see [`Self::removed_copy`], so a removal that fails or is interrupted never
+    /// leaves half a copy in its place: what is missing there would look like the work of whoever used the copy.
     pub fn remove_copy(&self, path: &Path) -> Result<()> {
+        let is_directory = path.symlink_metadata().is_ok_and(|found| found.is_dir());
+        let (Some(above), Some(name)) = (path.parent(), path.file_name()) else {
+            return Err(std::io::Error::from(std::io::ErrorKind::InvalidInput)).context("remove", path);
+        };
         // A link in its place is removed, and the directory behind it is somebody else's.
-        let real = path.canonicalize().ok().filter(|_| !path.is_symlink());
-        remove_tree(self.disk(), path)?;
+        let real = above.canonicalize().ok().map(|above| above.join(name)).filter(|_| !path.is_symlink());
+        let aside = self.removed_copy(path);
+        remove_tree(self.disk(), &aside)?;
+        if is_directory {
+            check_not_mounted(self.disk(), path)?;
+            let directory = open_directory(above)?;
+            let to = aside.file_name().unwrap_or_default();
+            let renamed = self.disk().rename(&directory, name, to);
+            renamed.and_then(|()| self.disk().sync_directory(&directory)).context("remove", path)?;
+            remove_tree(self.disk(), &aside)?;
+        } else {
+            remove_tree(self.disk(), path)?;
+        }
         real.map_or(Ok(()), |real| self.remove_state(&real))
+    }
+
+    /// Removes what a removal left that was interrupted or failed.
+    pub fn remove_rest(&self, removed_copy: &Path) -> Result<()> {
+        remove_tree(self.disk(), removed_copy)
+    }
+
+    /// Returns the name that a copy has while it is removed.
+    #[must_use]
+    pub fn removed_copy(&self, path: &Path) -> PathBuf {
+        let name = path.file_name().unwrap_or_default().as_bytes();
+        path.with_file_name(OsStr::from_bytes(&[b".", name, REMOVED_END.as_bytes()].concat()))
     }
 
     /// Writes all files, and returns their paths.

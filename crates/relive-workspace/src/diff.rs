@@ -11,9 +11,9 @@ use crate::error::Result;
 use crate::extras::Extras;
 use crate::object::{EntryKind, ObjectId};
 use crate::path::FilePath;
-use crate::rules::Rules;
+use crate::rules::{RecordedRules, Rules};
 use crate::settings::Settings;
-use crate::snapshot::{Grade, Snapshot};
+use crate::snapshot::{Grade, SkipReason, Snapshot};
 use crate::store::Store;
 pub use text::{LineCounts, TextDiff, is_binary};
 use trees::Trees;
@@ -95,10 +95,15 @@ impl Store {
     /// Returns the paths that could not be stored in a snapshot, sorted; the root if there were too many to list. If the
     /// Git index could not be read, that is [`crate::GIT_INDEX`]; a copy of such a snapshot has it too.
     pub fn skipped(&self, snapshot: &Snapshot) -> Result<Vec<FilePath>> {
+        Ok(self.not_kept(snapshot)?.into_iter().map(|(path, _)| path).collect())
+    }
+
+    /// Returns the same paths as [`Self::skipped`], each with the reason where it is known.
+    pub fn not_kept(&self, snapshot: &Snapshot) -> Result<Vec<(FilePath, Option<SkipReason>)>> {
         let extras = self.extras(snapshot)?;
         // The grade is lowered by a path that was left out, by set-id bits, or by the index.
         let is_for_index = snapshot.grade == Grade::Partial && extras.skipped.is_empty() && !extras.has_set_id_bits();
-        let index = is_for_index.then(FilePath::git_index);
+        let index = is_for_index.then(|| (FilePath::git_index(), Some(SkipReason::Unreadable)));
         Ok(extras.skipped.into_iter().chain(index).collect())
     }
 
@@ -112,9 +117,11 @@ impl Store {
         if changes.iter().any(Change::is_rules) || patterns(&old) != patterns(&new) {
             let rules = |view: &View<'_>| Rules::without_repository(&view.settings(&Settings::default()));
             let (old_rules, new_rules) = (rules(&old)?, rules(&new)?);
+            let mut old_rules = RecordedRules::new(&old_rules, self);
+            let mut new_rules = RecordedRules::new(&new_rules, self);
             // A file that was ignored before was tracked, and is still visible if it is there.
             keep_unseen(&mut changes, |path| {
-                Ok(new.is_ignored_by(&new_rules, path)? && !old.is_ignored_by(&old_rules, path)?)
+                Ok(new.is_ignored_by(&mut new_rules, path)? && !old.is_ignored_by(&mut old_rules, path)?)
             })?;
         }
         if !new.extras.skipped.is_empty() {
@@ -198,9 +205,8 @@ impl<'a> View<'a> {
     }
 
     /// Returns whether a file would not be in the snapshot by the ignore files of the snapshot and these rules.
-    pub(crate) fn is_ignored_by(&mut self, rules: &Rules, file: &FilePath) -> Result<bool> {
-        let store = self.trees.store();
-        rules.ignores(file, store, |directory| Ok(self.state(&directory.join(IGNORE_FILE))?.and_then(|state| state.id)))
+    pub(crate) fn is_ignored_by(&mut self, rules: &mut RecordedRules<'_>, file: &FilePath) -> Result<bool> {
+        rules.ignore(file, |directory| Ok(self.state(&directory.join(IGNORE_FILE))?.and_then(|state| state.id)))
     }
 
     /// Returns every path below a directory of the snapshot, including directories.

@@ -9,8 +9,9 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use crate::cache::{Listing, What};
 use crate::object::EntryKind;
 use crate::path::FilePath;
+use crate::rules::OuterRules;
 use crate::settings::Settings;
-use crate::snapshot::Skipped;
+use crate::snapshot::{SkipReason, Skipped};
 
 const MAGIC: &str = "relive extras 1";
 /// Above this number of paths that could not be stored, any path may be one of them.
@@ -42,15 +43,21 @@ pub(crate) struct Extras {
     pub(crate) empty: BTreeSet<FilePath>,
     /// Files with several names; each group, and the list of groups, is sorted.
     pub(crate) links: Vec<Vec<FilePath>>,
-    /// Paths that existed and could not be stored. A restore must not remove them.
-    pub(crate) skipped: BTreeSet<FilePath>,
+    /// Paths that existed and could not be stored, and why, where that is known. A restore must not remove them.
+    pub(crate) skipped: BTreeMap<FilePath, Option<SkipReason>>,
     /// The configured patterns. A restore applies them too, because the configuration may have changed since.
     pub(crate) include: Vec<String>,
     pub(crate) exclude: Vec<String>,
+    /// The rules from outside of the directory, which may have changed since too. A copy records none: its own never change.
+    pub(crate) outer: OuterRules,
 }
 
 impl Extras {
-    pub(crate) fn of(listings: &HashMap<FilePath, Listing>, skipped: &[Skipped], settings: &Settings) -> Self {
+    pub(crate) fn of(
+        listings: &HashMap<FilePath, Listing>,
+        skipped: &[Skipped],
+        (settings, outer): (&Settings, &OuterRules),
+    ) -> Self {
         // Fields end with a zero byte, and no file name contains one.
         let patterns = |patterns: &[String]| patterns.iter().filter(|text| !text.contains('\0')).cloned().collect();
         let mut extras = Self {
@@ -58,6 +65,7 @@ impl Extras {
             skipped: skipped_paths(skipped),
             include: patterns(&settings.include),
             exclude: patterns(&settings.exclude),
+            outer: outer.clone(),
             ..Self::default()
         };
         let mut linked: HashMap<u64, Vec<FilePath>> = HashMap::new();
@@ -122,11 +130,23 @@ impl Extras {
             let starts = ["link "].into_iter().chain(std::iter::repeat("also "));
             starts.zip(group).for_each(|(start, path)| line(start, path));
         }
-        self.skipped.iter().for_each(|path| line("skip ", path));
+        for (path, reason) in &self.skipped {
+            // Earlier versions did not say why.
+            let start = reason.map_or_else(|| "skip ".to_owned(), |reason| format!("left {} ", reason.name()));
+            line(&start, path);
+        }
         for (start, patterns) in [("include ", &self.include), ("exclude ", &self.exclude)] {
             for pattern in patterns {
                 bytes.extend_from_slice(start.as_bytes());
                 bytes.extend_from_slice(pattern.as_bytes());
+                bytes.push(0);
+            }
+        }
+        for (text, prefix) in self.outer.files() {
+            let lines = text.split(|&byte| byte == b'\n').map(|line| (&b"rule "[..], line));
+            for (start, rest) in [(&b"above "[..], prefix)].into_iter().chain(lines) {
+                bytes.extend_from_slice(start);
+                bytes.extend_from_slice(rest);
                 bytes.push(0);
             }
         }
@@ -140,9 +160,9 @@ impl Extras {
 
     /// Returns whether a path existed, or may have existed, without being stored.
     pub(crate) fn has_skipped(&self, path: &FilePath) -> bool {
-        self.skipped.contains(path)
-            || self.skipped.contains(&FilePath::root())
-            || path.parents().any(|above| self.skipped.contains(&above))
+        self.skipped.contains_key(path)
+            || self.skipped.contains_key(&FilePath::root())
+            || path.parents().any(|above| self.skipped.contains_key(&above))
     }
 
     /// Decodes the output of [`Self::encode`]; `None` for anything else.
@@ -168,9 +188,15 @@ impl Extras {
                 }
                 b"empty" => drop(extras.empty.insert(path(rest)?)),
                 b"link" => extras.links.push(vec![path(rest)?]),
-                b"skip" => drop(extras.skipped.insert(path(rest)?)),
+                b"skip" => drop(extras.skipped.insert(path(rest)?, None)),
+                b"left" => {
+                    let space = rest.iter().position(|&byte| byte == b' ')?;
+                    extras.skipped.insert(path(&rest[space + 1..])?, SkipReason::from_name(&rest[..space]));
+                }
                 b"include" => extras.include.push(String::from_utf8(rest.to_vec()).ok()?),
                 b"exclude" => extras.exclude.push(String::from_utf8(rest.to_vec()).ok()?),
+                b"above" => extras.outer.add_file(rest),
+                b"rule" => extras.outer.add_line(rest)?,
                 b"also" => extras.links.last_mut()?.push(path(rest)?),
                 _ => return None,
             }
@@ -191,12 +217,12 @@ impl UsualModes {
 }
 
 /// Returns the paths to record: those that lower the grade and are in no tree.
-fn skipped_paths(skipped: &[Skipped]) -> BTreeSet<FilePath> {
+fn skipped_paths(skipped: &[Skipped]) -> BTreeMap<FilePath, Option<SkipReason>> {
     let absent = || skipped.iter().filter(|skipped| skipped.reason.leaves_out());
     if absent().count() > SKIPPED_MAX {
-        return BTreeSet::from([FilePath::root()]);
+        return BTreeMap::from([(FilePath::root(), None)]);
     }
-    absent().map(|skipped| skipped.path.clone()).collect()
+    absent().map(|skipped| (skipped.path.clone(), Some(skipped.reason))).collect()
 }
 
 /// Returns the most frequent permissions of each kind.
@@ -235,15 +261,21 @@ mod tests {
     #[test]
     fn extras_are_unchanged_after_encoding_and_decoding() {
         let path = |text: &str| text.parse::<FilePath>().unwrap();
-        let extras = Extras {
+        let mut extras = Extras {
             usual: UsualModes { file: 0o664, executable: 0o775, directory: 0o775 },
             modes: BTreeMap::from([(path("a b\\n"), 0o600)]),
             empty: BTreeSet::from([path("x/y")]),
             links: vec![vec![path("one"), path("two")], vec![path("three"), path("two two")]],
-            skipped: BTreeSet::from([FilePath::root(), path("pipe")]),
+            skipped: BTreeMap::from([(FilePath::root(), None), (path("a pipe"), Some(SkipReason::Special))]),
             include: vec!["dist/ x".to_owned()],
             exclude: vec!["*.iso".to_owned()],
+            outer: OuterRules::default(),
         };
+        extras.outer.add_file(b"");
+        extras.outer.add_line(b"*.o").unwrap();
+        extras.outer.add_file(b"s/");
+        extras.outer.add_line(b" x ").unwrap();
+        extras.outer.add_line(b"!y").unwrap();
         let bytes = extras.encode().unwrap();
         assert_eq!(Extras::decode(&bytes), Some(extras));
         assert_eq!(Extras::default().encode(), None);

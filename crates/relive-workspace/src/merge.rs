@@ -13,7 +13,7 @@ use crate::object::{EntryKind, Kind, ObjectId};
 use crate::path::FilePath;
 use crate::plan::{Plan, PlanKind};
 use crate::restore::Force;
-use crate::rules::Rules;
+use crate::rules::{RecordedRules, Rules};
 use crate::snapshot::{Grade, Snapshot, Taken};
 use crate::store::{Deflater, ObjectSink, Store};
 use crate::workspace::Workspace;
@@ -77,6 +77,8 @@ pub struct PreparedMerge {
     pub plan: Plan,
     /// Empty unless the merge was forced.
     pub conflicts: Vec<Conflict>,
+    /// Files of the workspace that `theirs` ignores and does not have: removed there, or only not seen. They stay.
+    pub not_removed: Vec<FilePath>,
 }
 
 /// The result of a merge.
@@ -98,10 +100,20 @@ impl Workspace {
         if let (Some(inexact), Force::No) = (inexact, request.force) {
             return Err(Error::NotExact { grade: inexact.grade, left_out: Vec::new() });
         }
-        let before = self.snapshot(control)?;
         let store = self.store().clone();
-        let theirs = self.changes_of(request)?;
-        let ours = View::new(&store, &before.snapshot)?;
+        // A pattern that the copy did not exclude would hide the same files here.
+        let excluded = self.replace_excluded(store.extras(request.theirs)?.exclude);
+        let before = self.snapshot(control);
+        self.replace_excluded(excluded);
+        let before = before?;
+        let (theirs, unseen) = self.changes_of(request)?;
+        let mut ours = View::new(&store, &before.snapshot)?;
+        let mut not_removed = Vec::new();
+        for path in unseen {
+            if ours.state(&path)?.is_some() {
+                not_removed.push(path);
+            }
+        }
         let sink = ObjectSink::new(&store);
         let mut merger = Merger { store: &store, ours, sink: &sink, changes: Vec::new(), conflicts: Vec::new() };
         let merged = theirs.iter().try_for_each(|change| control.check().and_then(|()| merger.add(change)));
@@ -123,24 +135,27 @@ impl Workspace {
         let mut plan = Plan::new(PlanKind::Merge, changes);
         plan.add_read_only_directories(&mut View::new(&store, &before.snapshot)?)?;
         check_in_the_way(self, &plan)?;
-        Ok(PreparedMerge { before, plan, conflicts })
+        Ok(PreparedMerge { before, plan, conflicts, not_removed })
     }
 
-    /// Returns the changes from `base` to `theirs`. A file that could not be stored was not removed, nor is it known to be
+    /// Returns the changes from `base` to `theirs`, and the files that are not known to be removed. A file that could not be stored was not removed, nor is it known to be
     /// removed if it is ignored there: the copy may still have it. A copy has no Git index, so its rules ignore tracked
     /// files too.
-    fn changes_of(&self, request: &MergeRequest<'_>) -> Result<Vec<Change>> {
+    fn changes_of(&self, request: &MergeRequest<'_>) -> Result<(Vec<Change>, Vec<FilePath>)> {
         let mut changes = self.store().differing(request.base, request.theirs)?;
         let mut theirs = View::new(self.store(), request.theirs)?;
         let rules = Rules::without_repository(&theirs.settings(self.settings()))?;
-        keep_unseen(&mut changes, |path| Ok(theirs.extras.has_skipped(path) || theirs.is_ignored_by(&rules, path)?))?;
-        Ok(changes)
+        // The caller names those that could not be stored.
+        keep_unseen(&mut changes, |path| Ok(theirs.extras.has_skipped(path)))?;
+        let mut rules = RecordedRules::new(&rules, self.store());
+        let ignored = keep_unseen(&mut changes, |path| theirs.is_ignored_by(&mut rules, path))?;
+        Ok((changes, ignored))
     }
 
     /// Takes a snapshot, then merges the changes from `base` to `theirs`. With conflicts nothing is written, unless the
     /// merge is forced.
     pub fn merge(&mut self, request: &MergeRequest<'_>, control: &Control) -> Result<Merged> {
-        let PreparedMerge { before, plan, conflicts } = self.plan_merge(request, control)?;
+        let PreparedMerge { before, plan, conflicts, .. } = self.plan_merge(request, control)?;
         let applied = self.apply(&plan, control)?;
         Ok(Merged { before, applied, conflicts })
     }

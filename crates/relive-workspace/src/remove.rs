@@ -28,19 +28,46 @@ pub(crate) fn remove_tree(disk: &Disk, path: &Path) -> Result<()> {
     if stat.file_type() != FileType::Directory {
         return disk.unlink(CWD, path).context("remove", path);
     }
+    let mount = mount_around(path)?;
+    make_usable(disk, (CWD, path), stat.key.mode).context("set permissions of", path)?;
+    let tree = Tree::open(disk, path, mount)?;
+    let directories = tree.directories(Closed::Open)?;
+    for directory in directories.iter().rev() {
+        tree.remove_entries(directory)?;
+    }
+    disk.remove_directory(CWD, path).context("remove", path)
+}
+
+/// Refuses if something is mounted at or below a directory. Changes nothing, so it does not see what is mounted below a
+/// directory that cannot be listed.
+pub(crate) fn check_not_mounted(disk: &Disk, path: &Path) -> Result<()> {
+    let mount = mount_around(path)?;
+    match Tree::open(disk, path, mount) {
+        Err(error) if is_denied(&error) => Ok(()),
+        tree => tree?.directories(Closed::PassBy).map(drop),
+    }
+}
+
+/// Returns the mount that a directory is in. Refuses if it is itself a mount.
+fn mount_around(path: &Path) -> Result<Mount> {
     let above = path.parent().filter(|above| !above.as_os_str().is_empty()).unwrap_or_else(|| Path::new("."));
     let mount = mount_of(CWD, above).context("look at", above)?;
     if mount_of(CWD, path).context("look at", path)? != mount {
         return Err(Error::Mounted { path: path.to_owned() });
     }
-    make_usable(disk, (CWD, path), stat.key.mode).context("set permissions of", path)?;
-    let root = open_child(CWD, path).context("open", path)?;
-    let tree = Tree { disk, path, root, mount };
-    let directories = tree.directories()?;
-    for directory in directories.iter().rev() {
-        tree.remove_entries(directory)?;
-    }
-    disk.remove_directory(CWD, path).context("remove", path)
+    Ok(mount)
+}
+
+fn is_denied(error: &Error) -> bool {
+    matches!(error, Error::Io { source, .. } if source.kind() == std::io::ErrorKind::PermissionDenied)
+}
+
+/// What to do with a directory that its permissions do not allow to list.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Closed {
+    /// Change its permissions.
+    Open,
+    PassBy,
 }
 
 /// Where a file is: the device, and the mount if the kernel tells it.
@@ -65,13 +92,18 @@ struct Tree<'a> {
     mount: Mount,
 }
 
-impl Tree<'_> {
+impl<'a> Tree<'a> {
+    fn open(disk: &'a Disk, path: &'a Path, mount: Mount) -> Result<Self> {
+        let root = open_child(CWD, path).context("open", path)?;
+        Ok(Self { disk, path, root, mount })
+    }
+
     fn place(&self, path: &FilePath) -> PathBuf {
         self.path.join(path.as_path())
     }
 
     /// Opens a directory; one descriptor at a time, however deep it is.
-    fn open(&self, path: &FilePath) -> Result<OwnedFd> {
+    fn descend(&self, path: &FilePath) -> Result<OwnedFd> {
         let mounted = || Error::Mounted { path: self.place(path) };
         let opened = match open_beneath(&self.root, path) {
             Err(Errno::XDEV) => return Err(mounted()),
@@ -83,12 +115,15 @@ impl Tree<'_> {
     }
 
     /// Returns all directories, parents first. Refuses if anything is mounted on one of their entries.
-    fn directories(&self) -> Result<Vec<FilePath>> {
+    fn directories(&self, closed: Closed) -> Result<Vec<FilePath>> {
         let mut found = vec![FilePath::root()];
         let mut at = 0;
         while let Some(path) = found.get(at).cloned() {
             at += 1;
-            let directory = self.open(&path)?;
+            let directory = match self.descend(&path) {
+                Err(error) if closed == Closed::PassBy && is_denied(&error) => continue,
+                directory => directory?,
+            };
             for name in names(&directory).context("read", &self.place(&path))? {
                 let entry = path.join(&name);
                 let looked = mount_of(&directory, &*name).and_then(|mount| Ok((mount, stat_at(&directory, &*name)?)));
@@ -99,11 +134,14 @@ impl Tree<'_> {
                 if mount != self.mount {
                     return Err(Error::Mounted { path: self.place(&entry) });
                 }
-                if stat.file_type() == FileType::Directory {
+                if stat.file_type() != FileType::Directory {
+                    continue;
+                }
+                if closed == Closed::Open {
                     let usable = make_usable(self.disk, (&directory, &*name), stat.key.mode);
                     usable.context("set permissions of", &self.place(&entry))?;
-                    found.push(entry);
                 }
+                found.push(entry);
             }
         }
         Ok(found)
@@ -111,7 +149,7 @@ impl Tree<'_> {
 
     /// Removes the entries of a directory whose subdirectories are empty.
     fn remove_entries(&self, path: &FilePath) -> Result<()> {
-        let directory = self.open(path)?;
+        let directory = self.descend(path)?;
         for name in names(&directory).context("read", &self.place(path))? {
             let removed = match stat_at(&directory, &*name) {
                 Ok(stat) if stat.file_type() == FileType::Directory => self.disk.remove_directory(&directory, &*name),

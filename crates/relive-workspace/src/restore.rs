@@ -9,6 +9,7 @@ use crate::error::{Error, Result};
 use crate::object::EntryKind;
 use crate::path::FilePath;
 use crate::plan::{Plan, PlanKind};
+use crate::rules::RecordedRules;
 use crate::snapshot::{Grade, Snapshot, Taken};
 use crate::store::Store;
 use crate::workspace::Workspace;
@@ -68,7 +69,10 @@ impl Workspace {
             let left_out = left_out.chain(index).collect();
             return Err(Error::NotExact { grade: request.target.grade, left_out });
         }
-        let before = self.snapshot(control)?;
+        let before = match request.force {
+            Force::No => self.snapshot(control)?,
+            Force::Yes => self.snapshot_of_any_size(control)?,
+        };
         let store = self.store();
         let is_meant = |change: &Change| is_meant(change, request.paths);
         for path in request.paths {
@@ -106,20 +110,24 @@ impl Workspace {
     }
 
     /// Drops the removal of files that may have existed then, only not in the snapshot: those that could not be stored,
-    /// and those that the rules of that time ignore.
+    /// and those that the rules of that time ignore. The rules from outside of the directory are those that the snapshot
+    /// recorded, and those of now, because a snapshot of an earlier version recorded none. The Git index does not count:
+    /// whether it listed a file then is not known, and such a file may be the user's.
     fn spare(&self, changes: &mut Vec<Change>, target: &Snapshot) -> Result<Vec<FilePath>> {
         let mut view = View::new(self.store(), target)?;
-        let then = view.settings(self.settings());
-        let rules = match changes.iter().any(Change::is_rules) || then != *self.settings() {
-            true => Some(self.rules(&then)?),
-            false => None,
-        };
+        let settings = view.settings(self.settings());
+        let now = self.rules(&settings)?.without_index();
+        let then = self.rules(&settings)?.without_index().with_outer(&view.extras.outer);
+        let mut all = vec![RecordedRules::new(&now, self.store())];
+        if !view.extras.outer.is_empty() {
+            all.push(RecordedRules::new(&then, self.store()));
+        }
         keep_unseen(changes, |path| {
-            let is_ignored = match &rules {
-                Some(rules) => view.is_ignored_by(rules, path)?,
-                None => false,
-            };
-            Ok(is_ignored || view.extras.has_skipped(path))
+            let mut is_unseen = view.extras.has_skipped(path);
+            for rules in &mut all {
+                is_unseen = is_unseen || view.is_ignored_by(rules, path)?;
+            }
+            Ok(is_unseen)
         })
     }
 }

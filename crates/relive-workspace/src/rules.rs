@@ -6,6 +6,9 @@
 //! of a Git config.
 
 mod index;
+mod outer;
+mod patterns;
+mod recorded;
 mod repository;
 
 use std::collections::{BTreeSet, HashSet};
@@ -16,13 +19,16 @@ use std::path::Path;
 use std::sync::{Arc, LazyLock, OnceLock};
 
 use ignore::Match;
-use ignore::gitignore::{Gitignore, GitignoreBuilder};
+use ignore::gitignore::Gitignore;
 
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::object::ObjectId;
 use crate::path::FilePath;
 use crate::settings::Settings;
 use crate::store::Store;
+pub use outer::OuterRules;
+use patterns::{compile, compile_file, literal_directories};
+pub(crate) use recorded::RecordedRules;
 use repository::Repository;
 pub(crate) use repository::Tracked;
 
@@ -86,6 +92,15 @@ pub(crate) enum Reach {
     Everything,
 }
 
+/// What a copy keeps of the directory that it was made of.
+#[derive(Debug, Default)]
+pub(crate) struct CopyOrigin {
+    /// The files that it began with; `None` for a directory that is no copy.
+    pub(crate) base: Option<Arc<Tracked>>,
+    /// The rules around that directory.
+    pub(crate) outer: OuterRules,
+}
+
 /// The rules of a workspace.
 #[derive(Debug)]
 pub(crate) struct Rules {
@@ -99,6 +114,8 @@ pub(crate) struct Rules {
     /// The files that a copy began with: they count as tracked, because a copy has no index.
     base: Option<Arc<Tracked>>,
     outermost: Arc<DirectoryRules>,
+    /// The rules from outside of the workspace that a snapshot records.
+    recorded: OuterRules,
 }
 
 /// The rules that apply in a directory: its own, and those of its parents.
@@ -133,28 +150,28 @@ pub(crate) enum IgnoreFile {
 }
 
 impl Rules {
-    /// Reads the rules from outside of the workspace. `known` are the files that were tracked the last time, `base` those
-    /// that a copy began with.
+    /// Reads the rules from outside of the workspace. `known` are the files that were tracked the last time.
     pub(crate) fn load(
         root: &Path,
         settings: &Settings,
-        (known, base): (Option<&Arc<Tracked>>, Option<&Arc<Tracked>>),
+        known: Option<&Arc<Tracked>>,
+        origin: &CopyOrigin,
     ) -> Result<Self> {
         let hidden = settings.hidden.iter().filter_map(|path| path.strip_prefix(root).ok());
         let hidden = hidden.map(|path| path.as_os_str().as_bytes().to_vec()).collect();
-        Self::of(Repository::find(root), hidden, settings, (known, base))
+        Self::of(Repository::find(root), hidden, settings, (known, origin))
     }
 
     /// Returns the rules of a directory that is in no repository, such as a copy.
     pub(crate) fn without_repository(settings: &Settings) -> Result<Self> {
-        Self::of(None, BTreeSet::new(), settings, (None, None))
+        Self::of(None, BTreeSet::new(), settings, (None, &CopyOrigin::default()))
     }
 
     fn of(
         repository: Option<Repository>,
         hidden: BTreeSet<Vec<u8>>,
         settings: &Settings,
-        (known, base): (Option<&Arc<Tracked>>, Option<&Arc<Tracked>>),
+        (known, CopyOrigin { base, outer }): (Option<&Arc<Tracked>>, &CopyOrigin),
     ) -> Result<Self> {
         let tracked = repository.as_ref().map(|repository| repository.tracked(known));
         let tracked = tracked.unwrap_or_else(|| Arc::new(Tracked::none()));
@@ -163,15 +180,9 @@ impl Rules {
         base.iter().for_each(|base| base.fingerprint().hash(&mut fingerprint));
         let mut chain = Arc::new(DirectoryRules::new(None, fingerprint.finish(), 0, Vec::new(), Vec::new()));
         // The weakest rules first.
-        let excludes_file = Repository::excludes_file(repository.as_ref(), settings);
-        let weakest = excludes_file.and_then(|path| crate::stat::read_small(&path, RULES_MAX));
-        let prefix = repository.as_ref().map(|repository| repository.prefix.clone()).unwrap_or_default();
-        let exclude = repository.as_ref().and_then(Repository::info_exclude);
-        for text in [weakest, exclude].into_iter().flatten() {
-            chain = chain.with(text, 0, prefix.clone());
-        }
-        for (text, prefix) in repository.iter().flat_map(Repository::ignore_files_above) {
-            chain = chain.with(text, 0, prefix);
+        let around = OuterRules::of(repository.as_ref(), settings);
+        for (text, prefix) in outer.files().chain(around.files()) {
+            chain = chain.with(text.to_vec(), 0, prefix.to_vec());
         }
         let doors = settings.include.iter().flat_map(|pattern| literal_directories(pattern)).collect();
         Ok(Self {
@@ -180,8 +191,9 @@ impl Rules {
             hidden,
             doors,
             tracked,
-            base: base.cloned(),
+            base: base.clone(),
             outermost: chain,
+            recorded: if base.is_some() { OuterRules::default() } else { around.condensed() },
         })
     }
 
@@ -201,6 +213,24 @@ impl Rules {
     /// Returns whether all tracked files are known. Otherwise some may count as untracked.
     pub(crate) fn is_complete(&self) -> bool {
         self.all_tracked().all(|tracked| tracked.is_complete())
+    }
+
+    /// Returns the rules from outside of the workspace, for a snapshot to record.
+    pub(crate) fn recorded(&self) -> &OuterRules {
+        &self.recorded
+    }
+
+    /// Returns the rules without the Git index: which files it listed at another time is not known.
+    pub(crate) fn without_index(self) -> Self {
+        Self { tracked: Arc::new(Tracked::none()), ..self }
+    }
+
+    /// Returns the rules with others from outside of the workspace, those that a snapshot recorded.
+    pub(crate) fn with_outer(mut self, outer: &OuterRules) -> Self {
+        self.outermost = outer.files().fold(Arc::new(DirectoryRules::new(None, 0, 0, Vec::new(), Vec::new())), {
+            |chain, (text, prefix)| chain.with(text.to_vec(), 0, prefix.to_vec())
+        });
+        self
     }
 
     fn all_tracked(&self) -> impl Iterator<Item = &Arc<Tracked>> {
@@ -234,38 +264,6 @@ impl Rules {
             (false, true) => Decision::Ignore,
             (false, false) => Decision::Secret,
         }
-    }
-}
-
-impl Rules {
-    /// Returns whether rules other than those on the disk exclude a file: `ignore_file` returns the rules of each
-    /// directory.
-    pub(crate) fn ignores(
-        &self,
-        file: &FilePath,
-        store: &Store,
-        mut ignore_file: impl FnMut(&FilePath) -> Result<Option<ObjectId>>,
-    ) -> Result<bool> {
-        let mut rules = self.outermost();
-        let mut reach = Reach::Rules;
-        let mut directory = FilePath::root();
-        let mut steps: Vec<FilePath> = file.parents().collect();
-        steps.reverse();
-        for (step, is_directory) in steps.iter().map(|step| (step, true)).chain([(file, false)]) {
-            if let Some(id) = ignore_file(&directory)? {
-                rules = rules.below(&directory, IgnoreFile::Unchanged(id), store);
-            }
-            let decision = self.decide(&rules, reach, step, is_directory);
-            if let Some(id) = self.damaged() {
-                return Err(Error::DamagedObject { id, path: store.path().to_owned() });
-            }
-            match decision {
-                Decision::Include(below) => reach = below,
-                Decision::Ignore | Decision::Secret => return Ok(true),
-            }
-            directory = step.clone();
-        }
-        Ok(false)
     }
 }
 
@@ -335,109 +333,6 @@ impl DirectoryRules {
             },
         })
     }
-}
-
-/// Compiles the patterns of a configuration, all of which have to be valid.
-fn compile(lines: &[String]) -> Result<Gitignore> {
-    let mut builder = GitignoreBuilder::new("");
-    for line in lines {
-        let invalid = |_| Error::InvalidPattern { pattern: line.clone() };
-        builder.add_line(None, &as_git_reads(line).unwrap_or_default()).map_err(invalid)?;
-    }
-    builder.build().map_err(|_| Error::InvalidPattern { pattern: lines.join(" ") })
-}
-
-/// Compiles a `.gitignore`. Lines that are not a valid pattern or not text match nothing.
-fn compile_file(text: &[u8]) -> Gitignore {
-    let mut builder = GitignoreBuilder::new("");
-    let text = text.strip_prefix("\u{feff}".as_bytes()).unwrap_or(text);
-    for line in text.split(|&byte| byte == b'\n') {
-        if let Some(line) = std::str::from_utf8(line).ok().and_then(as_git_reads) {
-            let _ = builder.add_line(None, &line);
-        }
-    }
-    builder.build().unwrap_or_else(|_| Gitignore::empty())
-}
-
-/// Rewrites a pattern where the `ignore` crate and Git differ; `None` if it matches nothing in Git.
-///
-/// In Git, `{` and `}` are ordinary characters, `[!a]` does not match a slash, a pattern that ends with a lone
-/// backslash or in a class is invalid, no path has an empty component, and of the white space at the end of a line only
-/// spaces do not belong to the pattern.
-fn as_git_reads(line: &str) -> Option<String> {
-    let line = line.strip_suffix('\r').unwrap_or(line);
-    if line.starts_with('#') {
-        return None;
-    }
-    let mut pattern = line.trim_end_matches(' ');
-    if pattern.len() < line.len() && ends_with_lone_backslash(pattern) {
-        // The first of the spaces is escaped and therefore part of the pattern.
-        pattern = &line[..=pattern.len()];
-    }
-    let (is_negated, pattern) = pattern.strip_prefix('!').map_or((false, pattern), |rest| (true, rest));
-    let (is_directory, pattern) = pattern.strip_suffix('/').map_or((false, pattern), |rest| (true, rest));
-    if pattern.is_empty() || ends_with_lone_backslash(pattern) || pattern.ends_with('/') || pattern.contains("//") {
-        return None;
-    }
-    let mut text = String::with_capacity(line.len() + 8);
-    text.push_str(if is_negated { "!" } else { "" });
-    text.push_str(if pattern.contains('/') { "" } else { "**/" });
-    rewrite(pattern, &mut text)?;
-    keep_last_white_space(&mut text);
-    text.push_str(if is_directory { "/" } else { "" });
-    Some(text)
-}
-
-/// Encloses white space at the end of a pattern, which the `ignore` crate would strip: a list of one alternative.
-fn keep_last_white_space(text: &mut String) {
-    let Some(last) = text.chars().next_back().filter(|last| last.is_whitespace()) else { return };
-    text.truncate(text.len() - last.len_utf8());
-    if ends_with_lone_backslash(text) {
-        text.pop();
-    }
-    text.extend(['{', last, '}']);
-}
-
-fn ends_with_lone_backslash(text: &str) -> bool {
-    text.bytes().rev().take_while(|&byte| byte == b'\\').count() % 2 == 1
-}
-
-/// Returns `None` if a class is not closed.
-fn rewrite(pattern: &str, text: &mut String) -> Option<()> {
-    let mut characters = pattern.chars().peekable();
-    let mut in_class = false;
-    while let Some(character) = characters.next() {
-        match character {
-            '\\' => {
-                text.push('\\');
-                text.extend(characters.next());
-                continue;
-            }
-            '{' | '}' if !in_class => text.push('\\'),
-            // Three stars mean the same as two.
-            '*' if !in_class && text.ends_with("**") => continue,
-            _ => {}
-        }
-        text.push(character);
-        if in_class {
-            in_class = character != ']';
-        } else if character == '[' {
-            in_class = true;
-            let is_negated = characters.next_if(|next| matches!(next, '!' | '^')).is_some();
-            text.push_str(if is_negated { "!" } else { "" });
-            // A bracket in first position is a member of the class.
-            text.extend(characters.next_if_eq(&']'));
-            text.push_str(if is_negated { "/" } else { "" });
-        }
-    }
-    (!in_class).then_some(())
-}
-
-/// Returns the directories of a pattern before its first wildcard: only `build` for `build/keep.txt`.
-fn literal_directories(pattern: &str) -> Vec<Vec<u8>> {
-    let literal = pattern.trim_start_matches('/').split(['*', '?', '[', '\\']).next().unwrap_or_default();
-    let slashes = literal.bytes().enumerate().filter(|(_, byte)| *byte == b'/');
-    slashes.map(|(at, _)| literal.as_bytes()[..at].to_vec()).collect()
 }
 
 #[cfg(test)]

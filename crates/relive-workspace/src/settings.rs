@@ -30,6 +30,21 @@ pub struct Settings {
     pub excludes_file: Option<PathBuf>,
 }
 
+/// The limits of a snapshot as a whole.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Limits {
+    pub(crate) max_files: u64,
+    pub(crate) max_total_bytes: u64,
+    pub(crate) time_limit: Option<Duration>,
+}
+
+/// No limits.
+impl Default for Limits {
+    fn default() -> Self {
+        Self { max_files: u64::MAX, max_total_bytes: u64::MAX, time_limit: None }
+    }
+}
+
 impl Default for Settings {
     fn default() -> Self {
         Self {

@@ -11,8 +11,9 @@ use crate::error::{Error, Result};
 use crate::extras::Extras;
 use crate::object::{EntryKind, Kind, ObjectId, TreeEntry, encode_tree};
 use crate::path::FilePath;
+use crate::rules::OuterRules;
 use crate::scan::{Scan, Scanned};
-use crate::settings::Settings;
+use crate::settings::{Limits, Settings};
 use crate::stat::stat_at;
 use crate::store::{Deflater, ObjectSink, Pin, Store};
 use crate::workspace::Workspace;
@@ -112,6 +113,40 @@ pub enum SkipReason {
 }
 
 impl SkipReason {
+    const ALL: [Self; 10] = [
+        Self::TooLarge,
+        Self::Special,
+        Self::Unreadable,
+        Self::OtherFileSystem,
+        Self::TooDeep,
+        Self::Changing,
+        Self::Secret,
+        Self::Temporary,
+        Self::RulesTooLarge,
+        Self::SetIdBits,
+    ];
+
+    /// Returns the name in JSON and in the store.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::TooLarge => "too_large",
+            Self::Special => "special",
+            Self::Unreadable => "unreadable",
+            Self::OtherFileSystem => "other_file_system",
+            Self::TooDeep => "too_deep",
+            Self::Changing => "changing",
+            Self::Secret => "secret",
+            Self::Temporary => "temporary",
+            Self::RulesTooLarge => "rules_too_large",
+            Self::SetIdBits => "set_id_bits",
+        }
+    }
+
+    pub(crate) fn from_name(name: &[u8]) -> Option<Self> {
+        Self::ALL.into_iter().find(|reason| reason.name().as_bytes() == name)
+    }
+
     /// Returns whether the file existed, and neither its bytes nor a rule that excludes it is in the snapshot; or whether
     /// it is a rule that does not count. These files are recorded, so that they can be named.
     pub(crate) fn leaves_out(self) -> bool {
@@ -155,6 +190,14 @@ pub struct Taken {
 }
 
 impl Workspace {
+    /// Takes a snapshot without the limits on files, bytes and time.
+    pub(crate) fn snapshot_of_any_size(&mut self, control: &Control) -> Result<Taken> {
+        let limits = self.replace_limits(Limits::default());
+        let taken = self.snapshot(control);
+        self.replace_limits(limits);
+        taken
+    }
+
     /// Takes a snapshot. Files that did not change since the last one are not read.
     pub fn snapshot(&mut self, control: &Control) -> Result<Taken> {
         self.reopen_if_replaced()?;
@@ -178,7 +221,7 @@ impl Workspace {
         let built = scan_steadily(self, scan).and_then(|mut scanned| {
             let old = self.cache.are_trees_stored.then_some(&self.cache.listings);
             let trees = TreeBuilder { old, sink: &sink, deflater: Deflater::default() };
-            let ids = trees.build(&mut scanned, self.settings())?;
+            let ids = trees.build(&mut scanned, (self.settings(), rules.recorded()))?;
             Ok((scanned, ids))
         });
         let built = match rules.damaged() {
@@ -279,7 +322,7 @@ struct TreeBuilder<'a> {
 
 impl TreeBuilder<'_> {
     /// Adds all new trees; returns the ids of the root and of the extras.
-    fn build(mut self, scanned: &mut Scanned, settings: &Settings) -> Result<(ObjectId, Option<ObjectId>)> {
+    fn build(mut self, scanned: &mut Scanned, rules: (&Settings, &OuterRules)) -> Result<(ObjectId, Option<ObjectId>)> {
         let Scanned { listings, skipped, .. } = scanned;
         let mut paths: Vec<(usize, FilePath)> = listings.keys().map(|path| (path.depth(), path.clone())).collect();
         // Deepest first, so that the content of a directory is known before the directory.
@@ -303,7 +346,7 @@ impl TreeBuilder<'_> {
             Some(tree) => tree,
             None => self.sink.add(Kind::Tree, &[], &mut self.deflater)?,
         };
-        let blob = Extras::of(listings, skipped, settings).encode();
+        let blob = Extras::of(listings, skipped, rules).encode();
         let extras = blob.map(|blob| self.sink.add(Kind::Blob, &blob, &mut self.deflater)).transpose()?;
         Ok((tree, extras))
     }
@@ -350,6 +393,7 @@ impl Store {
         let mut extras = self.extras(snapshot)?;
         let original = extras.clone();
         extras.skipped.clear();
+        extras.outer = OuterRules::default();
         let mut view = View::new(self, snapshot)?;
         extras.usual.file &= 0o1777;
         extras.usual.executable &= 0o1777;

@@ -14,8 +14,8 @@ use crate::disk::Durability;
 use crate::error::{Context as _, Error, RefusedRoot, Result};
 use crate::object;
 use crate::path::FilePath;
-use crate::rules::{Rules, Tracked};
-use crate::settings::Settings;
+use crate::rules::{CopyOrigin, OuterRules, Rules, Tracked};
+use crate::settings::{Limits, Settings};
 use crate::stat::{open_child, read_small, stat_at, stat_of};
 use crate::store::{Store, lock_file, open_directory};
 
@@ -27,6 +27,12 @@ const ROOT: &str = "root";
 /// The file with the paths of the files that a copy began with.
 const BASE: &str = "base";
 const BASE_MAX: u64 = 1 << 30;
+/// The file with the rules around the directory that a copy was made of.
+const OUTER: &str = "outer-rules";
+const OUTER_MAX: u64 = 64 << 20;
+/// The file with the patterns that were excluded when a copy was made.
+const EXCLUDED: &str = "excluded";
+const EXCLUDED_MAX: u64 = 1 << 20;
 /// The longest path.
 const PATH_MAX: u64 = 4_096;
 /// The directory below the store with the state of each workspace.
@@ -45,15 +51,15 @@ pub struct Workspace {
     state: PathBuf,
     pub(crate) cache: Cache,
     pub(crate) tracked: Option<Arc<Tracked>>,
-    /// The files that a copy began with.
-    base: Option<Arc<Tracked>>,
+    /// What is known of the directory that it is a copy of.
+    origin: CopyOrigin,
 }
 
 impl Workspace {
     /// Opens a directory as a workspace.
     ///
     /// Refuses `/`, the home directory and its parents, private directories, and directories inside the store.
-    pub fn open(store: &Store, root: &Path, settings: Settings) -> Result<Self> {
+    pub fn open(store: &Store, root: &Path, mut settings: Settings) -> Result<Self> {
         let path = root.canonicalize().context("open", root)?;
         let refused = |why| Error::RefusedRoot { path: path.clone(), why };
         if !path.is_dir() {
@@ -78,9 +84,11 @@ impl Workspace {
         store.disk().create_directories(&state).context("create", &state)?;
         let cache =
             read_small(&state.join(CACHE), CACHE_MAX).and_then(|bytes| Cache::decode(&bytes)).unwrap_or_default();
-        let base = read_base(&state);
+        let origin = CopyOrigin { base: read_base(&state), outer: read_outer(&state) };
+        // A pattern that was added since would hide what was changed in the copy.
+        settings.exclude = read_excluded(&state).unwrap_or(settings.exclude);
         let workspace =
-            Self { store: store.clone(), root: path, descriptor, settings, state, cache, tracked: None, base };
+            Self { store: store.clone(), root: path, descriptor, settings, state, cache, tracked: None, origin };
         workspace.note_root()?;
         Ok(workspace)
     }
@@ -110,6 +118,21 @@ impl Workspace {
         &self.settings
     }
 
+    /// Sets the excluded patterns, and returns those of before.
+    pub(crate) fn replace_excluded(&mut self, exclude: Vec<String>) -> Vec<String> {
+        std::mem::replace(&mut self.settings.exclude, exclude)
+    }
+
+    /// Sets the limits, and returns those of before.
+    pub(crate) fn replace_limits(&mut self, limits: Limits) -> Limits {
+        let Settings { max_files, max_total_bytes, time_limit, .. } = &mut self.settings;
+        Limits {
+            max_files: std::mem::replace(max_files, limits.max_files),
+            max_total_bytes: std::mem::replace(max_total_bytes, limits.max_total_bytes),
+            time_limit: std::mem::replace(time_limit, limits.time_limit),
+        }
+    }
+
     pub(crate) fn root_descriptor(&self) -> &OwnedFd {
         &self.descriptor
     }
@@ -120,7 +143,7 @@ impl Workspace {
 
     /// Reads the rules that select the files of the workspace.
     pub(crate) fn rules(&self, settings: &Settings) -> Result<Rules> {
-        Rules::load(&self.root, settings, (self.tracked.as_ref(), self.base.as_ref()))
+        Rules::load(&self.root, settings, self.tracked.as_ref(), &self.origin)
     }
 
     /// Opens the directory again if it was replaced.
@@ -163,17 +186,38 @@ impl Store {
         self.path().join(STATES).join(name)
     }
 
-    /// Saves the paths of the files that a copy at this real path begins with, before anybody changes them. A copy has no
-    /// Git index that would say which of its files belong to the project whatever the ignore rules are.
-    pub(crate) fn note_base(&self, root: &Path, paths: &[FilePath]) -> Result<()> {
+    /// Reads the rules that apply to the files of a directory and are not in it: those of the repository around it, and for a
+    /// copy those of the directory that it was made of. A copy of the directory keeps them.
+    #[must_use]
+    pub fn outer_rules(&self, directory: &Path, settings: &Settings) -> OuterRules {
+        let Ok(root) = directory.canonicalize() else { return OuterRules::default() };
+        read_outer(&self.state_directory(&root)).and(OuterRules::around(&root, settings))
+    }
+
+    /// Saves the paths of the files that a copy at this real path begins with, the rules around its original and the
+    /// excluded patterns, before anybody changes them. A copy has no Git index that would say which of its files belong to
+    /// the project whatever the ignore rules are.
+    pub(crate) fn note_base(
+        &self,
+        root: &Path,
+        paths: &[FilePath],
+        (outer, excluded): (&OuterRules, &[String]),
+    ) -> Result<()> {
         self.remove_state(root)?;
         let state = self.state_directory(root);
         self.disk().create_directories(&state).context("create", &state)?;
-        let mut bytes: Vec<u8> = paths.iter().flat_map(|path| [path.as_bytes(), b"\0"].concat()).collect();
-        bytes.extend_from_slice(&object::checksum(&bytes));
+        let bytes = checked(paths.iter().map(FilePath::as_bytes));
+        let excluded = checked(excluded.iter().map(String::as_bytes));
         let directory = open_directory(&state)?;
         let root = root.as_os_str().as_bytes();
-        for (name, bytes, durability) in [(ROOT, root, Durability::Disposable), (BASE, &bytes, Durability::Synced)] {
+        let outer = outer.encode();
+        let files = [
+            (ROOT, root, Durability::Disposable),
+            (OUTER, &*outer, Durability::Synced),
+            (EXCLUDED, &*excluded, Durability::Synced),
+            (BASE, &*bytes, Durability::Synced),
+        ];
+        for (name, bytes, durability) in files {
             self.disk().replace(&directory, name, bytes, durability).context("write", &state.join(name))?;
         }
         Ok(())
@@ -209,6 +253,26 @@ fn read_base(state: &Path) -> Option<Arc<Tracked>> {
     let split =
         |body: &[u8]| body.split(|&byte| byte == 0).filter(|path| !path.is_empty()).map(<[u8]>::to_vec).collect();
     Some(Arc::new(Tracked::listed(paths.map(|(body, _)| split(body)))))
+}
+
+/// Returns fields without zero bytes as one text with a checksum.
+fn checked<'a>(fields: impl Iterator<Item = &'a [u8]>) -> Vec<u8> {
+    let mut bytes: Vec<u8> = fields.flat_map(|field| [field, b"\0"].concat()).collect();
+    bytes.extend_from_slice(&object::checksum(&bytes));
+    bytes
+}
+
+/// Returns the patterns that were excluded when a copy was made, by its state; `None` if that is not known.
+fn read_excluded(state: &Path) -> Option<Vec<String>> {
+    let bytes = read_small(&state.join(EXCLUDED), EXCLUDED_MAX)?;
+    let (body, checksum) = bytes.split_last_chunk::<32>()?;
+    let body = std::str::from_utf8(body).ok().filter(|body| object::checksum(body.as_bytes()) == *checksum)?;
+    Some(body.split_terminator('\0').map(str::to_owned).collect())
+}
+
+/// Returns the rules around the directory that a copy was made of, by its state.
+fn read_outer(state: &Path) -> OuterRules {
+    read_small(&state.join(OUTER), OUTER_MAX).and_then(|bytes| OuterRules::decode(&bytes)).unwrap_or_default()
 }
 
 /// The right to change the files of a workspace.

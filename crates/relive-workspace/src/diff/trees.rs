@@ -22,10 +22,6 @@ impl<'a> Trees<'a> {
         Self { store, read: HashMap::new() }
     }
 
-    pub(super) fn store(&self) -> &'a Store {
-        self.store
-    }
-
     fn tree(&mut self, id: ObjectId) -> Result<Arc<Tree>> {
         if let Some(known) = self.read.get(&id) {
             return Ok(known.clone());

@@ -64,6 +64,36 @@ fn files_that_a_copy_began_with_stay_in_its_snapshots_whatever_is_ignored() {
 }
 
 #[test]
+fn rules_around_a_directory_apply_in_its_copy_and_in_copies_of_that() {
+    let bed = bed();
+    shell(
+        &bed.root,
+        "git init -q; mkdir -p top/s/excl .git/info; echo '*.o' > .gitignore; printf 'excl/\\n/top/s/one\\n' > .git/info/exclude
+         echo '!keep.o' > top/.gitignore; echo 1 > top/s/a; echo 1 > top/s/k.o",
+    );
+    let directory = bed.root.join("top/s");
+    let mut workspace = Workspace::open(&bed.store, &directory, Settings::default()).unwrap();
+    let first = workspace.snapshot(&Control::default()).unwrap().snapshot;
+    assert_eq!(bed.ls_tree(&first), ["a"]);
+    let (copy, again) = (bed.directory.path().join("copy"), bed.directory.path().join("again"));
+    let rules = bed.store.outer_rules(&directory, &Settings::default());
+    bed.store.copy_with_rules(&first, &copy, &rules, &Control::default()).unwrap();
+    let rules = bed.store.outer_rules(&copy, &Settings::default());
+    bed.store.copy_with_rules(&first, &again, &rules, &Control::default()).unwrap();
+    for own in [directory, copy, again] {
+        shell(
+            &own,
+            "mkdir -p excl; touch k.o keep.o excl/x one top; mkdir -p below; touch below/n.o below/one below/b",
+        );
+        let taken = Workspace::open(&bed.store, &own, Settings::default()).unwrap().snapshot(&Control::default());
+        let taken = taken.unwrap().snapshot;
+        assert_eq!(bed.ls_tree(&taken), ["a", "below/b", "below/one", "keep.o", "top"], "{}", own.display());
+    }
+    let mut own = Workspace::open(&bed.store, &bed.root, Settings::default()).unwrap();
+    assert_eq!(own.snapshot(&Control::default()).unwrap().snapshot.grade, Grade::Exact);
+}
+
+#[test]
 fn the_state_of_a_directory_that_is_gone_is_removed() {
     let mut bed = bed();
     bed.write("a", "1");

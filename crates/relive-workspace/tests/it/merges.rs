@@ -42,6 +42,24 @@ fn case_75_different_files_merge_and_the_same_lines_conflict() {
 }
 
 #[test]
+fn a_file_that_is_ignored_and_gone_stays_and_is_reported() {
+    let mut bed = bed();
+    shell(
+        &bed.root,
+        "git init -q; echo '*.o' > .gitignore; echo 1 > a; echo 1 > gone.o; echo 1 > both.o; git add -f .",
+    );
+    let base = bed.snapshot();
+    shell(&bed.root, "echo 2 > a; rm gone.o both.o");
+    let theirs = bed.snapshot();
+    bed.restore(&base);
+    bed.remove("both.o");
+    let request = MergeRequest { base: &base, theirs: &theirs, force: Force::No };
+    let prepared = bed.workspace.plan_merge(&request, &Control::default()).unwrap();
+    let not_removed: Vec<_> = prepared.not_removed.iter().map(ToString::to_string).collect();
+    assert_eq!((not_removed, prepared.plan.changes.len()), (vec!["gone.o".to_owned()], 1));
+}
+
+#[test]
 fn different_lines_of_one_file_merge() {
     let base = "seq 1 20 > a";
     let (bed, merged, _) = merge(base, "sed -i s/^2$/two/ a", "sed -i s/^18$/eighteen/ a; chmod 755 a", Force::No);
@@ -253,4 +271,28 @@ fn a_merge_keeps_and_makes_and_separates_hard_links() {
     check("echo 1 > a", "true", "echo 2 > n; ln n o", "1 a 1\n2 n 2\n2 o 2\n");
     // Names that were joined here only, one of which gets other bytes.
     check("echo 1 > a; echo 1 > b; echo 1 > c", "ln -f a b; ln -f a c", "echo 2 > a", "1 a 2\n2 b 1\n2 c 1\n");
+}
+
+#[test]
+fn case_75_patterns_that_are_excluded_later_do_not_hide_the_changes_of_a_copy() {
+    let bed = bed();
+    shell(&bed.root, "echo 1 > a; echo 1 > x.txt; echo 1 > gone.txt; echo 1 > i.iso");
+    let taken = |workspace: &mut Workspace| workspace.snapshot(&Control::default()).unwrap().snapshot;
+    let excluding = |patterns: &[&str]| Settings {
+        exclude: patterns.iter().map(|&pattern| pattern.to_owned()).collect(),
+        ..Settings::default()
+    };
+    let first = taken(&mut Workspace::open(&bed.store, &bed.root, excluding(&["*.iso"])).unwrap());
+    let own = bed.directory.path().join("own");
+    bed.store.copy(&first, &own, &Control::default()).unwrap();
+    shell(&own, "echo 2 > a; echo 2 > x.txt; echo 2 > new.txt; rm gone.txt; echo 2 > n.iso");
+    let later = excluding(&["*.iso", "*.txt"]);
+    let theirs = taken(&mut Workspace::open(&bed.store, &own, later.clone()).unwrap());
+    let mut target = Workspace::open(&bed.store, &bed.root, later).unwrap();
+    let request = MergeRequest { base: &first, theirs: &theirs, force: Force::No };
+    assert!(target.merge(&request, &Control::default()).unwrap().applied.is_verified());
+    assert_eq!([bed.read("a"), bed.read("x.txt"), bed.read("new.txt")], ["2\n", "2\n", "2\n"]);
+    assert!(!bed.path("gone.txt").exists() && !bed.path("n.iso").exists() && bed.path("i.iso").exists());
+    // What is excluded now counts again.
+    assert_eq!(bed.ls_tree(&taken(&mut target)), ["a"]);
 }

@@ -3,9 +3,9 @@
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
 
-use relive_workspace::{Control, Error, FilePath, Force, Grade, RestoreRequest, Settings, Workspace};
+use relive_workspace::{Control, Disk, Error, FilePath, Force, Grade, RestoreRequest, Settings, Workspace};
 
-use crate::support::{bed, look, path, shell};
+use crate::support::{Bed, bed, look, path, shell};
 
 #[test]
 fn case_71_and_72_a_restore_brings_every_byte_back_and_can_be_undone() {
@@ -50,6 +50,34 @@ fn a_restore_over_foreign_changes_is_refused_and_writes_nothing() {
     assert_eq!(bed.read("a"), "1");
     bed.restore(&restored.before.snapshot);
     assert_eq!(bed.read("other"), "theirs");
+}
+
+#[test]
+fn a_forced_restore_puts_a_directory_back_that_has_outgrown_the_limits() {
+    let limits =
+        [Settings { max_files: 3, ..Settings::default() }, Settings { max_total_bytes: 100, ..Settings::default() }];
+    for settings in limits {
+        let mut bed = Bed::new(Disk::new(), settings);
+        bed.write("a", "1");
+        let first = bed.snapshot();
+        shell(&bed.root, "for i in $(seq 200); do echo $i > f$i; done; echo BAD > a");
+        let seen = look(&bed.root);
+        let error = bed.try_restore(&first).unwrap_err();
+        assert!(matches!(error, Error::TooLarge { .. }), "{error}");
+        assert_eq!(look(&bed.root), seen);
+        // One file alone, while the directory stays as large as it is.
+        let paths = [path("a")];
+        let request = RestoreRequest { target: &first, expected: None, paths: &paths, force: Force::Yes };
+        assert!(bed.workspace.restore(&request, &Control::default()).unwrap().applied.is_verified());
+        assert_eq!((bed.read("a").as_str(), look(&bed.root).len()), ("1", 201));
+        let restored = bed.force_restore(&first).unwrap();
+        assert!(restored.applied.is_verified());
+        assert_eq!(look(&bed.root).len(), 1);
+        assert!(bed.snapshot().is_same_files(&first), "the limits hold again");
+        bed.restore(&restored.before.snapshot);
+        assert_eq!(look(&bed.root).len(), 201, "it can be undone");
+        assert!(matches!(bed.workspace.snapshot(&Control::default()), Err(Error::TooLarge { .. })));
+    }
 }
 
 #[test]
@@ -353,5 +381,45 @@ fn one_of_several_names_of_a_file_is_restored_alone() {
         // All of them, as they were.
         bed.restore(&old);
         assert_eq!(bed.snapshot(), old, "{name}");
+    }
+}
+
+#[test]
+fn case_72_files_that_only_rules_outside_of_the_directory_left_out_are_not_removed() {
+    let git = "git -c user.name=t -c user.email=t@t";
+    let cases = [
+        // Tracked since.
+        ("git init -q; git add a", "git add -f .", &[".env", "k.o", "server.key"][..]),
+        ("", "git init -q; git add -f .", &[".env", "k.o", "server.key"]),
+        ("git init -q; git add a", "rm .gitignore; git add -f .", &[".env", "k.o", "server.key"]),
+        // No longer ignored.
+        ("git init -q; printf '# x\\nnotes\\n' > .git/info/exclude", ": > .git/info/exclude", &["notes"]),
+        ("git init -q; echo notes > .git/info/exclude", "rm -r .git; git init -q", &["notes"]),
+        ("git init -q ..; echo /work/notes > ../.gitignore", ": > ../.gitignore", &["notes"]),
+        (
+            "git init -q ..; echo notes > ../.gitignore; git add a",
+            "git add -f .; : > ../.gitignore",
+            &[".env", "k.o", "notes", "server.key"],
+        ),
+    ];
+    for (before, after, expected) in cases {
+        let mut bed = bed();
+        shell(
+            &bed.root,
+            "echo 1 > a; echo T > .env; echo K > server.key; echo n > notes; echo '*.o' > .gitignore; echo o > k.o",
+        );
+        shell(&bed.root, before);
+        let first = bed.snapshot();
+        shell(&bed.root, &format!("{after}; {git} commit -qm x --allow-empty; echo 2 > a; echo new > made"));
+        let second = bed.snapshot();
+        let restored = bed.restore(&first);
+        assert_eq!(restored.spared, expected.iter().copied().map(path).collect::<Vec<_>>(), "{before}, {after}");
+        assert!(
+            ["a", ".env", "server.key", "notes", "k.o"].iter().all(|name| bed.path(name).exists()),
+            "{before}, {after}"
+        );
+        assert_eq!((bed.read("a").as_str(), bed.path("made").exists()), ("1\n", false), "{before}, {after}");
+        bed.restore(&second);
+        assert_eq!((bed.read("a").as_str(), bed.read("made").as_str()), ("2\n", "new\n"), "{before}, {after}");
     }
 }

@@ -77,6 +77,26 @@ fn rules_that_the_store_cannot_read_are_read_from_the_disk() {
 }
 
 #[test]
+fn classes_that_posix_names_match_git() {
+    let names = ["main", "Main", "1x", "_y", "x.o", "-", " s", "a]", "f9", "g", "s/lib", "s/2"];
+    for rules in [
+        "*\n![[:alpha:]]*\n!*/\n",
+        "[[:digit:]_]*\n",
+        "[![:lower:]]*\n",
+        "*[[:punct:]]\n",
+        "[[:xdigit:]][[:xdigit:]]\n",
+        "[[:space:]]?\n[[:upper:]]*\n",
+        "[[:none:]]*\n[[:alpha:\n[[:alpha\n",
+    ] {
+        let mut bed = bed();
+        init(&bed);
+        names.iter().for_each(|name| bed.write(name, "x"));
+        bed.write(".gitignore", rules);
+        check_same_as_git(&mut bed, rules);
+    }
+}
+
+#[test]
 fn nested_negated_anchored_and_starred_rules_match_git() {
     let mut bed = bed();
     init(&bed);

@@ -315,3 +315,25 @@ fn a_copy_killed_at_any_point_is_complete_or_absent() {
         }
     }
 }
+
+#[test]
+fn case_75_a_stopped_removal_never_leaves_half_a_copy() {
+    for at in 0.. {
+        let world = world_of("echo 1 > a; mkdir d; echo 2 > d/b; echo 3 > d/c", "echo 2 > a");
+        let own = world.bed.directory.path().join("own");
+        world.bed.store.copy(&world.new.0, &own, &Control::default()).unwrap();
+        let whole = look(&own);
+        world.faults.stop_after(at);
+        let is_done = world.bed.store.remove_copy(&own).is_ok();
+        world.faults.allow_all();
+        assert!(!own.exists() || look(&own) == whole, "stopped after {at}");
+        let aside = world.bed.store.removed_copy(&own);
+        assert!(!own.exists() || !aside.exists(), "stopped after {at}");
+        world.bed.store.remove_copy(&own).unwrap();
+        assert!(!own.exists() && !aside.exists(), "stopped after {at}");
+        if is_done {
+            assert!(at > 6, "the sweep saw only {at} changes");
+            return;
+        }
+    }
+}
