@@ -20,6 +20,7 @@ pub mod descriptors;
 pub mod directory;
 pub mod errno;
 pub mod exit;
+mod faults;
 pub mod kernel_file;
 pub mod launch;
 pub mod log;

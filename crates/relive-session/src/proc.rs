@@ -3,6 +3,7 @@
 use std::collections::{HashMap, HashSet};
 use std::ffi::OsStr;
 use std::io;
+use std::ops::Range;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::PathBuf;
 
@@ -66,10 +67,7 @@ impl Stat {
 
     /// Returns it with the number of threads.
     fn parse(pid: i32, text: &[u8]) -> Option<(Self, u64)> {
-        // The name, in brackets, may contain anything, including brackets and newlines.
-        let after_name = text.iter().rposition(|byte| *byte == b')')? + 2;
-        let fields = std::str::from_utf8(text.get(after_name..)?).ok()?;
-        let fields: Vec<&str> = fields.split_ascii_whitespace().collect();
+        let fields = fields_after_name(text)?;
         let number = |index: usize| fields.get(index)?.parse::<u64>().ok();
         let stat = Self {
             identity: Identity { pid, start_time: number(19)? },
@@ -81,6 +79,21 @@ impl Stat {
         };
         Some((stat, number(17)?))
     }
+}
+
+/// Returns the fields of a `stat` file from the third on.
+fn fields_after_name(text: &[u8]) -> Option<Vec<&str>> {
+    // The name, in brackets, may contain anything, including brackets and newlines.
+    let after_name = text.iter().rposition(|byte| *byte == b')')? + 2;
+    Some(std::str::from_utf8(text.get(after_name..)?).ok()?.split_ascii_whitespace().collect())
+}
+
+/// Returns where the memory of this process has its command line, if the kernel tells.
+pub(crate) fn own_command_line() -> Option<Range<usize>> {
+    let text = kernel_file::read_once("/proc/self/stat").ok()?;
+    let fields = fields_after_name(&text)?;
+    let address = |index: usize| fields.get(index)?.parse::<usize>().ok().filter(|address| *address != 0);
+    Some(address(45)?..address(46)?)
 }
 
 /// Returns the state of a thread that has not ended; of one that is not stopped, if there is any.

@@ -24,7 +24,7 @@ pub use records::{host_lost, shim_lost};
 use crate::connection::Connection;
 use crate::directory::SessionDirectory;
 use crate::exit::ExitRecord;
-use crate::launch::{LaunchError, Launcher};
+use crate::launch::{LaunchError, Launcher, rouse_stopped};
 use crate::probe::probe_apart;
 use crate::spec::{DaemonStart, Spec};
 use crate::tree::Ladder;
@@ -87,7 +87,12 @@ impl Sessions {
     pub async fn ladder(&self) -> io::Result<&Ladder> {
         let probe = || async {
             let (program, prefix) = (self.launcher.program().to_owned(), self.prefix.clone());
-            spawn_blocking(move || probe_apart(&program, &prefix)).await.map_err(io::Error::other)
+            let probed = spawn_blocking(move || {
+                // Those of an owner that was killed may have been stopped, and could not notice it.
+                let _ = rouse_stopped();
+                probe_apart(&program, &prefix)
+            });
+            probed.await.map_err(io::Error::other)
         };
         self.ladder.get_or_try_init(probe).await
     }

@@ -1,7 +1,7 @@
 //! The shim: the parent of one session's program.
 //!
-//! Started by [`crate::launch`] under the name [`crate::SHIM`], with three descriptors and the directory's path; it
-//! reads its spec, clones the program into its tree, and stays until the tree is empty.
+//! Started by [`crate::launch`] under the name [`crate::SHIM`], with three descriptors and the directory's path, or as a
+//! [`spare`], which gets these later; it reads its spec, clones the program into its tree, and stays until the tree is empty.
 //!
 //! **Invariants:**
 //! - one thread and one loop; the shim waits for no client, and the program waits only for the disk and for a reader
@@ -22,6 +22,7 @@ mod isolate;
 mod program;
 mod proxy;
 mod serve;
+mod spare;
 mod spawn;
 mod stdio;
 mod turn;
@@ -45,7 +46,7 @@ use crate::proc::Identity;
 use crate::protocol::{PACKET_MAX, Verb};
 use crate::spec::{self, Spec};
 use crate::stage::{Answer, Due, Event, Failure, Session};
-use crate::tree::Tree;
+use crate::tree::{Ahead, Tree};
 
 /// How long a program whose output is read as it arrives waits for its reader, which may have died during the launch.
 const READER_PATIENCE: Duration = Duration::from_secs(30);
@@ -83,6 +84,8 @@ struct Shim {
     entered: Option<OwnedFd>,
     /// The mount points that the program's isolation needs.
     places: Option<Places>,
+    /// The leaf that it is in, which may be that of its session.
+    ahead: Option<Ahead>,
     /// Ends with this process, whose end of the socket is held for that.
     proxy: Option<Proxy>,
     /// Whether the child was reaped, or never existed.
@@ -135,6 +138,7 @@ fn run() -> io::Result<()> {
         child: None,
         entered: None,
         places: None,
+        ahead: born.ahead.take(),
         proxy: None,
         child_gone: true,
         stdio: None,
@@ -165,6 +169,11 @@ fn run() -> io::Result<()> {
     shim.end()
 }
 
+/// Returns whether the program of a spec reaches the network through a proxy, which its shim starts.
+pub(crate) fn needs_proxy(spec: &Spec) -> bool {
+    proxy::is_wanted(spec)
+}
+
 fn session_of(spec: &Spec) -> Session {
     let session = Session::new(spec.gate, matches!(spec.stdio, spec::Stdio::Pty(_)));
     if spec.enter.is_some() { session.entering() } else { session }
@@ -182,7 +191,11 @@ impl Shim {
         let mut program = Program::of(spec, &name)?;
         let mut stdio = Stdio::open(spec.stdio, spec.streams).map_err(|error| Failure::of("stdio", &error))?;
         let mut isolated = isolate::prepare(spec, &stdio)?;
-        let mut tree = Tree::make(isolated.tree_plan().unwrap_or(&spec.tree), &name, &spec.limits)?;
+        let plan = isolated.tree_plan().unwrap_or(&spec.tree);
+        let mut tree = match &mut self.ahead {
+            Some(ahead) => Tree::make_around(plan, &name, &spec.limits, ahead)?,
+            None => Tree::make(plan, &name, &spec.limits)?,
+        };
         isolated.describe(&mut tree, spec.proxy.as_ref());
         if let Some(proxy) = &proxy {
             isolated.set_proxy(proxy.socket()?);

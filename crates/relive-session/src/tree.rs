@@ -5,8 +5,9 @@
 //! visible `degraded`, never silent.
 //!
 //! **Invariant:** a leaf is used for one launch only, because a child cloned into a cgroup that was killed once dies at
-//! birth. The shim is in no leaf. No call here waits longer than [`FREEZE_MAX`].
+//! birth. The shim is in no leaf but the one that counts processes, if it waited in it. No call here waits longer than [`FREEZE_MAX`].
 
+mod ahead;
 mod cgroup;
 mod child;
 mod escaped;
@@ -26,6 +27,7 @@ use std::time::Duration;
 use relive_sandbox::Namespaces;
 use serde::{Deserialize, Serialize};
 
+pub(crate) use ahead::{Ahead, remove_leaf_of_shim};
 pub(crate) use ladder::VARIABLE as LADDER_VARIABLE;
 pub use ladder::{Ladder, Start, try_user_namespace};
 pub(crate) use neighbour::Neighbour;
@@ -143,6 +145,8 @@ pub struct Tree {
     stopped: Mutex<HashSet<Identity>>,
     /// The limit of processes for the first one and its descendants.
     pids_rlimit: Option<u64>,
+    /// Whether its leaf for the limit of processes is one that the shim is in.
+    counts_shim: bool,
 }
 
 /// The position from which a tree is observed.
@@ -165,14 +169,27 @@ enum Hold<'a> {
 impl Tree {
     /// Creates a fresh tree for a session of this name: one component of a path, used once.
     pub fn make(plan: &Plan, name: &str, limits: &Limits) -> Result<Self, Failure> {
-        place::make(plan, name, limits)
+        place::make(plan, name, limits, None)
+    }
+
+    /// Creates one in the leaf that the shim is in, where that can be used: it is taken back when nothing else is in it.
+    pub(crate) fn make_around(plan: &Plan, name: &str, limits: &Limits, ahead: &mut Ahead) -> Result<Self, Failure> {
+        place::make(plan, name, limits, Some(ahead))
     }
 
     /// Finds the tree of a lost shim.
     #[must_use]
     pub fn reopen(made: &Made) -> Self {
         let rungs = place::rungs_of(made);
-        Self { made: made.clone(), rungs, v2: None, whose: Whose::Lost, stopped: Mutex::default(), pids_rlimit: None }
+        Self {
+            made: made.clone(),
+            rungs,
+            v2: None,
+            whose: Whose::Lost,
+            stopped: Mutex::default(),
+            pids_rlimit: None,
+            counts_shim: false,
+        }
     }
 
     /// Returns everything that [`Tree::make`] may have created if its creator was lost before it could report it.
@@ -322,10 +339,11 @@ impl Tree {
         v2.unwrap_or(0) + v1.unwrap_or(0)
     }
 
-    /// Removes the leaves, which must be empty.
+    /// Removes the leaves, which must be empty, except the one that the shim is in.
     pub fn remove(&self) -> io::Result<()> {
         let mut outcome = Ok(());
-        for leaf in self.made.leaves() {
+        let shims = self.made.v1_pids.as_deref().filter(|leaf| self.counts_shim || self.is_of_living_shim(leaf));
+        for leaf in self.made.leaves().filter(|leaf| Some(*leaf) != shims) {
             outcome = outcome.and(Leaf(leaf).remove(REMOVE_MAX));
             if let Some(directory) = leaf.parent() {
                 // It stays while it contains other leaves.
@@ -333,6 +351,21 @@ impl Tree {
             }
         }
         outcome
+    }
+
+    /// Returns whether a shim that does not answer is in a leaf: that cannot be removed before it is gone.
+    fn is_of_living_shim(&self, leaf: &Path) -> bool {
+        self.whose == Whose::Lost && Leaf(leaf).members().is_ok_and(|members| !members.is_empty())
+    }
+
+    /// Lets the shim leave the leaf that it shares with the tree, for good.
+    pub(crate) fn release_shim(&mut self, ahead: Ahead) -> io::Result<()> {
+        if !std::mem::take(&mut self.counts_shim) {
+            // Nothing is limited by it.
+            drop(ahead);
+            return Ok(());
+        }
+        ahead.abandon()
     }
 
     /// Returns its parts, for the session's directory.

@@ -5,7 +5,7 @@
 
 use std::ffi::{CStr, CString};
 use std::io;
-use std::os::fd::{AsFd as _, AsRawFd as _, OwnedFd, RawFd};
+use std::os::fd::{AsFd as _, AsRawFd as _, FromRawFd as _, OwnedFd, RawFd};
 use std::ptr;
 
 use libc::{c_char, c_int, c_void};
@@ -15,6 +15,13 @@ use rustix::process::Pid;
 const STACK_BYTES: usize = 64 * 1024;
 /// The exit code of a child that could not execute; nobody looks at it.
 const FAILED: c_int = 127;
+
+/// A process that was started, and the descriptor that keeps its pid from being mistaken for that of another one.
+#[derive(Debug)]
+pub(super) struct Started {
+    pub(super) pid: Pid,
+    pub(super) pidfd: OwnedFd,
+}
 
 /// The input of the child, and where it reports an error.
 struct Orders {
@@ -26,7 +33,7 @@ struct Orders {
 }
 
 /// Starts a program without an environment, with these descriptors and with all signals blocked. Blocks until it executes.
-pub(super) fn start(program: &CStr, argv: &[CString], stdio: [OwnedFd; 3]) -> io::Result<Pid> {
+pub(super) fn start(program: &CStr, argv: &[CString], stdio: [OwnedFd; 3]) -> io::Result<Started> {
     let argv: Vec<*const c_char> = argv.iter().map(|word| word.as_ptr()).chain([ptr::null()]).collect();
     let envp = [ptr::null()];
     // Above those that they are to be: the copies stay open across the execution, these do not.
@@ -44,27 +51,29 @@ pub(super) fn start(program: &CStr, argv: &[CString], stdio: [OwnedFd; 3]) -> io
         errno: 0,
     };
     let mut stack = vec![0_u128; STACK_BYTES / size_of::<u128>()];
+    let mut pidfd: c_int = -1;
     // SAFETY: we wait until the child has executed or gone, so that everything it is shown outlives its look; the stack is its
     // own and grows down from its end; while all signals are blocked nothing of ours but `run` runs in it.
-    let pid = unsafe {
+    let (pid, pidfd) = unsafe {
         let mut all = std::mem::zeroed();
         let mut before = std::mem::zeroed();
         libc::sigfillset(&raw mut all);
         libc::pthread_sigmask(libc::SIG_SETMASK, &raw const all, &raw mut before);
         let top: *mut c_void = stack.as_mut_ptr().add(stack.len()).cast();
-        let flags = libc::CLONE_VM | libc::CLONE_VFORK | libc::SIGCHLD;
-        let pid = libc::clone(run, top, flags, (&raw mut orders).cast());
+        // With its descriptor, so that there is no child without one.
+        let flags = libc::CLONE_VM | libc::CLONE_VFORK | libc::CLONE_PIDFD | libc::SIGCHLD;
+        let pid = libc::clone(run, top, flags, (&raw mut orders).cast(), &raw mut pidfd);
         let failed = io::Error::last_os_error();
         libc::pthread_sigmask(libc::SIG_SETMASK, &raw const before, ptr::null_mut());
         if pid < 0 {
             return Err(failed);
         }
-        pid
+        (pid, OwnedFd::from_raw_fd(pidfd))
     };
     let pid = Pid::from_raw(pid).ok_or(io::ErrorKind::NotFound)?;
     // SAFETY: the child wrote it, or did not; it has gone or has memory of its own by now.
     match unsafe { ptr::read_volatile(&raw const orders.errno) } {
-        0 => Ok(pid),
+        0 => Ok(Started { pid, pidfd }),
         errno => {
             let _ = rustix::process::waitpid(Some(pid), rustix::process::WaitOptions::empty());
             Err(io::Error::from_raw_os_error(errno))
@@ -107,7 +116,7 @@ mod tests {
     fn a_program_gets_its_arguments_its_descriptors_and_nothing_of_the_environment() {
         let (mut reader, writer) = std::io::pipe().unwrap();
         let argv = words(&["sh", "-c", "echo $0 $RELIVE_HOME $1; /usr/bin/env | grep -c CARGO", "one", "two"]);
-        let pid = start(c"/bin/sh", &argv, [null(), writer.into(), null()]).unwrap();
+        let pid = start(c"/bin/sh", &argv, [null(), writer.into(), null()]).unwrap().pid;
         let mut text = String::new();
         reader.read_to_string(&mut text).unwrap();
         assert_eq!(text, "one two\n0\n");
@@ -128,7 +137,7 @@ mod tests {
             status.lines().find(|line| line.starts_with("SigBlk")).unwrap().to_owned()
         };
         let before = blocked();
-        let pid = start(c"/bin/true", &words(&["true"]), [null(), null(), null()]).unwrap();
+        let pid = start(c"/bin/true", &words(&["true"]), [null(), null(), null()]).unwrap().pid;
         assert_eq!(blocked(), before);
         rustix::process::waitpid(Some(pid), rustix::process::WaitOptions::empty()).unwrap();
     }

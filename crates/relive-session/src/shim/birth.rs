@@ -1,17 +1,19 @@
 //! The start of a shim: its initial descriptors, and its setup before there is any child.
 
 use std::fs::File;
-use std::io::{self, Read as _};
+use std::io;
 use std::os::fd::{FromRawFd as _, OwnedFd};
+use std::os::unix::fs::FileExt as _;
 use std::path::PathBuf;
 
 use rustix::fs::{Mode, OFlags};
 use rustix::net::SocketType;
 
-use super::child;
+use super::{child, spare};
 use crate::SHIM;
 use crate::kernel_file;
 use crate::spec::Spec;
+use crate::tree::Ahead;
 
 /// The initial input of a shim.
 pub(super) struct Born {
@@ -22,6 +24,8 @@ pub(super) struct Born {
     /// Descriptor 2: the spec.
     pub(super) spec: Spec,
     pub(super) directory: PathBuf,
+    /// The leaf that it is in already, if it has waited for its session.
+    pub(super) ahead: Option<Ahead>,
 }
 
 /// Takes the initial descriptors, and closes everything else.
@@ -34,6 +38,9 @@ pub(super) fn take() -> io::Result<Born> {
     };
     // Any other open descriptor belongs to nobody. SAFETY: nothing of this program is open above 2 yet.
     unsafe { libc::close_range(3, libc::c_uint::MAX, 0) };
+    if spare::is_one(&directory) {
+        return spare::wait();
+    }
     let owner = rustix::io::fcntl_dupfd_cloexec(stdin, 3)?;
     let lock = rustix::io::fcntl_dupfd_cloexec(rustix::stdio::stdout(), 3)?;
     let spec = rustix::io::fcntl_dupfd_cloexec(rustix::stdio::stderr(), 3)?;
@@ -41,9 +48,16 @@ pub(super) fn take() -> io::Result<Born> {
     rustix::stdio::dup2_stdin(&null)?;
     rustix::stdio::dup2_stdout(&null)?;
     rustix::stdio::dup2_stderr(&null)?;
-    let mut text = Vec::new();
-    File::from(spec).read_to_end(&mut text)?;
-    Ok(Born { owner, lock, spec: serde_json::from_slice(&text)?, directory })
+    Ok(Born { owner, lock, spec: read_spec(spec)?, directory, ahead: None })
+}
+
+/// Reads the spec from its beginning: another process that has it open may have read it before.
+pub(super) fn read_spec(spec: OwnedFd) -> io::Result<Spec> {
+    let spec = File::from(spec);
+    let length = usize::try_from(spec.metadata()?.len()).map_err(io::Error::other)?;
+    let mut text = vec![0; length];
+    spec.read_exact_at(&mut text, 0)?;
+    Ok(serde_json::from_slice(&text)?)
 }
 
 /// Makes the process a parent: leader of its own session, subreaper, and with every signal blocked. The ends of children, and

@@ -8,7 +8,7 @@ use crate::errno::is_of_disk;
 use crate::exit::{EndedBy, ExitRecord, LastSignal, Used, VERSION};
 use crate::spec::Names;
 use crate::stage::SessionResult;
-use crate::tree::has_no_children;
+use crate::tree::{Ahead, has_no_children};
 
 /// How long a tree is killed before it is left to the kernel: a process that waits for a dead disk cannot end.
 const KILL_PATIENCE: Duration = Duration::from_secs(10);
@@ -42,11 +42,19 @@ impl Shim {
             // A leaf with a process that cannot be killed stays; the record names the process.
             let _ = tree.remove();
         }
+        // The name of the session is free from here on.
+        let ahead = self.ahead.take().and_then(Ahead::take_back);
         self.leave(&mut record)?;
         let _ = self.directory.ctl_remove();
         let told = self.say_goodbye(&record);
-        // The process exits now, which closes everything at once.
-        std::mem::forget(self);
+        if ahead.as_ref().is_some_and(Ahead::is_orphaned) {
+            // Leaving it takes a while, in which nothing else is held.
+            drop(self);
+            drop(ahead);
+        } else {
+            // The process exits now, which closes everything at once.
+            std::mem::forget((self, ahead));
+        }
         told
     }
 

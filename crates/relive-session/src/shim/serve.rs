@@ -127,10 +127,7 @@ impl Shim {
                 self.reader_due = None;
                 Outcome::Done.into()
             }
-            Verb::StartDaemon => match &self.daemon {
-                Some(daemon) => outcome("execve", super::daemon::start(daemon)).into(),
-                None => failed("execve", libc::ENOENT).into(),
-            },
+            Verb::StartDaemon => self.start_daemon().into(),
             Verb::Deadline { left_ms } => {
                 self.deadline.set(left_ms.map(Duration::from_millis), Instant::now());
                 Outcome::Done.into()
@@ -142,6 +139,17 @@ impl Shim {
                 None => failed("return", libc::ENOENT).into(),
             },
         }
+    }
+
+    /// Starts the daemon outside of the leaf that limits the session, in which the shim may be.
+    fn start_daemon(&mut self) -> Outcome {
+        let Some(daemon) = &self.daemon else { return failed("execve", libc::ENOENT) };
+        if let (Some(ahead), Some(tree)) = (self.ahead.take(), &mut self.tree)
+            && let Err(error) = tree.release_shim(ahead)
+        {
+            return outcome("cgroup.procs", Err(error));
+        }
+        outcome("execve", super::daemon::start(daemon))
     }
 
     /// Remembers the sender, and the request for an owner that does not know whether it was answered.

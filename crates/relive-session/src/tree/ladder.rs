@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::cgroup::{Controllers, Leaf, Places, wait_until};
 use super::child::{Child, Task};
-use super::{FREEZE_MAX, PidNamespace, Plan, Rungs, Tree};
+use super::{FREEZE_MAX, PidNamespace, Plan, Rungs, Tree, ahead};
 use crate::spec::{Limits, PidsLimit};
 use crate::stage::Failure;
 
@@ -157,9 +157,11 @@ fn hold(start: Start, places: &Places, prefix: &str, notes: &mut Vec<String>) ->
     bottom
 }
 
-/// Removes the remains of a probe that was killed: a leaf, and at worst a frozen child in it.
+/// Removes the remains of a probe that was killed: a leaf, and at worst a frozen child in it; and the leaves of shims that
+/// ended in them.
 fn clear(places: &Places, prefix: &str) {
     for directory in places.v2.iter().chain(places.v1.values()) {
+        ahead::remove_left(&directory.join(prefix));
         for entry in std::fs::read_dir(directory.join(prefix)).into_iter().flatten().flatten() {
             let name = entry.file_name();
             let tried = name.to_str().and_then(|name| name.strip_prefix("probe-")?.split_once('-'));

@@ -8,7 +8,7 @@ use rustix::fs::{CWD, Mode, OFlags};
 use rustix::process::{Pid, Resource, Rlimit};
 
 use super::cgroup::{Leaf, enable_controllers};
-use super::{Hold, Made, PidNamespace, Plan, Rungs, Tree, Whose};
+use super::{Ahead, Hold, Made, PidNamespace, Plan, Rungs, Tree, Whose};
 use crate::proc::{self, Identity};
 use crate::spec::{Limits, Unheld};
 use crate::stage::Failure;
@@ -25,7 +25,7 @@ const NO_CPU: &str = "cpu: no limit can be held";
 const SWAP_UNLIMITED: &str = "memory: weak, swap is not limited";
 const NAME_MAX: usize = 200;
 
-pub(super) fn make(plan: &Plan, name: &str, limits: &Limits) -> Result<Tree, Failure> {
+pub(super) fn make(plan: &Plan, name: &str, limits: &Limits, ahead: Option<&mut Ahead>) -> Result<Tree, Failure> {
     if name.is_empty() || name.len() > NAME_MAX || name.contains('/') || name.starts_with('.') {
         return Err(Failure::new("name", libc::EINVAL));
     }
@@ -37,8 +37,9 @@ pub(super) fn make(plan: &Plan, name: &str, limits: &Limits) -> Result<Tree, Fai
         whose: Whose::Ours,
         stopped: Mutex::default(),
         pids_rlimit: None,
+        counts_shim: false,
     };
-    match fill(&mut tree, plan, limits) {
+    match fill(&mut tree, plan, limits, ahead) {
         Ok(()) => Ok(tree),
         Err(failure) => {
             // Its parts are empty, and the caller needs the original failure.
@@ -48,7 +49,7 @@ pub(super) fn make(plan: &Plan, name: &str, limits: &Limits) -> Result<Tree, Fai
     }
 }
 
-fn fill(tree: &mut Tree, plan: &Plan, limits: &Limits) -> Result<(), Failure> {
+fn fill(tree: &mut Tree, plan: &Plan, limits: &Limits, ahead: Option<&mut Ahead>) -> Result<(), Failure> {
     let name = tree.made.name.clone();
     let leaf = |directory: &Option<PathBuf>| {
         let made = directory.as_ref().map(|directory| Leaf::make(&directory.join(&plan.prefix), &name)).transpose();
@@ -87,7 +88,13 @@ fn fill(tree: &mut Tree, plan: &Plan, limits: &Limits) -> Result<(), Failure> {
         held.or_else(|failure| tree.say_unheld(unheld, failure, NO_CPU))?;
     }
     if let Some(limit) = limits.pids {
-        tree.made.v1_pids = leaf(&plan.v1_pids)?;
+        // A leaf that cannot get this name is replaced by one that the child is moved into.
+        let given = ahead.and_then(|ahead| ahead.give(plan, &name).ok().flatten());
+        tree.counts_shim = given.is_some();
+        tree.made.v1_pids = match given {
+            Some(given) => Some(given),
+            None => leaf(&plan.v1_pids)?,
+        };
         let unheld = if limit.required { unheld } else { Unheld::Say };
         let held = limit_pids(tree, limit.max);
         held.or_else(|failure| tree.say_unheld(unheld, failure, NO_PIDS))?;
@@ -155,6 +162,7 @@ fn limit_pids(tree: &mut Tree, max: u32) -> Result<(), Failure> {
     let v2 = tree.made.v2.as_deref().filter(|_| tree.made.v1_pids.is_none());
     let v2 = v2.filter(|leaf| Leaf(leaf).has("pids.max"));
     if let Some(leaf) = v2.or(tree.made.v1_pids.as_deref()) {
+        let max = u64::from(max) + u64::from(tree.counts_shim);
         Leaf(leaf).write("pids.max", &max.to_string()).map_err(|error| Failure::of("pids.max", &error))?;
         tree.rungs.pids = if v2.is_some() { "cgroup2" } else { "cgroup1" }.into();
         return Ok(());
@@ -194,9 +202,10 @@ pub(super) fn our_tasks() -> io::Result<u64> {
 pub(super) fn place(tree: &mut Tree, pid: i32) -> Result<(), Failure> {
     let failed = |stage: &'static str| move |error: io::Error| Failure::of(stage, &error);
     tree.made.root = Some(Identity::of(pid).map_err(failed("stat"))?);
-    for leaf in
-        [&tree.made.v1_freezer, &tree.made.v1_memory, &tree.made.v1_pids, &tree.made.v1_cpu].into_iter().flatten()
-    {
+    // It was born in the one that its shim is in.
+    let pids = tree.made.v1_pids.as_ref().filter(|_| !tree.counts_shim);
+    let others = [&tree.made.v1_freezer, &tree.made.v1_memory, &tree.made.v1_cpu].into_iter().flatten();
+    for leaf in others.chain(pids) {
         Leaf(leaf).write("cgroup.procs", &pid.to_string()).map_err(failed("cgroup.procs"))?;
     }
     if tree.made.pid_namespace == Some(PidNamespace::InUserNamespace) {

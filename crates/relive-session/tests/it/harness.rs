@@ -18,7 +18,7 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 
 pub(crate) struct Lab {
     pub(crate) dir: tempfile::TempDir,
-    launcher: Launcher,
+    pub(crate) launcher: Launcher,
 }
 
 /// A session and its directory.
@@ -59,12 +59,15 @@ impl Lab {
 
     pub(crate) async fn launch(&self, name: &str, spec: &Spec) -> Running {
         let path = self.dir.path().join(name);
-        let create = {
-            let path = path.clone();
-            move || SessionDirectory::create(path)
+        let (opened, directory) = std::sync::mpsc::channel();
+        let create = move || {
+            let created = SessionDirectory::create(&path)?;
+            // Before its program can remove it.
+            opened.send(SessionDirectory::open(path)?).map_err(std::io::Error::other)?;
+            Ok(created)
         };
         let connection = self.launcher.launch(create, spec).await.unwrap();
-        Running { connection, directory: SessionDirectory::open(path).unwrap() }
+        Running { connection, directory: directory.recv().unwrap() }
     }
 
     /// Runs it to its end; returns its record and its output.

@@ -303,9 +303,10 @@ async fn a_full_disk_loses_only_output() {
     let _disk = SmallDisk(lab.dir.path());
     let filler = lab.dir.path().join("filler");
     Command::new("fallocate").args(["-l", "200k"]).arg(&filler).status().unwrap();
-    let running = lab.launch("full", &shell("seq 200000; exit 3")).await;
+    let running = lab.launch("full", &shell("read line; seq 200000; exit 3")).await;
     let program_ended = || running.connection.seen().borrow().snapshot.host_pid.is_some_and(|pid| !is_alive(pid));
     running.reaches(Stage::Running).await;
+    running.connection.write(b"begin\n").await.unwrap();
     wait_until("the program to end", program_ended).await;
     // The disk stays full: the record has reserved space.
     let record = running.ended().await;

@@ -9,6 +9,7 @@ mod input_output;
 mod isolation;
 mod messages;
 mod races;
+mod spares;
 mod stages;
 mod tampering;
 mod unprivileged;

@@ -1,0 +1,217 @@
+//! A shim that is started before it is needed.
+//!
+//! Executing and linking a program takes longer than all that a shim does for a launch. So after each launch the next shim is
+//! started, and waits: it knows nothing yet, and ends as soon as its owner is gone. It becomes the shim of a session in two
+//! steps. First it gets the spec and the path of the directory, and says that others can find it by that path now; then it
+//! gets the directory's lock, without which it launches nothing. An owner that dies in between has launched nothing. A spare
+//! that does not answer never gets the lock, and the session gets a shim that is started for it.
+//!
+//! Where cgroups are of the first version it also joins the one that will limit the processes of its session, as soon as the
+//! session before has ended: the kernel creates and removes no cgroups meanwhile.
+
+use std::ffi::CString;
+use std::io;
+use std::os::fd::{AsFd as _, OwnedFd};
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec};
+use rustix::fs::{Mode, OFlags};
+use rustix::process::{Signal, WaitOptions};
+use serde::{Deserialize, Serialize};
+
+use super::start::{self, Started};
+use crate::tree::Plan;
+use crate::{SHIM, faults, packet, proc};
+
+/// The room for the path of a session's directory in the command line of a spare. A session with a longer one gets a shim that
+/// is started for it.
+pub(crate) const PATH_ROOM: usize = 1024;
+/// Begins what fills that room until the path is known. It is no path of a session: those are absolute.
+const FILLER: &str = "waits-for-a-session";
+/// More than an order takes.
+pub(crate) const ORDER_MAX: usize = 8 * 1024;
+/// The answer of a spare to [`Order::Become`].
+pub(crate) const READY: &[u8] = b"ready";
+/// How long a spare may take to answer. One that was stopped does not.
+const ANSWER_PATIENCE: Duration = Duration::from_secs(1);
+/// After so many spares in a row that were of no use no other is started: this machine has no use for them.
+const USELESS_MAX: u32 = 3;
+
+/// What a spare is told, in this order.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(tag = "order", rename_all = "snake_case")]
+pub(crate) enum Order {
+    /// Do beforehand what a session with such a tree will need.
+    Prepare { plan: Plan },
+    /// Be found as the shim of the session in this directory, whose spec comes with it. Answered with [`READY`].
+    Become { directory: PathBuf },
+    /// Launch the session, whose lock comes with it.
+    Launch,
+}
+
+/// A shim that waits for its session.
+#[derive(Debug)]
+struct Spare {
+    socket: OwnedFd,
+    pidfd: OwnedFd,
+    pid: i32,
+    is_prepared: bool,
+}
+
+/// At most one spare of a launcher.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Spares {
+    next: Arc<Mutex<Next>>,
+}
+
+#[derive(Debug, Default)]
+struct Next {
+    spare: Option<Spare>,
+    is_starting: bool,
+    /// How many in a row were of no use.
+    useless: u32,
+}
+
+/// Returns whether this is the first argument of a spare.
+pub(crate) fn is_filler(argument: &[u8]) -> bool {
+    argument.len() == PATH_ROOM && argument.starts_with(FILLER.as_bytes())
+}
+
+/// Lets every stopped spare of this machine continue, so that it notices if its owner is gone.
+pub(crate) fn rouse_stopped() -> io::Result<()> {
+    for (spare, _) in proc::shims()?.iter().filter(|(_, path)| is_filler(path.as_os_str().as_bytes())) {
+        if proc::Stat::of(spare.pid).is_ok_and(|stat| stat.identity == *spare && stat.state == b'T') {
+            // One of another user is that user's.
+            let _ = crate::tree::signal_all(&[*spare], Signal::CONT);
+        }
+    }
+    Ok(())
+}
+
+impl Spares {
+    fn next(&self) -> MutexGuard<'_, Next> {
+        self.next.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns the pid of the spare, if there is one.
+    pub(super) fn waiting(&self) -> Option<i32> {
+        self.next().spare.as_ref().map(|spare| spare.pid)
+    }
+
+    /// Makes the spare the shim of the session in this directory, and returns the connection to it. Nothing if there is none,
+    /// or none of use: then it holds nothing, and never will. Blocks until it answers.
+    pub(super) fn employ(&self, directory: &Path, lock: &OwnedFd, spec: &OwnedFd) -> Option<OwnedFd> {
+        let fits = directory.as_os_str().len() < PATH_ROOM && directory.to_str().is_some();
+        let spare = if fits { self.next().spare.take()? } else { return None };
+        let employed = spare.tell(directory, lock, spec);
+        let mut next = self.next();
+        match employed {
+            Ok(()) => {
+                next.useless = 0;
+                Some(spare.socket)
+            }
+            Err(_) => {
+                next.useless += 1;
+                // It may have gone by itself.
+                let _ = rustix::process::pidfd_send_signal(&spare.pidfd, Signal::KILL);
+                None
+            }
+        }
+    }
+
+    /// Lets the spare prepare itself for a session with such a tree.
+    pub(super) fn prepare(&self, plan: Plan) {
+        let mut next = self.next();
+        if let Some(spare) = next.spare.as_mut().filter(|spare| !spare.is_prepared && plan.v1_pids.is_some()) {
+            spare.is_prepared = true;
+            // One that is gone is noticed when it is needed.
+            let order = serde_json::to_vec(&Order::Prepare { plan });
+            let _ = order.map(|order| packet::send(&spare.socket, &[&order], None));
+        }
+    }
+
+    /// Starts the next spare, unless there is one, and returns its process. Blocks until it executes.
+    pub(super) fn refill(&self, program: &Path) -> Option<Started> {
+        {
+            let mut next = self.next();
+            if next.spare.is_some() || next.is_starting || next.useless >= USELESS_MAX {
+                return None;
+            }
+            next.is_starting = true;
+        }
+        // Without a spare the next launch takes longer, and tells what is wrong.
+        let (spare, started) = Spare::start(program).ok().unzip();
+        let mut next = self.next();
+        (next.spare, next.is_starting) = (spare, false);
+        started
+    }
+}
+
+impl Spare {
+    fn start(program: &Path) -> io::Result<(Self, Started)> {
+        let (socket, theirs) = super::pair()?;
+        let null = || rustix::fs::open("/dev/null", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty());
+        let argv = [CString::new(SHIM)?, CString::new(format!("{FILLER:<PATH_ROOM$}"))?];
+        let program = CString::new(program.as_os_str().as_bytes())?;
+        let started = start::start(&program, &argv, [theirs, null()?, null()?])?;
+        match started.pidfd.try_clone() {
+            Ok(pidfd) => {
+                Ok((Self { socket, pidfd, pid: started.pid.as_raw_nonzero().get(), is_prepared: false }, started))
+            }
+            Err(error) => {
+                let _ = rustix::process::pidfd_send_signal(&started.pidfd, Signal::KILL);
+                let _ = rustix::process::waitpid(Some(started.pid), WaitOptions::empty());
+                Err(error)
+            }
+        }
+    }
+
+    fn tell(&self, directory: &Path, lock: &OwnedFd, spec: &OwnedFd) -> io::Result<()> {
+        let send = |order: &Order, descriptor: &OwnedFd| {
+            packet::send(&self.socket, &[&serde_json::to_vec(order)?], Some(descriptor.as_fd()))
+        };
+        send(&Order::Become { directory: directory.to_owned() }, spec)?;
+        faults::die_at("spare-told");
+        self.hear_ready()?;
+        faults::die_at("spare-ready");
+        send(&Order::Launch, lock)?;
+        faults::die_at("spare-launched");
+        Ok(())
+    }
+
+    fn hear_ready(&self) -> io::Result<()> {
+        let until = Instant::now() + ANSWER_PATIENCE;
+        let mut answer = [0; READY.len()];
+        loop {
+            match packet::receive(&self.socket, &mut answer) {
+                Ok(received) if answer[..received.length] == *READY => return Ok(()),
+                Ok(_) => return Err(io::ErrorKind::InvalidData.into()),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                Err(error) => return Err(error),
+            }
+            let left = until.checked_duration_since(Instant::now()).ok_or(io::ErrorKind::TimedOut)?;
+            let left = Timespec::try_from(left).map_err(io::Error::other)?;
+            match rustix::event::poll(&mut [PollFd::new(&self.socket, PollFlags::IN)], Some(&left)) {
+                Ok(_) | Err(rustix::io::Errno::INTR) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_spare_is_told_from_the_shim_of_a_session_by_its_argument() {
+        let filler = format!("{FILLER:<PATH_ROOM$}");
+        assert!(is_filler(filler.as_bytes()));
+        assert!(!is_filler(b"/data/steps/0190/sessions/1"));
+        assert!(!is_filler(format!("/{}", &filler[1..]).as_bytes()));
+        assert!(!is_filler(b"--probe"));
+    }
+}
