@@ -19,11 +19,11 @@ impl Client {
     }
 
     pub async fn rewind(&self, id: &str, request: &RewindRequest) -> Result<Rewound, Error> {
-        self.tell(id, "rewind", request).await
+        self.post_until_done(format!("/v1/processes/{}/rewind", segment(id)), request).await
     }
 
     pub async fn restore(&self, id: &str, request: &RestoreRequest) -> Result<FilesChanged, Error> {
-        self.tell(id, "restore", request).await
+        self.post_until_done(format!("/v1/processes/{}/restore", segment(id)), request).await
     }
 
     pub async fn merge(&self, id: &str, request: &MergeRequest) -> Result<FilesChanged, Error> {
@@ -39,6 +39,6 @@ impl Client {
     }
 
     pub async fn remove_workspace(&self, request: &RemoveWorkspaceRequest) -> Result<OwnWorkspace, Error> {
-        self.post("/v1/workspaces/remove".into(), request).await
+        self.post_until_done("/v1/workspaces/remove".into(), request).await
     }
 }

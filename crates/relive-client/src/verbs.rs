@@ -7,10 +7,10 @@ use relive_api::{
     Accepted, Affected, Created, DaemonStatus, EndSelfRequest, ExecRequest, ExecStarted, GateRequest, GcAnswer,
     GcRequest, GrantRequest, Handle, HandleList, InputRequest, Lineage, ListQuery, PauseRequest, PoolReport, Process,
     ProcessList, ReleaseRequest, Removed, RenameRequest, ResolveRequest, ResumableList, ResumeRequest, Resumed,
-    RunRequest, SelfInfo, SignalMaskRequest, SignalRequest, SignalState, UsageQuery, UsageReport, WaitAnswer,
-    WaitRequest,
+    RunRequest, SelfInfo, SignalMaskRequest, SignalRequest, SignalState, StartCancelled, UsageQuery, UsageReport,
+    WaitAnswer, WaitRequest,
 };
-use relive_types::ErrorCode;
+use relive_types::{ErrorCode, Uuid};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::json;
@@ -56,6 +56,11 @@ impl Client {
     /// Starts an agent that the caller watches: its end is no item of the inbox.
     pub async fn run_attended(&self, request: &RunRequest) -> Result<Created, Error> {
         self.post_until_done("/v1/processes?attended=true".into(), request).await
+    }
+
+    /// Cancels the start of a process, by the UUID that this client chose for it.
+    pub async fn cancel_start(&self, uuid: Uuid) -> Result<StartCancelled, Error> {
+        self.post(format!("/v1/creations/{uuid}/cancel"), &()).await
     }
 
     pub async fn exec(&self, request: &ExecRequest) -> Result<ExecStarted, Error> {

@@ -26,6 +26,7 @@ const KEYS: &[Key] = &[
     ("", "resume", Expected::Words),
     ("", "fork", Expected::Words),
     ("", "with_model", Expected::Words),
+    ("", "terminal", Expected::Words),
     ("", "env", Expected::Environment),
     ("limits", "max_steps", Expected::Number(1, u32::MAX as u64)),
     ("limits", "max_tokens", Expected::Number(1, i64::MAX as u64)),
@@ -60,6 +61,8 @@ pub struct AgentFile {
     pub fork: Vec<String>,
     /// Further arguments if a model is named: `{model}`.
     pub with_model: Vec<String>,
+    /// The program of a run with `-t` in place of `command`: the CLI's own full-screen interface.
+    pub terminal: Vec<String>,
     /// Further environment variables of the CLI.
     pub env: BTreeMap<String, String>,
     pub limits: AgentLimits,

@@ -78,7 +78,8 @@ impl Server {
             .route("/v1/processes/{id}/resolve", post(resolve))
             .route("/v1/processes/{id}/ack", post(inbox::ack))
             .route("/v1/processes/{id}/proceed", post(proceed))
-            .route("/v1/processes/{id}/abort", post(abort));
+            .route("/v1/processes/{id}/abort", post(abort))
+            .route("/v1/creations/{id}/cancel", post(files::cancel_start));
         let others = Router::new()
             .route("/v1/processes", get(processes).post(run))
             .route("/v1/programs", post(exec))

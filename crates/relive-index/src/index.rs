@@ -8,7 +8,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use relive_core::{End, Pid, Timestamp, Uuid};
 use relive_journal::{Disk, ProcInfo};
-use relive_types::short_id;
+use relive_types::short_id::{self, ShownPart};
 use rusqlite::types::Type;
 use rusqlite::{Connection, OptionalExtension as _, Transaction, params};
 
@@ -228,6 +228,19 @@ impl Index {
             digits.as_deref(),
             max,
         )
+    }
+
+    /// Returns the processes whose shown id begins like this, at most `max` and at most [`CANDIDATES_MAX`]. The text is
+    /// searched in all of them, which takes some milliseconds for 100,000: it is typed by a person.
+    pub fn by_shown(&self, part: &ShownPart, max: usize) -> Result<Vec<Uuid>> {
+        self.ask(|connection| {
+            let mut statement = connection.prepare_cached(
+                "SELECT uuid FROM process WHERE instr(uuid, ?1) > 0 AND collected_ns IS NULL ORDER BY uuid",
+            )?;
+            let found = statement.query_map(params![part.digits()], |row| uuid_at(row, 0))?;
+            let is_meant = |uuid: &rusqlite::Result<Uuid>| uuid.as_ref().map_or(true, |uuid| part.begins(*uuid));
+            found.filter(is_meant).take(max.min(CANDIDATES_MAX)).collect()
+        })
     }
 
     fn between(&self, sql: &str, digits: Option<&str>, max: usize) -> Result<Vec<Uuid>> {

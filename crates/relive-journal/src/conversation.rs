@@ -72,12 +72,16 @@ impl History {
         Ok(self.conversation_and_cuts(journal)?.0)
     }
 
+    /// The places of the records that the conversation is made of, in its order.
+    pub(crate) fn conversation_places(&self) -> impl Iterator<Item = &Place> {
+        self.conversation.iter().chain(&self.unheard)
+    }
+
     /// Reads the records that the conversation is made of, in its order. `journal` is the file this history was read
     /// from.
     pub(crate) fn conversation_records(&self, journal: &File) -> io::Result<Vec<Body>> {
         let mut buffer = Vec::new();
-        let places = self.conversation.iter().chain(&self.unheard);
-        places.map(|place| Ok(read(journal, *place, &mut buffer)?.1)).collect()
+        self.conversation_places().map(|place| Ok(read(journal, *place, &mut buffer)?.1)).collect()
     }
 
     /// The conversation so far, and where it can be cut, first to last. No cut parts a call from its result.

@@ -14,11 +14,14 @@ use crate::beside::{PendingSync, SyncedEnd};
 use crate::conversation::Cut;
 use crate::events;
 use crate::history::{Asked, History, Permit};
+use crate::payload::PayloadMut;
 use crate::plan::Plan;
 use crate::pool::{JobLost, Pool};
 use crate::record::{Body, Decision};
-use crate::regular;
 use crate::writer::{Durability, WriteError, Writer};
+
+/// The longest conversation that is read ahead, in bytes of its records.
+const AHEAD_MAX: u64 = 64 * 1024;
 
 /// A future of a trait method.
 pub type Pending<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
@@ -239,6 +242,9 @@ impl OpenJournal {
 
     /// Reads the records of the conversation, with their payloads.
     pub async fn conversation(&mut self) -> Result<Vec<Body>, JournalError> {
+        if let Some(records) = self.writer.as_mut().and_then(|writer| writer.ahead.take()) {
+            return Ok(records);
+        }
         self.with(load).await?.map_err(JournalError::Read)
     }
 
@@ -246,8 +252,7 @@ impl OpenJournal {
     pub async fn cuts(&mut self) -> Result<Vec<Cut>, JournalError> {
         let cuts = self.with(|writer| {
             writer.write_out().map_err(std::io::Error::other)?;
-            let journal = regular::open(&writer.directory().steps())?;
-            Ok::<_, std::io::Error>(writer.history().conversation_and_cuts(&journal)?.1)
+            Ok::<_, std::io::Error>(writer.history().conversation_and_cuts(writer.file())?.1)
         });
         cuts.await?.map_err(|error| JournalError::Read(error.to_string()))
     }
@@ -278,11 +283,26 @@ fn write_events(writer: &mut Writer, events: Vec<((u64, u32), Event)>) {
     let _ = writer.events().flush(last);
 }
 
+impl Writer {
+    /// Reads a short conversation now, so that its body need not be given a thread for it. One that cannot be read, or has
+    /// payloads in `blobs/`, is left to the body.
+    pub fn read_ahead(&mut self) {
+        let bytes: u64 = self.history().conversation_places().map(|place| u64::from(place.len)).sum();
+        if bytes > AHEAD_MAX || self.write_out().is_err() {
+            return;
+        }
+        let Ok(mut records) = self.history().conversation_records(self.file()) else { return };
+        let inline = |payload: PayloadMut<'_>| if payload.is_inline() { Ok(()) } else { Err(()) };
+        if records.iter_mut().all(|body| body.for_each_payload(&mut |payload| inline(payload)).is_ok()) {
+            self.ahead = Some(records);
+        }
+    }
+}
+
 fn load(writer: &mut Writer) -> Result<Vec<Body>, String> {
     // Reading uses the file, which does not contain deferred records yet.
     writer.write_out().map_err(|error| error.to_string())?;
-    let journal = regular::open(&writer.directory().steps()).map_err(|error| error.to_string())?;
-    let mut records = writer.history().conversation_records(&journal).map_err(|error| error.to_string())?;
+    let mut records = writer.history().conversation_records(writer.file()).map_err(|error| error.to_string())?;
     let blobs = writer.blobs();
     for body in &mut records {
         body.for_each_payload(&mut |payload| payload.load(blobs)).map_err(|error| error.to_string())?;

@@ -149,6 +149,14 @@ impl PayloadMut<'_> {
         }
     }
 
+    /// Returns whether the payload is in its record.
+    pub(crate) fn is_inline(&self) -> bool {
+        match self {
+            Self::Text(Text::Inline(_)) | Self::Json(Json::Inline(_)) => true,
+            Self::Text(Text::Blob(_)) | Self::Json(Json::Blob(_)) => false,
+        }
+    }
+
     /// Moves the payload to `blobs/` if it has more than `max` bytes.
     pub(crate) fn spill(self, max: usize, blobs: &mut Blobs) -> io::Result<()> {
         match self {

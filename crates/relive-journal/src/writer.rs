@@ -131,6 +131,8 @@ pub struct Writer {
     /// Where it ended at the last checkpoint of this writer.
     checkpointed_end: u64,
     synced: Arc<SyncTracker>,
+    /// The records of the conversation, if they were read ahead and nothing was appended since.
+    pub(crate) ahead: Option<Vec<Body>>,
     poisoned: bool,
     all_poisoned: Poisoned,
 }
@@ -164,6 +166,7 @@ impl Writer {
             synced: SyncTracker::new(synced, history.claimed),
             history,
             unwritten: Vec::new(),
+            ahead: None,
             poisoned: false,
             all_poisoned: Arc::clone(&io.poisoned),
         }
@@ -186,6 +189,11 @@ impl Writer {
     #[must_use]
     pub fn directory(&self) -> &ProcessDirectory {
         &self.directory
+    }
+
+    /// Returns its file, which holds everything but what was deferred.
+    pub(crate) fn file(&self) -> &std::fs::File {
+        self.file.file()
     }
 
     /// The payloads too large for a line.
@@ -222,6 +230,7 @@ impl Writer {
         if self.poisoned {
             return Err(WriteError::Poisoned { path: self.directory.steps() });
         }
+        self.ahead = None;
         self.check_sync()?;
         let (end, deferred) = (self.written_end(), self.unwritten.len());
         let mut buffer = std::mem::take(&mut self.unwritten);

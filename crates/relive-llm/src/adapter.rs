@@ -67,12 +67,7 @@ impl Adapter {
         windows: &Windows,
         timeouts: Timeouts,
     ) -> Result<Self, OpenError> {
-        let unknown = || {
-            let first = name.split_once('/').map_or(name, |(first, _)| first);
-            OpenError::UnknownProvider { name: name.to_owned(), closest: providers::closest(first) }
-        };
-        let (_, model) = name.split_once('/').filter(|(_, model)| !model.is_empty()).ok_or_else(unknown)?;
-        let provider = providers::provider(name).ok_or_else(unknown)?;
+        let (provider, model) = providers::split_name(name)?;
         let target = provider.target(&access)?;
         let options = options(target.adapter, model, timeouts);
         let known_as = format!("{}/{model}", provider.family());

@@ -33,7 +33,7 @@ pub use adapter::Timeouts;
 pub use conversation::Conversation;
 pub use model::{Answer, Delta, Message, Model, ModelError, Purpose, Question, ToolCall, estimated_tokens};
 pub use prices::{Price, Prices};
-pub use providers::{Provider, provider, providers};
+pub use providers::{Provider, provider, providers, split_name};
 pub use windows::Windows;
 
 /// The reason why a model cannot be opened.

@@ -78,6 +78,15 @@ pub fn provider(name: &str) -> Option<Provider> {
     PROVIDERS.into_iter().find(|provider| provider.name == first)
 }
 
+/// Splits the name of a model into its provider and what that calls it.
+pub fn split_name(name: &str) -> Result<(Provider, &str), OpenError> {
+    let (first, model) = name.split_once('/').unwrap_or((name, ""));
+    match provider(name).filter(|_| !model.is_empty()) {
+        Some(provider) => Ok((provider, model)),
+        None => Err(OpenError::UnknownProvider { name: name.to_owned(), closest: closest(first) }),
+    }
+}
+
 /// Returns what to write instead of an unknown name.
 pub(crate) fn advice(name: &str, closest: Option<&str>) -> String {
     let names: Vec<&str> = PROVIDERS.iter().map(|provider| provider.name).collect();

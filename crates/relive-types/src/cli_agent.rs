@@ -35,4 +35,7 @@ pub struct CliAgent {
     /// Whether its model calls do not go through the gateway, although they could.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub no_gateway: bool,
+    /// Whether it runs with its own full-screen interface, in a terminal. Its output is then not read.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub terminal: bool,
 }

@@ -81,13 +81,50 @@ pub fn range(digits: &str) -> Option<(Uuid, Uuid)> {
     Some((filled("0")?, filled("f")?))
 }
 
-/// Tells whether a UUID begins or ends with a text.
+/// The beginning of an id as it is shown, which people shorten as they do with those of other tools.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ShownPart {
+    digits: String,
+}
+
+impl ShownPart {
+    /// Returns the digits of the text; `None` if it cannot be the beginning of a shown id, or is all of one, which is the end
+    /// of its UUID.
+    #[must_use]
+    pub fn of(text: &str) -> Option<Self> {
+        let digits = digits(text.chars(), |_| false).filter(|digits| digits.len() >= PART_MIN)?;
+        // Only an id with a single letter, its first digit, is longer than the usual ones.
+        let is_long = digits.starts_with(|first: char| first.is_ascii_alphabetic())
+            && digits[1..].bytes().all(|digit| digit.is_ascii_digit());
+        let has_letter = digits.bytes().any(|digit| digit.is_ascii_alphabetic());
+        (has_letter && (digits.len() < SHOWN || is_long)).then_some(Self { digits })
+    }
+
+    #[must_use]
+    pub fn digits(&self) -> &str {
+        &self.digits
+    }
+
+    /// Tells whether the shown id of a process begins like this. Allocates nothing, as many are compared.
+    #[must_use]
+    pub fn begins(&self, uuid: Uuid) -> bool {
+        let digit = |place: usize| (uuid.as_u128() >> (4 * (DIGITS - 1 - place))) & 0xf;
+        let Some(letter) = (0..DIGITS).rev().find(|place| digit(*place) > 9) else { return false };
+        let shown = letter.min(DIGITS - SHOWN);
+        let wanted = self.digits.chars().map(|digit| digit.to_digit(16).map(u128::from));
+        self.digits.len() <= DIGITS - shown && wanted.zip(shown..).all(|(wanted, place)| wanted == Some(digit(place)))
+    }
+}
+
+/// Tells whether a UUID begins or ends with a text, or its shown id begins with it.
 #[must_use]
 pub fn has_part(uuid: Uuid, text: &str) -> bool {
     let is_in = |digits: Option<String>, uuid: Uuid| {
         digits.as_deref().and_then(range).is_some_and(|(first, last)| (first..=last).contains(&uuid))
     };
-    is_in(digits_of_prefix(text), uuid) || is_in(digits_of_suffix(text), backwards(uuid))
+    is_in(digits_of_prefix(text), uuid)
+        || is_in(digits_of_suffix(text), backwards(uuid))
+        || ShownPart::of(text).is_some_and(|part| part.begins(uuid))
 }
 
 #[cfg(test)]
@@ -110,6 +147,28 @@ mod tests {
         }
         for other in ["", "abc", "1234", "12345678-1234", "worker", "abcdefg", "be-ef", "a-b-c-d", "fade-out"] {
             assert!(!is_part(other), "{other}");
+        }
+    }
+
+    #[test]
+    fn a_shown_id_can_be_shortened() {
+        let check = |uuid: &str, text: &str, expect: bool| {
+            let uuid: Uuid = uuid.parse().unwrap();
+            assert_eq!(ShownPart::of(text).is_some_and(|part| part.begins(uuid)), expect, "{text}");
+            assert_eq!(short(uuid).starts_with(&text.to_ascii_lowercase()), expect, "{text}");
+            assert!(!expect || has_part(uuid, text), "{text}");
+        };
+        let usual = "01929b1e-5d0a-7b8e-9a53-6a2f0c9d1e77";
+        for (text, expect) in [("0c9d", true), ("0C9D1", true), ("0c9d1e7", true), ("0c9e", false), ("c9d1", false)] {
+            check(usual, text, expect);
+        }
+        let long = "01929b1e-5d0a-7b8e-9a53-6a2f00000000";
+        for (text, expect) in [("f000", true), ("f0000000", true), ("f00000000", true), ("f001", false)] {
+            check(long, text, expect);
+        }
+        // All of a shown id is the end of the UUID, digits alone are a PID, and it has no hyphens.
+        for text in ["0c9d1e77", "0919", "0c9", "", "0c9d-", "0c9g"] {
+            assert_eq!(ShownPart::of(text), None, "{text}");
         }
     }
 

@@ -5,9 +5,11 @@
 //! stays until the pause is over.
 
 use crate::effect::Effect;
+use crate::machine::signal::Sent;
 use crate::machine::{Context, Life, Machine, Pause};
 use crate::process::Urgency;
 use crate::refusal::Refusal;
+use crate::signal::Signal;
 use crate::status::{Cause, SuspendReason};
 
 /// Returns whether only an answer ends a pause for this reason. A RESUME is not an answer.
@@ -26,11 +28,37 @@ fn awaits_answer(reason: SuspendReason) -> bool {
     }
 }
 
+/// Returns whether a pause for this reason ends without a RESUME: with an answer, or when the reason is gone. A PAUSE
+/// that comes meanwhile is kept until then; otherwise the process would run although somebody has paused it.
+fn ends_without_resume(reason: SuspendReason) -> bool {
+    match reason {
+        SuspendReason::InDoubt
+        | SuspendReason::Approval
+        | SuspendReason::Question
+        | SuspendReason::Quota
+        | SuspendReason::NeedsCredentials
+        | SuspendReason::DaemonStop => true,
+        SuspendReason::User
+        | SuspendReason::BudgetExceeded
+        | SuspendReason::DiskFull
+        | SuspendReason::IoError
+        | SuspendReason::CrashLoop
+        | SuspendReason::Stalled => false,
+    }
+}
+
 impl Machine {
+    /// Returns who asked for the pause that follows the present one, which ends without a RESUME.
+    #[must_use]
+    pub fn kept_pause(&self) -> Option<Cause> {
+        self.pause().filter(|(_, reason)| ends_without_resume(*reason))?;
+        self.pending().find(|(signal, _)| *signal == Signal::Pause).map(|(_, cause)| cause)
+    }
+
     pub(super) fn check_resumable(&self) -> Result<(), Refusal> {
         match (&self.life, self.pause()) {
             (Life::Created, _) if self.pending.is_none() => Err(Refusal::NotStarted { pid: self.pid() }),
-            (Life::Running(_), Some((_, reason))) if awaits_answer(reason) => {
+            (Life::Running(_), Some((_, reason))) if awaits_answer(reason) && self.kept_pause().is_none() => {
                 Err(Refusal::AwaitsAnswer { pid: self.pid() })
             }
             (Life::Created | Life::Running(_) | Life::Zombie(_), _) => Ok(()),
@@ -53,9 +81,37 @@ impl Machine {
 
     pub(super) fn end_pause(&mut self, reason: SuspendReason, cx: &mut Context<'_>) -> bool {
         match self.pause() {
-            Some((_, current)) if current == reason => self.leave_pause(cx),
+            Some((_, current)) if current == reason => match self.take_kept_pause() {
+                Some(sent) => self.pause_on(sent, cx),
+                None => self.leave_pause(cx),
+            },
             Some(_) | None => false,
         }
+    }
+
+    /// Pauses the process for its user, or keeps the PAUSE while a pause lasts that ends without a RESUME.
+    pub(super) fn pause_for_user(&mut self, sent: Sent, cx: &mut Context<'_>) -> bool {
+        match self.pause() {
+            Some((_, reason)) if ends_without_resume(reason) => self.keep(sent),
+            Some(_) | None => self.begin_pause(SuspendReason::User, Some(sent.cause), sent.urgency, cx),
+        }
+    }
+
+    /// Takes the PAUSE that follows the present pause, unless it is blocked.
+    fn take_kept_pause(&mut self) -> Option<Sent> {
+        self.kept_pause().filter(|_| !self.mask.contains(Signal::Pause))?;
+        self.take_pending(Signal::Pause)
+    }
+
+    /// Replaces a pause by that of the user. The process does not run in between, and its clock does not either.
+    fn pause_on(&mut self, sent: Sent, cx: &mut Context<'_>) -> bool {
+        let of = self.incarnation;
+        let Some(running) = self.running_mut() else { return false };
+        let Sent { signal: _, cause, urgency } = sent;
+        let (asked_at, reason) = (cx.now.at, SuspendReason::User);
+        running.pause = Pause::Pausing { asked_at, reason, cause: Some(cause), urgency };
+        cx.effects.push(Effect::Stop { of, urgency });
+        true
     }
 
     pub(super) fn reach_boundary(&mut self, cx: &mut Context<'_>) -> bool {

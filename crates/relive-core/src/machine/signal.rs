@@ -7,14 +7,15 @@
 //! at once and PAUSE is kept until it starts. The grace period of TERM runs even if a handler receives it. A RESUME
 //! removes a pending PAUSE even when RESUME itself is not blocked, and vice versa, so that the last one counts. A
 //! process that was asked to end is no longer paused. A handled RESUME also ends the pause, because a stopped process
-//! runs no handler.
+//! runs no handler. A PAUSE for a process whose pause ends without a RESUME, such as one that waits for an answer, is kept
+//! until that pause ends; its handler is not called then.
 
 use crate::effect::Effect;
 use crate::machine::{Aim, Context, Life, Machine};
 use crate::process::Urgency;
 use crate::refusal::Refusal;
 use crate::signal::{Disposition, Signal, SignalSet, disposition};
-use crate::status::{Cause, End, ProcessStatus, SuspendReason};
+use crate::status::{Cause, End, ProcessStatus};
 
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Sent {
@@ -54,7 +55,8 @@ impl Machine {
     pub(super) fn land(&mut self, cx: &mut Context<'_>) -> bool {
         let mut landed = false;
         for signal in Signal::LANDING_ORDER {
-            if self.mask.contains(signal) || self.running().is_none() {
+            let is_kept = signal == Signal::Pause && self.kept_pause().is_some();
+            if self.mask.contains(signal) || is_kept || self.running().is_none() {
                 continue;
             }
             let Some(sent) = self.take_pending(signal) else { continue };
@@ -139,7 +141,7 @@ impl Machine {
         let grace = self.grace(cx);
         let Some(running) = self.running_mut() else { return false };
         match (sent.signal, running.ending.map(|(signal, _)| signal)) {
-            (Signal::Pause, None) => self.begin_pause(SuspendReason::User, Some(sent.cause), sent.urgency, cx),
+            (Signal::Pause, None) => self.pause_for_user(sent, cx),
             (Signal::Resume, _) => self.resume(cx),
             // A second request to end that is not stronger changes nothing.
             (Signal::Pause | Signal::Int, Some(_))

@@ -1,15 +1,15 @@
 //! Looks up a process from what a person typed.
 //!
-//! Digits are always a PID. Otherwise a name, a UUID, or the unique beginning or end of one. Among namesakes the living
-//! are meant; if none lives, the one that came last. Only what the caller may name takes part: not in the answer, not
-//! among the candidates and not in a suggestion is there anything else.
+//! Digits are always a PID. Otherwise a name, a UUID, the unique beginning or end of one, or the beginning of a shown id.
+//! Among namesakes the living are meant; if none lives, the one that came last. Only what the caller may name takes part:
+//! not in the answer, not among the candidates and not in a suggestion is there anything else.
 
 use std::collections::BTreeMap;
 use std::iter::successors;
 use std::ops::Bound::{Excluded, Unbounded};
 use std::sync::Arc;
 
-use relive_types::short_id;
+use relive_types::short_id::{self, ShownPart};
 use relive_types::suggest::closest;
 
 use crate::ids::{Pid, Uuid};
@@ -89,8 +89,8 @@ impl Table {
         }
     }
 
-    /// Returns the processes whose UUID begins or ends like this, each with its current PID: all of them, or one more
-    /// than an ambiguous id lists.
+    /// Returns the processes whose UUID begins or ends like this, or whose shown id begins like this, each with its current
+    /// PID: all of them, or one more than an ambiguous id lists.
     #[must_use]
     pub fn by_uuid_part(&self, caller: Holder, text: &str) -> Vec<(Uuid, Pid)> {
         if !short_id::is_part(text) {
@@ -106,6 +106,10 @@ impl Table {
             let known = known.filter_map(|(_, pid)| Some((self.facts(*pid)?.uuid, *pid)));
             let known = known.filter(|(uuid, _)| (first..=last).contains(&short_id::backwards(*uuid)));
             self.take_nameable(caller, known, &mut found);
+        }
+        if let Some(part) = ShownPart::of(text) {
+            let known = self.by_uuid.iter().filter(|(uuid, _)| part.begins(*uuid));
+            self.take_nameable(caller, known.map(|(uuid, pid)| (*uuid, *pid)), &mut found);
         }
         found.into_iter().collect()
     }

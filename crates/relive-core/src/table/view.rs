@@ -103,6 +103,8 @@ pub struct View<'a> {
     pub suspend_reason: Option<SuspendReason>,
     /// Who asked for the pause, if somebody did.
     pub paused_by: Option<Cause>,
+    /// Whether the process is paused by a user as soon as the present pause ends.
+    pub pause_kept: bool,
     /// The signal that asked the process to end, until it has ended.
     pub ending: Option<Signal>,
     pub status: Option<&'a ProcessStatus>,
@@ -228,7 +230,8 @@ impl Table {
             }
         };
         let (incarnation, elapsed_ms) = (machine.incarnation(), machine.stopwatch().elapsed_ms(now.up_ms));
-        view(&Parts { incarnation, facts, ppid, suspended_below: *suspended_below, elapsed_ms }, &phase)
+        let parts = Parts { incarnation, facts, ppid, suspended_below: *suspended_below, elapsed_ms };
+        View { pause_kept: machine.kept_pause().is_some(), ..view(&parts, &phase) }
     }
 }
 
@@ -277,6 +280,7 @@ fn view<'a>(parts: &Parts<'a>, phase: &Phase<'a>) -> View<'a> {
         display,
         suspend_reason,
         paused_by,
+        pause_kept: false,
         ending: ending.map(|(signal, _)| signal),
         status: end.map(|end| &end.status),
         why: cause.map(|cause| cause.why),

@@ -252,6 +252,46 @@ fn a_process_that_waits_for_an_answer_is_not_resumed() {
 }
 
 #[test]
+fn a_pause_of_a_process_that_waits_for_an_answer_is_kept_until_the_answer() {
+    let reasons = [SuspendReason::InDoubt, SuspendReason::Approval, SuspendReason::Question];
+    for reason in reasons.into_iter().chain([SuspendReason::Quota, SuspendReason::NeedsCredentials]) {
+        let mut world = World::new();
+        let [root, child, grandchild, sibling] = family(&mut world);
+        world.suspend_for(child, reason);
+        assert_eq!(world.signal_tree(root, Signal::Pause).pids, [root, child, grandchild, sibling]);
+        assert_eq!(world.view(child).suspend_reason, Some(reason), "it still waits");
+        assert!(world.table.machine(child).unwrap().kept_pause().is_some());
+        assert!(world.signal_tree(root, Signal::Pause).pids.is_empty(), "kept once");
+
+        let effects = world.effects(child, Event::EndPause { reason });
+        assert_eq!(names(&effects), ["Stop"], "it does not run in between");
+        assert_eq!(world.view(child).suspend_reason, Some(SuspendReason::User));
+        assert_eq!(world.view(child).paused_by.unwrap().root, Some(root), "it was the tree that was paused");
+        assert_eq!(world.pending(child), SignalSet::EMPTY);
+        assert_eq!(world.table.suspended_below(root), 3);
+        assert!(world.resume(child).pids.contains(&child));
+        assert_eq!(world.view(child).suspend_reason, None);
+    }
+}
+
+#[test]
+fn a_kept_pause_is_taken_back_by_a_resume_of_the_process_or_its_tree() {
+    for scope in [Scope::Process, Scope::Subtree] {
+        let mut world = World::new();
+        let [root, child, ..] = family(&mut world);
+        world.suspend_for(child, SuspendReason::Approval);
+        world.signal_tree(root, Signal::Pause);
+        let target = if scope == Scope::Process { child } else { root };
+        let reached = world.send(target, scope, Message::new(Signal::Resume)).unwrap();
+        assert!(reached.pids.contains(&child));
+        assert_eq!(world.view(child).suspend_reason, Some(SuspendReason::Approval), "a resume is no answer");
+        let effects = world.effects(child, Event::EndPause { reason: SuspendReason::Approval });
+        assert_eq!(names(&effects), ["Resume"]);
+        assert_eq!(world.view(child).suspend_reason, None);
+    }
+}
+
+#[test]
 fn resuming_a_process_that_has_not_been_started_is_refused() {
     let mut world = World::new();
     let queued = world.spawn(Pid::RUNTIME);

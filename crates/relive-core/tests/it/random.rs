@@ -206,7 +206,7 @@ impl Model {
             if simple.state == State::Created && simple.pending.is_empty() {
                 return Err(ErrorCode::Invalid);
             }
-            if simple.pause == Some(SuspendReason::InDoubt) {
+            if simple.pause == Some(SuspendReason::InDoubt) && !simple.pending.contains(Signal::Pause) {
                 return Err(ErrorCode::Conflict);
             }
         }
@@ -227,7 +227,8 @@ impl Model {
     fn land(&mut self, pid: u32) {
         for signal in Signal::LANDING_ORDER {
             let simple = self.all.get_mut(&pid).unwrap();
-            let lands = simple.state == State::Running && !simple.mask.contains(signal);
+            let is_kept = signal == Signal::Pause && simple.pause == Some(SuspendReason::InDoubt);
+            let lands = simple.state == State::Running && !simple.mask.contains(signal) && !is_kept;
             if lands && simple.pending.contains(signal) {
                 simple.pending = simple.pending.without(signal);
                 // A pending RESUME for a process in doubt is skipped, not refused.
@@ -283,7 +284,12 @@ impl Model {
                 return Ok(vec![pid]);
             }
             (O::EndPause(reason), _) if simple.pause == Some(reason) => {
+                let kept = reason == SuspendReason::InDoubt && simple.pending.contains(Signal::Pause);
                 simple.pause = None;
+                if kept && !simple.mask.contains(Signal::Pause) {
+                    simple.pending = simple.pending.without(Signal::Pause);
+                    (simple.pause, simple.at_boundary) = (Some(SuspendReason::User), false);
+                }
                 return Ok(vec![pid]);
             }
             (O::Boundary, _) => simple.at_boundary |= simple.pause.is_some(),
@@ -314,6 +320,12 @@ impl Simple {
             return (false, false);
         }
         match signal {
+            Signal::Pause if self.pause == Some(SuspendReason::InDoubt) && !handled && self.ending.is_none() => {
+                // Kept until the answer.
+                let is_new = !self.pending.contains(signal);
+                self.pending = self.pending.with(signal);
+                (is_new, false)
+            }
             Signal::Pause if self.pause.is_some() => (false, false),
             Signal::Pause if handled => (true, false),
             Signal::Pause if self.ending.is_some() => (false, false),

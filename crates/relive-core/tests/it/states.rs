@@ -36,7 +36,7 @@ const TRANSITIONS: [(&str, Do); 3] = [
     ("reap", |world| world.table.reap(PID, world.now())),
 ];
 
-const EVENTS: [(&str, Do); 18] = [
+const EVENTS: [(&str, Do); 20] = [
     TRANSITIONS[0],
     TRANSITIONS[1],
     ("terminate, cancelled", |world| apply(world, Event::Terminate(Outcome::Cancelled))),
@@ -58,6 +58,10 @@ const EVENTS: [(&str, Do); 18] = [
     ("suspend, budget", |world| {
         apply(world, Event::Suspend { reason: SuspendReason::BudgetExceeded, urgency: Urgency::Boundary })
     }),
+    ("suspend, approval", |world| {
+        apply(world, Event::Suspend { reason: SuspendReason::Approval, urgency: Urgency::Boundary })
+    }),
+    ("approval answered", |world| apply(world, Event::EndPause { reason: SuspendReason::Approval })),
     ("boundary reached", |world| apply(world, Event::BoundaryReached)),
     ("ends itself", |world| {
         let end = relive_core::End::of(relive_core::ProcessStatus::Abandoned);
@@ -73,7 +77,7 @@ const EVENTS: [(&str, Do); 18] = [
 ];
 
 /// The events that lead from a new process to each situation.
-const SITUATIONS: [(State, &[&str]); 15] = [
+const SITUATIONS: [(State, &[&str]); 17] = [
     (State::Created, &[]),
     (State::Created, &["SIGPAUSE"]),
     (State::Running, &["start"]),
@@ -81,6 +85,8 @@ const SITUATIONS: [(State, &[&str]); 15] = [
     (State::Running, &["start", "SIGPAUSE"]),
     (State::Running, &["start", "SIGPAUSE", "boundary reached"]),
     (State::Running, &["start", "suspend, budget", "boundary reached"]),
+    (State::Running, &["start", "suspend, approval", "boundary reached"]),
+    (State::Running, &["start", "suspend, approval", "boundary reached", "SIGPAUSE"]),
     (State::Running, &["start", "SIGINT"]),
     (State::Running, &["start", "SIGTERM"]),
     (State::Running, &["start", "SIGKILL"]),

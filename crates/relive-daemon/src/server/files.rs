@@ -3,10 +3,12 @@
 use axum::Json;
 use relive_api::{
     Blame, BlameRequest, DiffQuery, FilesChanged, FilesDiff, MergeRequest, OwnWorkspace, OwnWorkspaces,
-    RemoveWorkspaceRequest, RestoreRequest, RewindRequest, Rewound,
+    RemoveWorkspaceRequest, RestoreRequest, RewindRequest, Rewound, StartCancelled,
 };
+use relive_core::ErrorCode;
 
 use super::{CallerAccess, Id, JsonAnswer, OptionalJson, Params, RequestId, RequiredJson};
+use crate::error::HttpError;
 
 pub(super) async fn diff(
     CallerAccess(access): CallerAccess,
@@ -48,6 +50,11 @@ pub(super) async fn blame(
     RequiredJson(request): RequiredJson<BlameRequest>,
 ) -> JsonAnswer<Blame> {
     access.blame(request).await.map(Json).map_err(Into::into)
+}
+
+pub(super) async fn cancel_start(CallerAccess(access): CallerAccess, Id(id): Id) -> JsonAnswer<StartCancelled> {
+    let uuid = id.parse().map_err(|_| HttpError::new(ErrorCode::Invalid, format!("`{id}` is not a UUID")))?;
+    access.cancel_start(uuid).await.map(Json).map_err(Into::into)
 }
 
 pub(super) async fn workspaces(CallerAccess(access): CallerAccess) -> JsonAnswer<OwnWorkspaces> {

@@ -39,7 +39,7 @@ pub(crate) const VERBS: [&str; 26] = [
     "/flow",
     "/node",
 ];
-pub(crate) const PLACES: [&str; 23] = [
+pub(crate) const PLACES: [&str; 25] = [
     "/v1/daemon",
     "/v1/processes",
     "/v1/processes?all=true",
@@ -57,6 +57,8 @@ pub(crate) const PLACES: [&str; 23] = [
     "/v1/blame",
     "/v1/workspaces",
     "/v1/workspaces/remove",
+    "/v1/creations/01900000-0000-7000-8000-00000000000a/cancel",
+    "/v1/creations/%00/cancel",
     "/v1/processes?limit=18446744073709551615&cursor=%00",
     "/v1/resumable?limit=0&cursor=x",
     "/v1/",

@@ -4,6 +4,7 @@ use proptest::prelude::*;
 use relive_core::{Pid, Uuid};
 use relive_index::{Cursor, Filter, Freshness, Order};
 use relive_journal::JournalState;
+use relive_types::short_id::{self, ShownPart};
 
 use crate::scan::{Scan, listings};
 use crate::support::{DIRECTORIES, NAMES, World};
@@ -117,6 +118,10 @@ fn compare(world: &World) {
             let mut ending = world.index.by_suffix(suffix, 1_000).unwrap();
             ending.sort_unstable();
             assert_eq!(ending, scan.by_suffix(suffix), "{suffix}");
+            let shown = &short_id::short(uuid)[..len.clamp(4, 7)];
+            if let Some(part) = ShownPart::of(shown) {
+                assert_eq!(world.index.by_shown(&part, 1_000).unwrap(), scan.by_shown(shown), "{shown}");
+            }
             let simple = &uuid.simple().to_string()[..len.min(32)].to_ascii_uppercase();
             assert_eq!(world.index.by_prefix(simple, 1_000).unwrap(), scan.by_prefix(simple), "{simple}");
         }

@@ -3,6 +3,7 @@
 use relive_core::{Pid, Timestamp, Uuid};
 use relive_index::{Filter, Order, Outcome, PidEntry, Row, State};
 use relive_journal::{DataDirectory, ProcInfo};
+use relive_types::short_id;
 
 pub(crate) struct Scan {
     here: Vec<Row>,
@@ -53,6 +54,12 @@ impl Scan {
         let suffix = suffix.to_ascii_lowercase();
         let matching =
             |uuid: &Uuid| uuid.to_string().ends_with(&suffix) || uuid.simple().to_string().ends_with(&suffix);
+        self.here.iter().map(|row| row.info.uuid).filter(matching).collect()
+    }
+
+    pub(crate) fn by_shown(&self, part: &str) -> Vec<Uuid> {
+        let part = part.to_ascii_lowercase();
+        let matching = |uuid: &Uuid| short_id::short(*uuid).starts_with(&part);
         self.here.iter().map(|row| row.info.uuid).filter(matching).collect()
     }
 

@@ -5,7 +5,7 @@ use std::convert::Infallible;
 use relive_core::{Generation, Pid, Signal, Uuid};
 use relive_journal::record::{Body, OpenedBy};
 use relive_journal::recovery::Recovery;
-use relive_journal::{Counts, Durability, Health, History, OpenFailure, WriteError, Writer};
+use relive_journal::{Counts, Durability, Health, History, OpenFailure, OpenJournal, Pool, WriteError, Writer};
 
 use crate::support::{
     Fixture, append, call_started, completed, end, files, input, lines, max_steps, model_ended, model_started, moment,
@@ -197,4 +197,30 @@ fn a_writer_knows_how_much_of_its_journal_is_synced() {
     assert_eq!((writer.synced_end(), writer.has_unsynced()), (0, true));
     writer.sync().unwrap();
     assert_eq!((writer.synced_end(), writer.has_unsynced()), (len(&writer), false));
+}
+
+#[tokio::test]
+async fn a_conversation_that_was_read_ahead_needs_no_thread() {
+    let (fixture, pool) = (Fixture::new(), Pool::default());
+    let mut writer = fixture.spawn();
+    step(&mut writer, "one", "1");
+    let uuid = uuid_of(&writer);
+    drop(writer);
+    let mut writer = fixture.recover(uuid);
+    writer.read_ahead();
+    let mut journal = OpenJournal::new(writer, pool.clone());
+    let ahead = journal.conversation().await.unwrap();
+    assert_eq!((ahead.len(), pool.jobs()), (3, 0), "the task, an answer and a result");
+    assert_eq!((journal.conversation().await.unwrap(), pool.jobs()), (ahead, 1), "it is not kept");
+}
+
+#[tokio::test]
+async fn a_conversation_that_was_read_ahead_has_what_was_said_since() {
+    let (fixture, pool) = (Fixture::new(), Pool::default());
+    let uuid = uuid_of(&fixture.spawn());
+    let mut writer = fixture.recover(uuid);
+    writer.read_ahead();
+    let mut journal = OpenJournal::new(writer, pool);
+    journal.append(moment(), Vec::new(), vec![input("more", "more")], Durability::Synced).await.unwrap();
+    assert_eq!(journal.conversation().await.unwrap().len(), 2, "the task and the message");
 }
