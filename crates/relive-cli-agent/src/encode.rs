@@ -6,8 +6,11 @@ mod acp;
 mod claude;
 mod codex_app_server;
 
+use serde_json::json;
+
 use crate::dialect::Dialect;
-use crate::event::{ApprovalChannel, ApprovalOption, ApprovalRequest, Event, EventKind, OptionKind, RawJson};
+use crate::event::{ApprovalChannel, ApprovalOption, ApprovalRequest, Event, EventKind, OptionKind, RawJson, Refusal};
+use crate::form::{Filled, Form};
 
 /// A person's answer to a request for permission.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -144,19 +147,34 @@ impl Encoder {
         Ok(message + "\n")
     }
 
-    /// Encodes the reply to a request of an ACP agent that nobody can fulfil. `request_id` is JSON that the agent wrote.
+    /// Encodes the reply to a request that nobody can fulfil. `request_id` is JSON that the agent wrote.
     #[must_use]
-    pub fn unsupported(request_id: &str) -> String {
-        acp::unsupported(request_id) + "\n"
+    pub fn refuse(&self, request_id: &str, refusal: Refusal) -> String {
+        let message = match (self.dialect, refusal) {
+            (DuplexDialect::Claude, Refusal::NotOffered) => claude::not_offered(request_id),
+            (DuplexDialect::Claude, Refusal::Decline) => claude::success(request_id, DECLINED),
+            (DuplexDialect::CodexAppServer, Refusal::NotOffered) => codex_app_server::not_offered(request_id),
+            (DuplexDialect::CodexAppServer, Refusal::Decline) => codex_app_server::result(request_id, DECLINED),
+            (DuplexDialect::Acp, Refusal::NotOffered) => acp::not_offered(request_id),
+            (DuplexDialect::Acp, Refusal::Decline) => acp::result(request_id, DECLINED),
+        };
+        message + "\n"
     }
 
     /// Encodes the answer to a question that the CLI printed: `input` is what it asked. Where it asks several things, each line
-    /// answers one of them.
-    pub fn reply(&self, request_id: &RawJson, input: &RawJson, text: &str) -> Result<String, EncodeError> {
-        match self.dialect {
-            DuplexDialect::Claude => Ok(claude::reply(request_id, input, text) + "\n"),
-            DuplexDialect::CodexAppServer | DuplexDialect::Acp => Err(EncodeError::NotOffered),
-        }
+    /// answers one of them. A form that this text does not fill in is declined.
+    #[must_use]
+    pub fn reply(&self, request_id: &RawJson, input: &RawJson, text: &str) -> String {
+        let (id, filled) = (request_id.as_str(), Form::read(input.as_str()).map(|form| filled(&form, text)));
+        let message = match (self.dialect, filled) {
+            (DuplexDialect::Claude, Ok(filled)) => claude::success(id, &filled),
+            (DuplexDialect::Claude, Err(_)) => claude::reply(id, input, text),
+            (DuplexDialect::CodexAppServer, Ok(filled)) => codex_app_server::result(id, &filled),
+            (DuplexDialect::CodexAppServer, Err(_)) => codex_app_server::reply(id, input, text),
+            (DuplexDialect::Acp, Ok(filled)) => acp::result(id, &filled),
+            (DuplexDialect::Acp, Err(_)) => acp::result(id, DECLINED),
+        };
+        message + "\n"
     }
 
     /// Encodes the answer to a request for permission that a hook of claude made: the body of the response to that hook.
@@ -176,6 +194,23 @@ impl Encoder {
         self.last_request += 1;
         format!("relive-{}", self.last_request)
     }
+}
+
+/// The reply that declines a form, in every dialect.
+const DECLINED: &str = r#"{"action":"decline"}"#;
+
+/// Returns the reply to a form, which every dialect has from MCP.
+fn filled(form: &Form, text: &str) -> String {
+    match form.fill(text) {
+        Ok(Filled::Accepted(content)) => json!({ "action": "accept", "content": content }).to_string(),
+        Ok(Filled::Declined) | Err(_) => DECLINED.to_owned(),
+    }
+}
+
+/// Returns the answer to each of some questions: a line for each, or all of the text for all of them.
+fn answers(questions: usize, text: &str) -> Vec<&str> {
+    let lines: Vec<&str> = text.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
+    if questions > 1 && lines.len() == questions { lines } else { vec![text; questions] }
 }
 
 /// Returns the option that comes closest to an answer.

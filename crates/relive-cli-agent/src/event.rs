@@ -113,10 +113,13 @@ pub enum EventKind {
         #[serde(skip_serializing_if = "Option::is_none")]
         input: Option<RawJson>,
     },
-    /// An ACP agent asked for something that no client has to offer, and waits for a reply.
+    /// The agent asked for something that nobody can fulfil, and waits for a reply.
     UnsupportedRequest {
         request_id: RawJson,
         method: String,
+        /// Left out in JSON if it is that the method is not offered.
+        #[serde(skip_serializing_if = "Refusal::is_not_offered")]
+        refusal: Refusal,
     },
     /// An approval or a question is closed: answered, or withdrawn by the CLI.
     Answered {
@@ -173,6 +176,23 @@ impl EventKind {
     /// Whether the line was one of the dialect: neither malformed nor of an unknown type.
     pub(crate) fn is_recognized(&self) -> bool {
         !matches!(self, Self::Malformed { .. } | Self::Unknown { .. })
+    }
+}
+
+/// How a request that nobody can fulfil is refused. In both cases the agent goes on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Refusal {
+    /// The client has no such method.
+    NotOffered,
+    /// A form is declined, as a person could do it.
+    Decline,
+}
+
+impl Refusal {
+    #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde wants a reference")]
+    fn is_not_offered(&self) -> bool {
+        *self == Self::NotOffered
     }
 }
 
@@ -335,6 +355,15 @@ impl RawJson {
     pub(crate) fn string(text: &str) -> Self {
         // A string always serializes: `null` only stands in for a case that cannot happen.
         Self(serde_json::value::to_raw_value(text).unwrap_or_else(|_| RawValue::NULL.to_owned()))
+    }
+
+    /// Builds an object of values that are JSON already.
+    pub(crate) fn object(fields: &[(&str, Self)]) -> Self {
+        let field = |(name, value): &(&str, Self)| format!("{}:{}", Self::string(name).as_str(), value.as_str());
+        let fields: Vec<String> = fields.iter().map(field).collect();
+        let object = RawValue::from_string(format!("{{{}}}", fields.join(",")));
+        // Whole values in an object are JSON: `null` only stands in for a case that cannot happen.
+        Self(object.unwrap_or_else(|_| RawValue::NULL.to_owned()))
     }
 
     pub fn as_str(&self) -> &str {

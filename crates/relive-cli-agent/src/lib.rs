@@ -34,6 +34,7 @@
 mod dialect;
 mod encode;
 mod event;
+mod form;
 mod ids;
 mod json;
 mod lines;
@@ -45,9 +46,10 @@ mod stream;
 pub use dialect::{Dialect, UnknownDialect};
 pub use encode::{Answer, EncodeError, Encoder};
 pub use event::{
-    ApprovalChannel, ApprovalOption, ApprovalRequest, Capabilities, Event, EventKind, OptionKind, RawJson,
+    ApprovalChannel, ApprovalOption, ApprovalRequest, Capabilities, Event, EventKind, OptionKind, RawJson, Refusal,
     ReportedUsage, ResetClock, TurnOutcome, UsageScope,
 };
+pub use form::{DECLINE, FORM_TOOL, Filled, Form, UnfitForm};
 pub use lines::{Line, LineSplitter, MAX_LINE_BYTES};
 pub use machine::{Activity, Lifecycle, Machine, Waiting};
 pub use parser::Parser;

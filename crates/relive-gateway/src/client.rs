@@ -80,6 +80,8 @@ impl Gateway {
         let mut command = Command::new(program);
         command.arg0(GATEWAY).arg(data).env_clear();
         command.envs(CERTIFICATES.iter().filter_map(|name| Some((name, std::env::var_os(name)?))));
+        #[cfg(feature = "faults")]
+        command.envs(std::env::var_os(crate::FAULTS).map(|switches| (crate::FAULTS, switches)));
         command.stdin(OwnedFd::from(theirs)).stdout(Stdio::null()).stderr(Stdio::null());
         let mut child = command.spawn()?;
         drop(command);

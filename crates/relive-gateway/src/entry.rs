@@ -10,7 +10,7 @@ use tokio::net::{TcpListener, TcpSocket};
 use tokio::sync::watch;
 use uuid::Uuid;
 
-use crate::gates::{Gate, gate};
+use crate::gates::{Gate, Limit, gate};
 use crate::log::{Asked, Ended, Log};
 use crate::protocol::{Auth, Entry, Facts, Lease, Wanted};
 
@@ -47,7 +47,7 @@ struct State {
     next: u64,
     in_flight: u32,
     held: u32,
-    limited: Option<Timestamp>,
+    limited: Option<Limit>,
     wanted: BTreeMap<u64, String>,
     /// The tokens that the lease does not know of.
     unsettled: u64,
@@ -158,7 +158,8 @@ impl Served {
                 log: state.log,
                 in_flight: state.in_flight,
                 held: state.held,
-                limited_until_ms: state.limited.map(Timestamp::as_millisecond),
+                limited_until_ms: state.limited.map(|limit| limit.until.as_millisecond()),
+                limited_call: state.limited.map(|limit| limit.told),
                 wanted: state
                     .wanted
                     .iter()
@@ -242,9 +243,9 @@ impl Served {
         }
     }
 
-    /// Notes that the provider takes no calls before this time.
-    pub(crate) fn limit(&self, until: Timestamp) {
-        self.state().limited = Some(until);
+    /// Notes that the provider takes no calls before this time, as it has told a call.
+    pub(crate) fn limit(&self, until: Timestamp, told: u64) {
+        self.state().limited = Some(Limit { until, told });
         self.publish();
     }
 

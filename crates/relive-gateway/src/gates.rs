@@ -17,8 +17,16 @@ pub(crate) enum Gate {
     Asks,
 }
 
+/// A provider that takes no calls for a while.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Limit {
+    pub(crate) until: Timestamp,
+    /// The number of the call that was told so.
+    pub(crate) told: u64,
+}
+
 /// Decides about a call. `unsettled` are the tokens that the lease does not know of.
-pub(crate) fn gate(lease: &Lease, number: u64, unsettled: u64, limited: Option<Timestamp>, now: Timestamp) -> Gate {
+pub(crate) fn gate(lease: &Lease, number: u64, unsettled: u64, limited: Option<Limit>, now: Timestamp) -> Gate {
     if let Some(reason) = &lease.refuse {
         return Gate::Refuse(reason.clone());
     }
@@ -31,8 +39,9 @@ pub(crate) fn gate(lease: &Lease, number: u64, unsettled: u64, limited: Option<T
             Exhausted::Hold => Gate::Held,
         };
     }
-    if let Some(until) = limited.filter(|until| *until > now) {
-        return Gate::Limited(until);
+    let is_tried_again = |limit: &Limit| lease.tried_again.is_some_and(|told| limit.told <= told);
+    if let Some(limit) = limited.filter(|limit| limit.until > now && !is_tried_again(limit)) {
+        return Gate::Limited(limit.until);
     }
     match lease.permitted {
         Some(permitted) if number > permitted => Gate::Asks,
@@ -54,8 +63,13 @@ mod tests {
         let patient = Lease { exhausted: Exhausted::Hold, ..lease.clone() };
         assert_eq!(gate(&patient, 1, 100, None, now), Gate::Held);
         assert_eq!(gate(&Lease { hold: true, ..lease.clone() }, 1, 0, None, now), Gate::Held);
-        assert_eq!(gate(&lease, 1, 0, Some(later), now), Gate::Limited(later));
-        assert_eq!(gate(&lease, 1, 0, Some(now), later), Gate::Open);
+        let limit = |until, told| Some(Limit { until, told });
+        assert_eq!(gate(&lease, 1, 0, limit(later, 4), now), Gate::Limited(later));
+        assert_eq!(gate(&lease, 1, 0, limit(now, 4), later), Gate::Open);
+        // A person wants to know whether it is still so; the next answer counts again.
+        let again = Lease { tried_again: Some(4), ..lease.clone() };
+        assert_eq!(gate(&again, 5, 0, limit(later, 4), now), Gate::Open);
+        assert_eq!(gate(&again, 6, 0, limit(later, 5), now), Gate::Limited(later));
         let asking = Lease { permitted: Some(4), ..lease };
         assert_eq!((gate(&asking, 4, 0, None, now), gate(&asking, 5, 0, None, now)), (Gate::Open, Gate::Asks));
         let refused = Lease { refuse: Some("no".into()), ..asking };

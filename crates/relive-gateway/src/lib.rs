@@ -42,6 +42,10 @@ pub const SOCKET: &str = "gateway";
 /// The log of calls in the directory of a process.
 pub const LOG: &str = "gateway.jsonl";
 
+/// The variable with the switches for tests.
+#[cfg(feature = "faults")]
+pub(crate) const FAULTS: &str = "RELIVE_FAULTS";
+
 /// Returns how a token is kept: what is stored cannot be used at the port.
 #[must_use]
 pub fn token_hash(token: &str) -> String {

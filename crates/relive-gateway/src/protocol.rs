@@ -61,6 +61,9 @@ pub struct Lease {
     /// Whether the next call waits, because the process is paused.
     #[serde(default)]
     pub hold: bool,
+    /// The number of a call that was told of a quota, and is made again although the quota has not reset.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tried_again: Option<u64>,
     #[serde(default)]
     pub exhausted: Exhausted,
 }
@@ -87,6 +90,9 @@ pub struct Facts {
     /// The provider takes no more calls before this time, in milliseconds since 1970.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limited_until_ms: Option<i64>,
+    /// The number of the call that was told so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub limited_call: Option<u64>,
     /// Calls that wait for a permission, in their order.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub wanted: Vec<Wanted>,

@@ -216,7 +216,7 @@ impl Call {
         if let Some(resets_at) = limits::far_reset(status, response.headers(), now) {
             let ended = Ended { status: Some(status), resets_at: Some(resets_at), ..asked.ended(now) };
             if self.served.record_end(ended).await.is_ok() {
-                self.served.limit(resets_at);
+                self.served.limit(resets_at, asked.number);
                 return Attempt::Later(reply);
             }
         }

@@ -23,11 +23,14 @@ pub(super) fn answer(request: &ApprovalRequest, answer: &Answer) -> Result<Strin
         (None, Answer::Deny { .. }) => r#"{"outcome":"cancelled"}"#.into(),
         (None, Answer::Allow | Answer::AllowAlways) => return Err(EncodeError::NotOffered),
     };
-    let request_id = request.request_id.as_str();
-    Ok(format!(r#"{{"jsonrpc":"2.0","id":{request_id},"result":{{"outcome":{outcome}}}}}"#))
+    Ok(result(request.request_id.as_str(), &format!(r#"{{"outcome":{outcome}}}"#)))
+}
+
+pub(super) fn result(request_id: &str, result: &str) -> String {
+    format!(r#"{{"jsonrpc":"2.0","id":{request_id},"result":{result}}}"#)
 }
 
 /// The code that JSON-RPC has for a method that is not there.
-pub(super) fn unsupported(request_id: &str) -> String {
+pub(super) fn not_offered(request_id: &str) -> String {
     format!(r#"{{"jsonrpc":"2.0","id":{request_id},"error":{{"code":-32601,"message":"Method not found"}}}}"#)
 }

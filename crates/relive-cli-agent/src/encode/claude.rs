@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::Answer;
+use super::{Answer, answers};
 use crate::event::{ApprovalRequest, OptionKind, RawJson};
 
 /// Claude tells the model why it may not use a tool, and wants some text there.
@@ -20,28 +20,29 @@ pub(super) fn interrupt(request_id: String) -> String {
 pub(super) fn answer(request: &ApprovalRequest, answer: &Answer) -> String {
     let input = request.input.as_ref().map_or("{}", RawJson::as_str);
     let response = decision(request, answer, &format!(r#","updatedInput":{input}"#));
-    success(&request.request_id, &response)
+    success(request.request_id.as_str(), &response)
 }
 
-fn success(request_id: &RawJson, response: &str) -> String {
-    let request_id = request_id.as_str();
+pub(super) fn success(request_id: &str, response: &str) -> String {
     format!(
         r#"{{"type":"control_response","response":{{"subtype":"success","request_id":{request_id},"response":{response}}}}}"#
     )
 }
 
+/// Claude takes an error for an answer, and goes on.
+pub(super) fn not_offered(request_id: &str) -> String {
+    format!(
+        r#"{{"type":"control_response","response":{{"subtype":"error","request_id":{request_id},"error":"not offered by this client"}}}}"#
+    )
+}
+
 /// An answer is an allow, whose input has the answers by their questions.
-pub(super) fn reply(request_id: &RawJson, input: &RawJson, text: &str) -> String {
+pub(super) fn reply(request_id: &str, input: &RawJson, text: &str) -> String {
     let asked: Value = serde_json::from_str(input.as_str()).unwrap_or_default();
     let questions = asked["questions"].as_array().map(Vec::as_slice).unwrap_or_default();
     let questions: Vec<&str> = questions.iter().filter_map(|question| question["question"].as_str()).collect();
-    let lines: Vec<&str> = text.lines().filter(|line| !line.trim().is_empty()).collect();
-    let one_each = questions.len() > 1 && lines.len() == questions.len();
-    let answers = questions.iter().enumerate().map(|(place, question)| {
-        let answer = if one_each { lines[place].trim() } else { text };
-        ((*question).to_owned(), Value::from(answer))
-    });
-    let answers = Value::Object(answers.collect());
+    let answers = questions.iter().zip(answers(questions.len(), text));
+    let answers = Value::Object(answers.map(|(question, answer)| ((*question).to_owned(), answer.into())).collect());
     let input = input.as_str().trim_end().strip_suffix('}').unwrap_or("{");
     let comma = if input.trim() == "{" { "" } else { "," };
     let response = format!(r#"{{"behavior":"allow","updatedInput":{input}{comma}"answers":{answers}}}}}"#);

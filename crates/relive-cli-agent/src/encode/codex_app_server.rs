@@ -1,8 +1,8 @@
 //! Messages to `codex app-server`.
 
-use serde_json::json;
+use serde_json::{Value, json};
 
-use super::{Answer, EncodeError, choose};
+use super::{Answer, EncodeError, answers, choose};
 use crate::event::{ApprovalRequest, RawJson};
 
 /// The tool of a request for more permissions.
@@ -19,8 +19,27 @@ pub(super) fn interrupt(request_id: String, thread_id: &str, turn_id: &str) -> S
 }
 
 pub(super) fn answer(request: &ApprovalRequest, answer: &Answer) -> Result<String, EncodeError> {
-    let result = if request.tool == PERMISSIONS { grant(request, answer) } else { decision(request, answer)? };
-    Ok(format!(r#"{{"id":{},"result":{result}}}"#, request.request_id.as_str()))
+    let granted = if request.tool == PERMISSIONS { grant(request, answer) } else { decision(request, answer)? };
+    Ok(result(request.request_id.as_str(), &granted))
+}
+
+pub(super) fn result(request_id: &str, result: &str) -> String {
+    format!(r#"{{"id":{request_id},"result":{result}}}"#)
+}
+
+/// The code that JSON-RPC has for a method that is not there. Codex goes on as if nobody had answered.
+pub(super) fn not_offered(request_id: &str) -> String {
+    format!(r#"{{"id":{request_id},"error":{{"code":-32601,"message":"Method not found"}}}}"#)
+}
+
+/// The answers to questions are told by the ids of the questions, each in a list.
+pub(super) fn reply(request_id: &str, input: &RawJson, text: &str) -> String {
+    let asked: Value = serde_json::from_str(input.as_str()).unwrap_or_default();
+    let questions = asked["questions"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let ids: Vec<&str> = questions.iter().filter_map(|question| question["id"].as_str()).collect();
+    let answers = ids.iter().zip(answers(ids.len(), text));
+    let answers = answers.map(|(id, answer)| ((*id).to_owned(), json!({ "answers": [answer] })));
+    result(request_id, &json!({ "answers": Value::Object(answers.collect()) }).to_string())
 }
 
 /// Codex lists the decisions that it accepts for this request. Without a list, every version accepts these three.

@@ -16,8 +16,9 @@ use self::recognize::{METHODS, capabilities_of, is_initialized, may_be_load_resu
 use super::conversation::Conversation;
 use super::json_rpc::{PendingRequests, RpcMessage};
 use super::line_events::LineEvents;
+use super::questions::read_form;
 use super::quota::{FailureCause, QuotaReporter};
-use crate::event::{EventKind, TurnOutcome};
+use crate::event::{EventKind, Refusal, TurnOutcome};
 use crate::ids::IdSet;
 use crate::json::Json;
 
@@ -358,13 +359,11 @@ fn end_turn(reason: String, events: &mut LineEvents) {
 fn read_request(method: &str, id: Json<'_>, params: Option<Json<'_>>, events: &mut LineEvents) {
     match (method, params) {
         ("session/request_permission", Some(params)) => approvals::read(id, params, events),
-        ("elicitation/create" | "session/elicitation", Some(params)) => {
-            let text = params.text_at(&["message"]).unwrap_or_default();
-            events.push(EventKind::Question { request_id: id.to_raw(), tool_id: None, text, input: None });
-        }
+        ("elicitation/create" | "session/elicitation", Some(params)) => read_form(method, id.to_raw(), params, events),
         (method, _) => {
             read_other_method(method, events);
-            events.push(EventKind::UnsupportedRequest { request_id: id.to_raw(), method: method.to_owned() });
+            let refusal = Refusal::NotOffered;
+            events.push(EventKind::UnsupportedRequest { request_id: id.to_raw(), method: method.to_owned(), refusal });
         }
     }
 }

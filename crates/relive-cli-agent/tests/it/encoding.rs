@@ -151,7 +151,7 @@ fn a_question_of_claude_is_answered_by_an_allow_that_has_the_answers() {
         else {
             unreachable!("not a question: {line}");
         };
-        let reply = value(&encoder(Dialect::Claude, &[]).reply(&request_id, &input, text).unwrap());
+        let reply = value(&encoder(Dialect::Claude, &[]).reply(&request_id, &input, text));
         assert_eq!((&reply["type"], &reply["response"]["request_id"]), (&json!("control_response"), &json!("q1")));
         let response = &reply["response"]["response"];
         assert_eq!(response["behavior"], "allow");
@@ -164,15 +164,81 @@ fn a_question_of_claude_is_answered_by_an_allow_that_has_the_answers() {
     check(colour, "one\ntwo", json!({"Which \"colour\"?": "one\ntwo"}));
     check(&both, "blue\n\n large", json!({"Which \"colour\"?": "blue", "Which size?": "large"}));
     check(&both, "neither", json!({"Which \"colour\"?": "neither", "Which size?": "neither"}));
-    let refused = encoder(Dialect::CodexAppServer, &[]);
-    let Some(Event { kind: EventKind::Question { request_id, .. }, .. }) = events(
-        Dialect::CodexAppServer,
-        &[r#"{"method":"item/tool/requestUserInput","id":2,"params":{"questions":[{"question":"which?"}]}}"#],
-    )
-    .pop() else {
-        unreachable!("not a question");
+}
+
+#[test]
+fn questions_of_codex_are_answered_by_their_ids() {
+    let check = |questions: &str, text: &str, expect: Value| {
+        let params =
+            format!(r#"{{"threadId":"t","turnId":"u","itemId":"i","isBlocking":true,"questions":[{questions}]}}"#);
+        let line = format!(r#"{{"method":"item/tool/requestUserInput","id":2,"params":{params}}}"#);
+        let mut asked = events(Dialect::CodexAppServer, &[&line]);
+        let EventKind::Question { request_id, input: Some(input), tool_id, .. } = asked.remove(0).kind else {
+            unreachable!("not a question: {line}");
+        };
+        assert_eq!(tool_id.as_deref(), Some("i"));
+        let reply = value(&encoder(Dialect::CodexAppServer, &[]).reply(&request_id, &input, text));
+        assert_eq!(reply, json!({"id": 2, "result": {"answers": expect}}));
     };
-    assert_eq!(refused.reply(&request_id, &request_id, "x"), Err(EncodeError::NotOffered));
+    let (colour, size) = (r#"{"id":"a","header":"A","question":"?"}"#, r#"{"id":"b\"","header":"B","question":"?"}"#);
+    let both = format!("{colour},{size}");
+    check(colour, "one\ntwo", json!({"a": {"answers": ["one\ntwo"]}}));
+    check(&both, "blue\n\n large", json!({"a": {"answers": ["blue"]}, "b\"": {"answers": ["large"]}}));
+    check(&both, "neither", json!({"a": {"answers": ["neither"]}, "b\"": {"answers": ["neither"]}}));
+}
+
+/// Returns the reply of a person to a request, or the refusal of one that nobody can answer.
+fn replied(dialect: Dialect, line: &str, text: &str) -> Value {
+    let mut refused = None;
+    for Event { kind, .. } in events(dialect, &[line]) {
+        if let EventKind::Question { request_id, input: Some(input), .. } = &kind {
+            return value(&encoder(dialect, &[]).reply(request_id, input, text));
+        }
+        if let EventKind::UnsupportedRequest { request_id, refusal, .. } = &kind {
+            refused = Some(value(&encoder(dialect, &[]).refuse(request_id.as_str(), *refusal)));
+        }
+    }
+    refused.unwrap()
+}
+
+#[test]
+fn a_form_is_filled_in_or_declined_in_every_dialect() {
+    let check = |fields: Value, text: &str, expect: Value| {
+        let schema = json!({"type": "object", "properties": fields});
+        let params =
+            json!({"threadId": "t", "sessionId": "s", "message": "m", "mode": "form", "requestedSchema": schema});
+        let codex = json!({"id": 3, "method": "mcpServer/elicitation/request", "params": params}).to_string();
+        assert_eq!(replied(Dialect::CodexAppServer, &codex, text), json!({"id": 3, "result": expect}));
+        let acp = json!({"jsonrpc": "2.0", "id": 3, "method": "elicitation/create", "params": params}).to_string();
+        assert_eq!(replied(Dialect::Acp, &acp, text), json!({"jsonrpc": "2.0", "id": 3, "result": expect}));
+        let request = json!({"subtype": "elicitation", "message": "m", "requested_schema": schema});
+        let claude = json!({"type": "control_request", "request_id": "r", "request": request}).to_string();
+        let response = json!({"subtype": "success", "request_id": "r", "response": expect});
+        let expect = json!({"type": "control_response", "response": response});
+        assert_eq!(replied(Dialect::Claude, &claude, text), expect);
+    };
+    let accepted = |content: Value| json!({"action": "accept", "content": content});
+    let declined = json!({"action": "decline"});
+    check(json!({"x": {"type": "boolean"}}), "yes", accepted(json!({"x": true})));
+    check(json!({"x": {"type": "string"}}), "my words", accepted(json!({"x": "my words"})));
+    check(json!({}), "accept", accepted(json!({})));
+    check(json!({"x": {"type": "string"}}), "(decline)", declined.clone());
+    check(json!({"x": {"type": "boolean"}}), "perhaps", declined.clone());
+    // Nobody is asked, and the agent goes on.
+    check(json!({"x": {"type": "string"}, "y": {"type": "string"}}), "yes", declined);
+}
+
+#[test]
+fn a_request_that_nobody_can_fulfil_gets_an_error() {
+    let codex = |method: &str| json!({"id": 4, "method": method, "params": {"threadId": "t"}}).to_string();
+    let error = json!({"id": 4, "error": {"code": -32601, "message": "Method not found"}});
+    for method in ["item/tool/call", "item/tool/requestUserInput", "made/up"] {
+        assert_eq!(replied(Dialect::CodexAppServer, &codex(method), "x"), error, "{method}");
+    }
+    let claude =
+        r#"{"type":"control_request","request_id":"r","request":{"subtype":"request_user_dialog","dialog_kind":"x"}}"#;
+    let reply = replied(Dialect::Claude, claude, "x");
+    assert_eq!((&reply["response"]["subtype"], &reply["response"]["request_id"]), (&json!("error"), &json!("r")));
 }
 
 #[test]
@@ -286,6 +352,24 @@ fn an_allow_that_an_acp_agent_does_not_offer_is_refused() {
     assert_eq!(encoder.answer(&request, &Answer::Allow), Err(EncodeError::NotOffered));
     assert!(encoder.answer(&request, &Answer::AllowAlways).is_ok());
     assert!(encoder.answer(&request, &Answer::Deny { reason: None }).is_ok());
+}
+
+/// Gemini does not send the input of the call: what it says in its place is shown to whoever is asked.
+#[test]
+fn a_request_without_the_input_of_its_call_has_what_it_says_of_the_call() {
+    let check = |call: &str, expect: Option<&str>| {
+        let params = format!(r#"{{"toolCall":{{"toolCallId":"c",{call}}},"options":[]}}"#);
+        let line = format!(r#"{{"jsonrpc":"2.0","id":5,"method":"session/request_permission","params":{params}}}"#);
+        let input = approval(Dialect::Acp, &line).input;
+        assert_eq!(input.as_ref().map(|input| input.as_str()), expect, "{call}");
+    };
+    check(r#""title":"ls","rawInput":{"command":"ls"},"kind":"execute""#, Some(r#"{"command":"ls"}"#));
+    check(r#""title":"ls","content":[],"locations":[],"kind":"execute""#, Some(r#"{"kind":"execute"}"#));
+    let diff = r#"[{"type":"diff","path":"/w/a","oldText":"","newText":"x"}]"#;
+    let content = format!(r#""content":{diff},"locations":[{{"path":"/w/a"}}],"kind":"edit""#);
+    let expect = format!(r#"{{"kind":"edit","content":{diff},"locations":[{{"path":"/w/a"}}]}}"#);
+    check(&content, Some(&expect));
+    check(r#""title":"ls""#, None);
 }
 
 /// A line to claude's standard input would answer nothing.

@@ -60,7 +60,9 @@ fn approval_without_tool() -> EventKind {
 }
 
 fn question() -> EventKind {
-    of_codex(r#"{"method":"item/tool/requestUserInput","id":2,"params":{"questions":[{"question":"which?"}]}}"#)
+    of_codex(
+        r#"{"method":"item/tool/requestUserInput","id":2,"params":{"questions":[{"id":"a","question":"which?"}]}}"#,
+    )
 }
 
 /// Closes the approval.

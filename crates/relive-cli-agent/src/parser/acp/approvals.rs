@@ -1,6 +1,6 @@
 //! The permissions that an ACP agent asks for.
 
-use crate::event::{ApprovalChannel, ApprovalOption, ApprovalRequest, EventKind, OptionKind};
+use crate::event::{ApprovalChannel, ApprovalOption, ApprovalRequest, EventKind, OptionKind, RawJson};
 use crate::json::Json;
 use crate::parser::line_events::LineEvents;
 
@@ -13,11 +13,25 @@ pub(super) fn read(id: Json<'_>, params: Json<'_>, events: &mut LineEvents) {
         request_id: id.to_raw(),
         tool_id: tool_id.and_then(Json::text),
         tool: title.and_then(Json::text).unwrap_or_default(),
-        input: input.map(Json::to_raw),
+        input: input.map(Json::to_raw).or_else(|| described(call?)),
         reason: None,
         options: options.into_iter().filter_map(option_of).collect(),
         channel: ApprovalChannel::Stream,
     }));
+}
+
+/// Returns what a request without the input of its call says about it: gemini sends its kind, what it would change, and
+/// where.
+fn described(call: Json<'_>) -> Option<RawJson> {
+    const NAMES: [&str; 3] = ["kind", "content", "locations"];
+    let said = NAMES.into_iter().zip(call.fields(NAMES));
+    let said = said.filter_map(|(name, value)| Some((name, value?)));
+    // Empty lists say nothing.
+    let fields: Vec<(&str, RawJson)> = said
+        .filter(|(_, value)| value.text().is_some() || !value.items().is_empty())
+        .map(|(name, value)| (name, value.to_raw()))
+        .collect();
+    (!fields.is_empty()).then(|| RawJson::object(&fields))
 }
 
 fn option_of(option: Json<'_>) -> Option<ApprovalOption> {

@@ -1,10 +1,10 @@
 //! Claude's control messages: permissions, questions, and what the user writes to the CLI.
 
 use super::{ClaudeParser, QUESTION_TOOL};
-use crate::event::{ApprovalChannel, ApprovalOption, ApprovalRequest, EventKind, OptionKind, RawJson};
+use crate::event::{ApprovalChannel, ApprovalOption, ApprovalRequest, EventKind, OptionKind, RawJson, Refusal};
 use crate::json::Json;
 use crate::parser::line_events::LineEvents;
-use crate::parser::questions::joined_questions;
+use crate::parser::questions::{joined_questions, read_form, refuse};
 
 impl ClaudeParser {
     pub(super) fn read_control_request(&mut self, line: Json<'_>, events: &mut LineEvents) {
@@ -29,14 +29,12 @@ fn read_request(request_id: RawJson, request: Json<'_>, events: &mut LineEvents)
     let subtype = request.text_at(&["subtype"]).unwrap_or_default();
     match subtype.as_str() {
         "can_use_tool" => read_permission(request_id, request, events),
-        "elicitation" => {
-            let text = request.text_at(&["message"]).unwrap_or_default();
-            events.push(EventKind::Question { request_id, tool_id: None, text, input: None });
-        }
+        "elicitation" => read_form(&subtype, request_id, request, events),
         "request_user_dialog" => {
             let [kind, message] = [request.text_at(&["dialog_kind"]), request.text_at(&["payload", "message"])];
-            let text = message.or(kind).unwrap_or_default();
-            events.push(EventKind::Question { request_id, tool_id: None, text, input: None });
+            let message =
+                format!("a dialog was refused, because Relive has none: {}", message.or(kind).unwrap_or_default());
+            refuse(&subtype, request_id, Refusal::NotOffered, message, events);
         }
         "hook_callback" | "mcp_message" => events.other(format!("control_request/{subtype}")),
         _ => events.unknown(format!("control_request/{subtype}")),

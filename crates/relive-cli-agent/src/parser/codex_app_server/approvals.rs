@@ -1,25 +1,45 @@
 //! The requests that codex makes of its user.
 
-use crate::event::{ApprovalChannel, ApprovalOption, ApprovalRequest, EventKind, OptionKind, RawJson};
+use crate::event::{ApprovalChannel, ApprovalOption, ApprovalRequest, EventKind, OptionKind, RawJson, Refusal};
 use crate::json::Json;
 use crate::parser::line_events::LineEvents;
-use crate::parser::questions::joined_questions;
+use crate::parser::questions::{joined_questions, read_form, refuse};
 
 pub(super) fn read(method: &str, id: Json<'_>, params: Option<Json<'_>>, events: &mut LineEvents) {
     match (method, params) {
         (method, Some(params)) if method.ends_with("/requestApproval") => read_approval(method, id, params, events),
         ("execCommandApproval" | "applyPatchApproval", Some(params)) => read_old_approval(method, id, params, events),
         ("item/tool/requestUserInput", Some(params)) => {
-            let (tool_id, text) = (params.text_at(&["itemId"]), joined_questions(params));
-            events.push(EventKind::Question { request_id: id.to_raw(), tool_id, text, input: None });
+            read_questions(method, id, params, events);
         }
-        ("mcpServer/elicitation/request", Some(params)) => {
-            let text = params.text_at(&["message"]).unwrap_or_default();
-            events.push(EventKind::Question { request_id: id.to_raw(), tool_id: None, text, input: None });
+        ("mcpServer/elicitation/request", Some(params)) => read_form(method, id.to_raw(), params, events),
+        (method, _) => {
+            if is_known(method) {
+                events.other(method)
+            } else {
+                events.unknown(method)
+            }
+            let refusal = Refusal::NotOffered;
+            events.push(EventKind::UnsupportedRequest { request_id: id.to_raw(), method: method.to_owned(), refusal });
         }
-        ("item/tool/call" | "account/chatgptAuthTokens/refresh", _) => events.other(method),
-        (method, _) => events.unknown(method),
     }
+}
+
+/// Reads questions of the tool `request_user_input`. The answers are told by the ids of the questions.
+fn read_questions(method: &str, id: Json<'_>, params: Json<'_>, events: &mut LineEvents) {
+    let (request_id, tool_id, text) = (id.to_raw(), params.text_at(&["itemId"]), joined_questions(params));
+    let questions = params.field("questions").map(Json::items).unwrap_or_default();
+    if questions.is_empty() || questions.iter().any(|question| question.text_at(&["id"]).is_none()) {
+        let message = format!("a question was refused, because it has no id: {text}");
+        return refuse(method, request_id, Refusal::NotOffered, message, events);
+    }
+    events.push(EventKind::Question { request_id, tool_id, text, input: Some(params.to_raw()) });
+}
+
+/// Tells whether codex asks for something that only its own clients offer.
+fn is_known(method: &str) -> bool {
+    const NOT_OFFERED: [&str; 3] = ["item/tool/call", "account/chatgptAuthTokens/refresh", "attestation/generate"];
+    NOT_OFFERED.contains(&method)
 }
 
 /// Reads a request for approval. The second part of the method is the tool: `item/commandExecution/requestApproval`.
