@@ -6,7 +6,8 @@
 use std::sync::Arc;
 
 use relive_api::{ANSWER_MAX, Affected, PendingCall, PendingQuestion, Process, Resolution, ResolveRequest};
-use relive_core::{ErrorCode, Event, Pid, SuspendReason, Timestamp, Uuid};
+use relive_cli_agent::{FORM_TOOL, Form};
+use relive_core::{ErrorCode, Pid, SuspendReason, Timestamp, Uuid};
 use relive_journal::history::Reply;
 use relive_journal::payload::Blobs;
 use relive_journal::record::{Approval, Body, Call, Decision, Outcome, Question, Resolved};
@@ -89,7 +90,11 @@ impl Runtime {
                     turn.answer_given(request_id).await?
                 }
             };
-            Ok(Affected { affected: 1, pids: vec![answered.ok_or_else(ended)?], note, ..Affected::default() })
+            let pid = answered.ok_or_else(ended)?;
+            let pause = turn.machine().and_then(|machine| machine.pause());
+            let is_paused = pause.is_some_and(|(_, reason)| reason == SuspendReason::User);
+            let paused = Vec::from_iter(is_paused.then_some(pid));
+            Ok(Affected { affected: 1, pids: vec![pid], paused, note, ..Affected::default() })
         })
         .await
     }
@@ -157,11 +162,14 @@ impl Turn {
         let parked = machine.pause().map(|(_, reason)| reason).filter(|reason| waits_for_answer(*reason));
         let in_doubt = open.in_doubt && parked == Some(SuspendReason::InDoubt);
         check(request, pid, &open, in_doubt)?;
+        if request.outcome == Resolution::Answer {
+            self.check_form(request, pid).await?;
+        }
         let mut change = Change::of(machine, RecordDetails::default());
         let calls: Vec<u32> = open.records.iter().map(|(call, _)| *call).collect();
         change.first = open.records.into_iter().map(|(_, body)| body).collect();
         if let Some(reason) = parked {
-            change.apply(Event::EndPause { reason }, &self.runtime)?;
+            self.end_pause(&mut change, reason)?;
         }
         let event = |call| match &request.rule {
             Some(rule) => ("resolved", json!({"call": call, "outcome": request.outcome, "rule": rule})),
@@ -173,6 +181,25 @@ impl Turn {
         change.events.extend(calls.into_iter().map(event));
         self.commit(change).await?;
         Ok(Some(pid))
+    }
+}
+
+impl Turn {
+    /// Refuses an answer that does not fill in the form which is asked for.
+    async fn check_form(&self, request: &ResolveRequest, pid: Pid) -> Result<()> {
+        let uuid = self.uuid();
+        let live = self.runtime.bodies.cli.agents.get(uuid).and_then(|agent| agent.asked);
+        let form = match live {
+            Some(asked) => form_of(&asked.tool, &asked.args),
+            None => {
+                let (asked, _) = self.runtime.on_disk(move |data| pending_calls(data, uuid)).await??;
+                asked.and_then(|asked| form_of(&asked.tool, &asked.args))
+            }
+        };
+        let Some(form) = form else { return Ok(()) };
+        let filled = form.fill(request.answer.as_deref().unwrap_or_default());
+        let refused = |expected| Error::new(ErrorCode::Invalid, format!("PID {pid} asks for a form: {expected}"));
+        filled.map(drop).map_err(|expected| refused(expected).with_hint(format!("relive resolve {pid}")))
     }
 }
 
@@ -363,8 +390,16 @@ fn about_host(call: PendingCall, host: &str) -> PendingCall {
     PendingCall { tool: HOST_QUESTION.to_owned(), args: json!({"host": host, "command": command}), ..call }
 }
 
+/// Returns the form that an agent asks for, if it does.
+fn form_of(tool: &str, args: &serde_json::Value) -> Option<Form> {
+    (tool == FORM_TOOL).then(|| Form::of(args).ok()).flatten()
+}
+
 /// Returns a question as people read it.
 fn question_of(asked: PendingCall) -> PendingQuestion {
+    if let Some(form) = form_of(&asked.tool, &asked.args) {
+        return PendingQuestion { id: asked.id, text: form.question(), choices: form.choices(), at: asked.at };
+    }
     if let Some(questions) = asked.args["questions"].as_array() {
         let (text, choices) = crate::questions::told(questions);
         return PendingQuestion { id: asked.id, text, choices, at: asked.at };

@@ -15,7 +15,7 @@ use std::time::Duration;
 use futures_util::future::BoxFuture;
 use relive_agent::{Orders, Pulse};
 use relive_core::{Body as Kind, End, Moment, Program, Signal, SuspendReason, Timestamp, Uuid};
-use relive_journal::{History, Journal, JournalError, Seen};
+use relive_journal::{History, Journal, JournalError, Seen, Writer};
 use relive_llm::Model;
 use relive_session::connection::Connection;
 use relive_session::tree::Rungs;
@@ -25,8 +25,10 @@ use crate::drive::BodyOwner;
 use crate::error::Result;
 use crate::runtime::ProcessRef;
 
-pub(crate) use agent::{AgentBody, AgentHost, real};
-pub(crate) use cli::{ACP_PREFIX, BUILT_IN, CliBody, LiveAgent, NoRoute, built_in, provider_of, route};
+pub(crate) use agent::{AgentBody, AgentFiles, AgentHost, real};
+pub(crate) use cli::{
+    ACP_PREFIX, BUILT_IN, CliBody, LiveAgent, NoRoute, built_in, built_in_terminal, provider_of, route,
+};
 pub(crate) use exec::{ExecBody, last_session};
 pub(crate) use flow::FlowBody;
 
@@ -66,6 +68,12 @@ pub(crate) trait Body: Send + Sync + std::fmt::Debug {
     /// disk before it runs. A journal with an open call is so for every body.
     fn acts_on_last_records(&self) -> bool {
         true
+    }
+
+    /// Reads what the body of a recovered process needs at once, on the thread that has opened its journal. Blocks. What is
+    /// not read here the body reads itself.
+    fn read_ahead(&self, _journal: &mut Writer) -> Prepared {
+        Prepared::default()
     }
 
     /// Tells whether the processes that it started end before it does, also while it has no body.
@@ -126,13 +134,17 @@ pub(crate) struct Context {
     pub(crate) owner: BodyOwner,
     /// Where a program's session is made known.
     pub(crate) session: watch::Sender<Option<LiveSession>>,
-    /// A model that was built already.
-    pub(crate) prepared: Option<PreparedModel>,
+    pub(crate) prepared: Prepared,
 }
 
-/// A model that was built before its agent starts.
-#[derive(Debug, Clone)]
-pub(crate) struct PreparedModel(pub(crate) Arc<dyn Model>);
+/// What was prepared for an agent before it starts.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Prepared {
+    /// Its model, built to see whether it can be.
+    pub(crate) model: Option<Arc<dyn Model>>,
+    /// What is in its files.
+    pub(crate) files: Option<AgentFiles>,
+}
 
 /// A session that its body has found or launched.
 #[derive(Debug, Clone)]

@@ -15,6 +15,7 @@ use std::time::Duration;
 use relive_core::{ErrorCode, Pid, Timestamp, Uuid};
 use relive_index::{Cursor, Dependent, Filter, Index, Order, Page, PidEntry, Row, UsageBy, UsageRow};
 use relive_journal::{DataDirectory, History, ProcInfo};
+use relive_types::short_id::ShownPart;
 use tokio::sync::{oneshot, watch};
 
 use crate::error::{Error, Result};
@@ -283,12 +284,15 @@ impl Catalog {
         self.ask_complete(Lane::LookUp, move |index| index.by_name(&name)).await
     }
 
-    /// Returns processes whose UUID begins or ends like this, up to `max` of each.
+    /// Returns processes whose UUID begins or ends like this, or whose shown id begins like this, up to `max` of each.
     pub(crate) async fn by_part(&self, part: &str, max: usize) -> Result<Vec<Uuid>> {
         let part = part.to_owned();
         self.ask_complete(Lane::LookUp, move |index| {
             let mut found = index.by_prefix(&part, max)?;
             found.extend(index.by_suffix(&part, max)?);
+            if let Some(part) = ShownPart::of(&part) {
+                found.extend(index.by_shown(&part, max)?);
+            }
             Ok(found)
         })
         .await

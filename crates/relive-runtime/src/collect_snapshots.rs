@@ -23,6 +23,21 @@ impl Runtime {
         if !self.workspaces.exists() {
             return Ok(None);
         }
+        // A dry run begins again after a removal: what the journals name has changed.
+        let collected = loop {
+            if let Some(collected) = self.collect_unless_in_the_way(removal, without.clone()).await? {
+                break collected;
+            }
+        };
+        let Collected { bytes_before, bytes_after, .. } = collected;
+        Ok(Some(GcSnapshots { bytes: bytes_before, freed_bytes: bytes_before.saturating_sub(bytes_after) }))
+    }
+
+    async fn collect_unless_in_the_way(
+        self: &Arc<Self>,
+        removal: Removal,
+        without: HashSet<Uuid>,
+    ) -> Result<Option<Collected>> {
         let workspaces = self.workspaces.clone();
         let collected = self.in_bulk(move |data| {
             let since = Instant::now();
@@ -47,7 +62,6 @@ impl Runtime {
             }
             workspaces.collect(live, since, removal)
         });
-        let Collected { bytes_before, bytes_after, .. } = collected.await??;
-        Ok(Some(GcSnapshots { bytes: bytes_before, freed_bytes: bytes_before.saturating_sub(bytes_after) }))
+        collected.await?
     }
 }

@@ -16,7 +16,7 @@ pub(crate) use below::Above;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use relive_api::{Created, Environment, ExecRequest, ExecStarted, RunRequest, WorkspaceKind};
+use relive_api::{Created, Environment, ExecRequest, ExecStarted, RunRequest, StartCancelled, WorkspaceKind};
 use relive_core::{ErrorCode, Limits, Pid, Uuid};
 use relive_journal::data::SpawnRequest;
 use relive_journal::record::{Body, Input, OnBudget, OpenedBy, Spawned};
@@ -24,7 +24,7 @@ use relive_journal::recovery::OnInDoubt;
 use relive_journal::{Hash, Opening, ProcInfo, ProcessMeta};
 use relive_llm::Model;
 
-use crate::bodies::PreparedModel;
+use crate::bodies::Prepared;
 use crate::error::{Error, Result};
 use crate::instructions::{self, Gathered, Named, Sources};
 use crate::lookup::Presence;
@@ -89,6 +89,19 @@ impl Runtime {
         self.to_the_end(async move { runtime.create_program(parent, request, workspace).await }).await
     }
 
+    /// Cancels the creation of a process, whether or not the request for it has arrived. Returns the process if it exists: then
+    /// it was created before.
+    pub(crate) async fn cancel_start(&self, uuid: Uuid) -> Result<StartCancelled> {
+        self.workspaces.cancel_start(uuid);
+        // Until the work for it has ended.
+        drop(self.workspaces.hold_creation(uuid).await);
+        let created = match self.presence(uuid).await? {
+            Presence::Here => self.created_before(uuid, "").await?,
+            Presence::Never | Presence::Collected => None,
+        };
+        Ok(StartCancelled { pid: created.map(|created| created.pid) })
+    }
+
     async fn create_agent(self: &Arc<Self>, parent: Option<ProcessRef>, request: RunRequest) -> Result<Created> {
         self.reload_settings().await;
         check_run(&request)?;
@@ -105,6 +118,10 @@ impl Runtime {
         // Before anything in the directory is read.
         let request = self.run_in_area(&above, request).await?;
         let (file, files) = match self.find_agent(&request).await? {
+            Named::Native(_) if request.terminal.is_some() => {
+                let message = "-t needs a CLI agent, which has a full-screen interface of its own";
+                return Err(Error::new(ErrorCode::Invalid, message).with_hint("relive run --agent claude -t"));
+            }
             Named::Native(native) => *native,
             Named::Cli(cli) => return self.create_cli(above, parent, request, *cli, hash).await,
         };
@@ -197,9 +214,9 @@ impl Runtime {
             Some(meta) => {
                 let model = self.credentials.model(&meta.model, spawned.cwd.as_ref(), uuid, &environment).await?;
                 self.can_be_paid(&meta.model, model.as_ref(), &spawned).await?;
-                Some(PreparedModel(model))
+                Prepared { model: Some(model), files: None }
             }
-            None => None,
+            None => Prepared::default(),
         };
         let mut turn = self.turn(uuid, Lane::Verb).await?;
         let hash = spawned.request.clone().unwrap_or_default();
@@ -207,6 +224,7 @@ impl Runtime {
             return Ok(created);
         }
         let _name = self.hold_name(spawned.name.as_deref(), uuid)?;
+        self.workspaces.check_start(uuid)?;
         let model = meta.as_ref().map(|meta| meta.model.clone());
         let input = first.map(|text| Input { id: INTENT_ID.to_owned(), from: spawned.parent_uuid, text: text.into() });
         let (boot_id, now) = (self.clock.boot_id(), self.moment());

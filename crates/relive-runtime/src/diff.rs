@@ -11,7 +11,7 @@ use relive_workspace::{Change, EntryKind, FileState, Store, TextDiff, shown};
 
 use crate::error::{Error, Result};
 use crate::runtime::Runtime;
-use crate::workspace_list::skipped;
+use crate::workspace_list::{not_kept, paths};
 use crate::workspaces::from_record;
 
 /// A longer unified diff is cut.
@@ -44,6 +44,7 @@ impl Runtime {
                 files: Vec::new(),
                 diff: None,
                 skipped: Vec::new(),
+                not_kept: Vec::new(),
                 note,
             });
         };
@@ -55,9 +56,9 @@ impl Runtime {
             let to = from_record(sides.to.1);
             let changes = store.diff(&from_record(sides.from.1), &to)?;
             let text = if query.text { Some(unified(&store, &changes)?) } else { None };
-            Ok::<_, Error>((describe(&store, &changes)?, text, skipped(&store, &to, is_copy)?))
+            Ok::<_, Error>((describe(&store, &changes)?, text, not_kept(&store, &to, is_copy)?))
         });
-        let (mut files, diff, skipped) = compared.await??;
+        let (mut files, diff, not_kept) = compared.await??;
         for file in &mut files {
             file.foreign = foreign.contains(file.path.trim_end_matches('/'));
         }
@@ -67,8 +68,8 @@ impl Runtime {
         });
         let notes: Vec<String> = note.into_iter().chain(unknown).collect();
         let note = Some(notes.join("; ")).filter(|note| !note.is_empty());
-        let skipped = skipped.iter().map(ToString::to_string).collect();
-        Ok(FilesDiff { from: sides.from.0, to: sides.to.0, trees, files, diff, skipped, note })
+        let (from, to, skipped) = (sides.from.0, sides.to.0, paths(&not_kept));
+        Ok(FilesDiff { from, to, trees, files, diff, skipped, not_kept, note })
     }
 
     /// Tells whether a process may still be looking at its files.

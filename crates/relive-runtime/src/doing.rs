@@ -102,6 +102,13 @@ impl Runtime {
         if let Some(note) = &agent.note {
             return Some(note.clone());
         }
+        if agent.in_terminal {
+            let since = agent.turn_since.map(|since| span(self.since(since)));
+            return Some(match since {
+                Some(since) => format!("asks its model {since}"),
+                None => "in its terminal, no model call".to_owned(),
+            });
+        }
         match (agent.lifecycle, agent.activity) {
             (Lifecycle::Spawning | Lifecycle::Killed, _) => None,
             (Lifecycle::Idle, _) => Some(match agent.idle_kill_at {

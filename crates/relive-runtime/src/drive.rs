@@ -16,7 +16,7 @@ use relive_core::{
 use relive_journal::{History, JournalError, Next, ProcInfo, WriteError, Writer};
 use tokio::sync::watch;
 
-use crate::bodies::{AgentHost, Context, Exit, LiveSession, PreparedModel, Rest};
+use crate::bodies::{AgentHost, Context, Exit, LiveSession, Prepared, Rest};
 use crate::owner::{BodyHandle, Change, Lane, Owner, Turn};
 use crate::records::RecordDetails;
 use crate::runtime::{ProcessRef, Runtime};
@@ -191,7 +191,7 @@ impl Turn {
             pulse,
             session: session.0,
         };
-        tokio::spawn(driver.drive(self.state.prepared.take()));
+        tokio::spawn(driver.drive(std::mem::take(&mut self.state.prepared)));
         self.runtime.start_heartbeat();
     }
 
@@ -235,7 +235,7 @@ struct Driver {
 }
 
 impl Driver {
-    async fn drive(self, mut prepared: Option<PreparedModel>) {
+    async fn drive(self, mut prepared: Prepared) {
         let Self { owner, orders, pulse, session } = self;
         loop {
             let exit = match owner.runtime.body_of(owner.process.of.pid) {
@@ -247,7 +247,7 @@ impl Driver {
                         pulse: pulse.clone(),
                         owner: owner.clone(),
                         session: session.clone(),
-                        prepared: prepared.take(),
+                        prepared: std::mem::take(&mut prepared),
                     };
                     // In a task of its own: a panic in one body ends that body, typed, and nothing else.
                     tokio::spawn(body.run(context)).await.unwrap_or(Exit::Panicked)

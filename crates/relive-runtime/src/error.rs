@@ -5,6 +5,7 @@ use std::io::ErrorKind;
 use relive_core::{ErrorCode, Refusal};
 use relive_journal::data::{CollectError, ForkError, LineageError, SpawnError};
 use relive_journal::{JobLost, JournalError, WriteError};
+use relive_types::short_id::short;
 
 const SPACE_HINT: &str = "free some space; `relive gc` removes old processes";
 
@@ -41,6 +42,9 @@ pub enum Error {
     /// A restore or merge of the same directory was interrupted, and has to be rolled back first.
     #[error("{0}")]
     Interrupted(String),
+    /// A directory has outgrown the limits of snapshots. A forced restore works all the same.
+    #[error("{0}")]
+    Outgrown(String),
     /// A restore or merge failed in the middle, and so did rolling it back.
     #[error("{message}")]
     HalfApplied {
@@ -112,6 +116,7 @@ impl Error {
             | Self::Collect(_)
             | Self::Lost(_)
             | Self::Interrupted(_)
+            | Self::Outgrown(_)
             | Self::HalfApplied { .. }
             | Self::NameTaken { .. }
             | Self::TooDeep { .. }
@@ -135,6 +140,7 @@ impl Error {
             Self::Fork(ForkError::Damaged { .. } | ForkError::ReadOnly { .. })
             | Self::Lineage(_)
             | Self::Interrupted(_)
+            | Self::Outgrown(_)
             | Self::NameTaken { .. }
             | Self::Collect(CollectError::ClockJumped { .. }) => ErrorCode::Conflict,
             Self::Fork(ForkError::Io { .. })
@@ -176,9 +182,10 @@ impl Error {
             Self::Spawn(SpawnError::NoSpace { .. }) | Self::Fork(ForkError::Spawn(SpawnError::NoSpace { .. })) => {
                 Some(SPACE_HINT.into())
             }
-            Self::Fork(ForkError::NoSuchStep { last, .. }) => Some(format!("--from-step takes 0 to {last}")),
+            Self::Fork(
+                ForkError::NoSuchStep { source_uuid, last, .. } | ForkError::Damaged { source_uuid, last, .. },
+            ) => Some(format!("relive resume --fork --from-step {last} {}", short(*source_uuid))),
             Self::Fork(ForkError::Collected { .. }) => Some("relive ps -a".into()),
-            Self::Fork(ForkError::Damaged { last, .. }) => Some(format!("--fork --from-step {last} works")),
             Self::NameTaken { name } => Some(format!("relive info {name}")),
             Self::TooDeep { hint, .. } | Self::Said { hint, .. } => hint.clone(),
             Self::Spawn(_)
@@ -188,6 +195,7 @@ impl Error {
             | Self::Conversation(_)
             | Self::Io(_)
             | Self::Interrupted(_)
+            | Self::Outgrown(_)
             | Self::HalfApplied { .. }
             | Self::Lost(_) => None,
         }

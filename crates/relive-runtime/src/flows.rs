@@ -60,6 +60,11 @@ impl Flows {
         self.lock().get(&uuid).cloned()
     }
 
+    /// Has the bodies of all trees decide again, because there may be more room.
+    pub(crate) fn look_again(&self) {
+        self.lock().values().for_each(|live| live.changed.notify_one());
+    }
+
     pub(crate) fn close(&self, uuid: Uuid) {
         self.lock().remove(&uuid);
     }

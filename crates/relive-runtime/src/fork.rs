@@ -32,6 +32,7 @@ impl Runtime {
         request: ResumeRequest,
     ) -> Result<Resumed> {
         let hash = request_hash(source, &request);
+        let _creation = self.workspaces.hold_creation(uuid).await;
         let turn = self.turn(uuid, Lane::Verb).await?;
         if let Some(forked) = self.forked_before(source, uuid, &hash).await? {
             // Before anything of the source is needed: it may have been collected.
@@ -154,8 +155,7 @@ impl Runtime {
             data.note_pid(pid, uuid);
             environments.put(uuid, &environment)?;
             let say = |text: &str| Input { id: FORK_ID.to_owned(), from: None, text: text.into() };
-            let input = request.input.as_deref().map(say);
-            let told = input.is_some();
+            let told = request.input.is_some();
             let fork = ForkRequest {
                 uuid,
                 opening: Opening { pid, by: OpenedBy::Spawn, boot_id, now, req: None, seen: None, cause: None },
@@ -164,12 +164,13 @@ impl Runtime {
                 name: request.name.clone(),
                 parent_uuid: parent,
                 limits: Some(raised(origin.limits, request.limits)),
-                input,
+                input: request.input.as_deref().map(say),
                 workspace: copy.as_ref().map(|copy| copy.place.clone()),
                 within,
                 request: Some(hash),
             };
             let forked = data.fork_with(fork, |history| {
+                runtime.workspaces.check_start(uuid)?;
                 let body = kind.and_then(|kind| runtime.bodies.of(kind)).filter(|_| !told);
                 let first = body.and_then(|body| body.first_message(history)).map(say);
                 if copy.is_some() && history.completed_step != step {

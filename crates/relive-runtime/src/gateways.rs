@@ -38,6 +38,8 @@ struct Connection {
 struct Served {
     entry: Entry,
     facts: watch::Sender<Facts>,
+    /// Held while the gateway is told a lease, so that it has the last one.
+    order: Arc<tokio::sync::Mutex<()>>,
 }
 
 /// Whether a gateway is started if there is none.
@@ -68,7 +70,7 @@ impl Gateways {
         let link = link.ok_or_else(|| io::Error::other("this daemon has no gateway"))?;
         // Known before it is served, so that its first facts are heard.
         let facts = watch::Sender::default();
-        self.served().insert(uuid, Served { entry: entry.clone(), facts });
+        self.served().insert(uuid, Served { entry: entry.clone(), facts, order: Arc::default() });
         let served = link.serve(entry).await;
         match served {
             Ok(port) => {
@@ -91,23 +93,31 @@ impl Gateways {
 
     /// Changes what a process may spend. If the gateway is gone, the next one has it.
     pub(crate) async fn lease(&self, uuid: Uuid, lease: Lease) -> io::Result<()> {
-        match self.served().get_mut(&uuid) {
-            Some(served) => served.entry.lease = lease.clone(),
-            None => return Ok(()),
-        }
-        let link = self.link.lock().await.link.clone();
-        match link.filter(|link| !link.is_gone()) {
-            Some(link) => link.lease(uuid, lease).await.map_err(io::Error::other),
-            None => Err(io::ErrorKind::NotConnected.into()),
-        }
+        self.change_lease(uuid, |current| *current = lease).await
     }
 
     /// Lets the held calls of a process go on.
     pub(crate) async fn release(&self, uuid: Uuid) {
-        let lease = self.served().get(&uuid).map(|served| Lease { hold: false, ..served.entry.lease.clone() });
-        if let Some(lease) = lease {
-            // If the gateway is gone, the next one has it.
-            let _ = self.lease(uuid, lease).await;
+        // If the gateway is gone, the next one has it.
+        let _ = self.change_lease(uuid, |lease| lease.hold = false).await;
+    }
+
+    /// Changes the lease of a process, one change after the other: each sees the one before, and the gateway hears of
+    /// them in their order. Whoever releases a process does so beside the one who grants it what it may spend.
+    async fn change_lease(&self, uuid: Uuid, change: impl FnOnce(&mut Lease)) -> io::Result<()> {
+        let Some(order) = self.served().get(&uuid).map(|served| Arc::clone(&served.order)) else { return Ok(()) };
+        let _in_order = order.lock().await;
+        let lease = match self.served().get_mut(&uuid) {
+            Some(served) => {
+                change(&mut served.entry.lease);
+                served.entry.lease.clone()
+            }
+            None => return Ok(()),
+        };
+        let link = self.link.lock().await.link.clone();
+        match link.filter(|link| !link.is_gone()) {
+            Some(link) => link.lease(uuid, lease).await.map_err(io::Error::other),
+            None => Err(io::ErrorKind::NotConnected.into()),
         }
     }
 

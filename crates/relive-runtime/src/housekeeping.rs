@@ -14,6 +14,8 @@ use crate::runtime::Runtime;
 use relive_workspace::Removal;
 
 const SWEEP_EVERY: Duration = Duration::from_secs(600);
+/// How long a directory stays open after its last snapshot.
+const DIRECTORY_IDLE_AFTER: Duration = Duration::from_secs(60);
 /// How many processes one request collects: each takes a few syncs, and a client waits for the answer.
 const COLLECTED_MAX: usize = 200;
 
@@ -21,7 +23,10 @@ impl Runtime {
     /// Starts the periodic work. It ends with the runtime.
     pub fn run_housekeeping(self: &Arc<Self>) {
         let every = self.settings.stalled_after.div_f32(4.0).clamp(Duration::from_millis(250), Duration::from_secs(30));
-        self.periodically(every, |runtime| async move { runtime.look_for_stalled().await });
+        self.periodically(every, |runtime| async move {
+            runtime.look_for_stalled().await;
+            runtime.close_idle_directories().await;
+        });
         self.periodically(SWEEP_EVERY, |runtime| async move {
             runtime.forget_ended();
         });
@@ -42,6 +47,13 @@ impl Runtime {
                     }
                 }
             });
+        }
+    }
+
+    async fn close_idle_directories(&self) {
+        if self.workspaces.has_idle(DIRECTORY_IDLE_AFTER) {
+            let workspaces = self.workspaces.clone();
+            let _ = self.in_bulk(move |_| workspaces.close_idle(DIRECTORY_IDLE_AFTER)).await;
         }
     }
 
@@ -161,6 +173,8 @@ impl Runtime {
             self.add_snapshots(&mut answer, Removal::DryRun, without).await;
             return Ok(answer);
         }
+        // Before this collects: what fails then is told once.
+        let rests = self.sweep_removed().await;
         let _alone = self.collecting.lock().await;
         answer.left = survey.candidates.len();
         for candidate in survey.candidates {
@@ -174,7 +188,7 @@ impl Runtime {
             let (uuid, bytes) = (candidate.uuid, candidate.bytes);
             // Its process may have been resumed since, and have changed it.
             let Ok(own) = self.workspace_to_remove(&uuid.to_string(), uuid).await else { continue };
-            match self.collect_one(candidate, now).await? {
+            match self.collect_with_own(candidate, now, own.as_ref()).await? {
                 Ok(Collected::Gone) => {
                     answer.removed.push(uuid);
                     answer.freed_bytes += bytes;
@@ -189,6 +203,7 @@ impl Runtime {
                 Err(error) => answer.failures.push(format!("{uuid}: {error}")),
             }
         }
+        answer.warnings.extend(rests.iter().map(ToString::to_string));
         if answer.left == 0 {
             self.add_snapshots(&mut answer, Removal::Remove, HashSet::new()).await;
         }

@@ -70,6 +70,8 @@ pub(crate) enum Named {
 #[derive(Debug)]
 pub(crate) struct NamedCli {
     pub(crate) agent: CliAgent,
+    /// The program with the CLI's own full-screen interface; empty if that is not known.
+    pub(crate) terminal: Vec<String>,
     pub(crate) env: BTreeMap<String, String>,
     pub(crate) isolation: Option<Isolation>,
     pub(crate) limits: Limits,
@@ -78,9 +80,10 @@ pub(crate) struct NamedCli {
 /// Finds the agent of a name. A file comes before the agent that is built in under the same name.
 pub(crate) fn find(cwd: &Path, config: &Path, name: Option<&str>) -> Result<Named> {
     let Some(name) = name else { return Ok(Named::Native(Box::default())) };
-    let without_file = |agent| {
+    let without_file = |agent: CliAgent| {
         let (env, isolation, limits) = (BTreeMap::new(), None, Limits::default());
-        Ok(Named::Cli(Box::new(NamedCli { agent, env, isolation, limits })))
+        let terminal = crate::bodies::built_in_terminal(&agent.agent);
+        Ok(Named::Cli(Box::new(NamedCli { agent, terminal, env, isolation, limits })))
     };
     let found = if name.starts_with(ACP_PREFIX) { None } else { agent_file(cwd, config, name)? };
     let (file, read) = match (found, crate::bodies::built_in(name)) {
@@ -92,7 +95,7 @@ pub(crate) fn find(cwd: &Path, config: &Path, name: Option<&str>) -> Result<Name
         return Ok(Named::Native(Box::new((file, vec![read]))));
     }
     let limits = limits_of(&file);
-    let AgentFile { model, isolation, command, dialect, start, resume, fork, with_model, env, .. } = file;
+    let AgentFile { model, isolation, command, dialect, start, resume, fork, with_model, terminal, env, .. } = file;
     let Some(dialect) = dialect else {
         let message = format!("{}: a CLI agent needs its `dialect`", read.path);
         return Err(Error::new(ErrorCode::Invalid, message).with_hint("dialect: acp, claude, qwen or codex-app-server"));
@@ -108,7 +111,7 @@ pub(crate) fn find(cwd: &Path, config: &Path, name: Option<&str>) -> Result<Name
         model: model.as_deref().map(crate::create::model_of_cli),
         ..CliAgent::default()
     };
-    Ok(Named::Cli(Box::new(NamedCli { agent, env, isolation, limits })))
+    Ok(Named::Cli(Box::new(NamedCli { agent, terminal, env, isolation, limits })))
 }
 
 fn limits_of(file: &AgentFile) -> Limits {

@@ -74,9 +74,16 @@ impl Runtime {
             Search::Collected(uuid) => Err(collected(uuid)),
             Search::Nothing => match Uuid::try_parse(id) {
                 Ok(uuid) => Err(self.unknown(uuid).await),
-                Err(_) => Err(refusal),
+                Err(_) => Err(self.observed(id).unwrap_or(refusal)),
             },
         }
+    }
+
+    /// Says of the id of a subagent whose it is.
+    fn observed(&self, id: &str) -> Option<Error> {
+        let pid = self.living(self.bodies.cli.agents.with_subagent(id)?)?.of.pid;
+        let message = format!("`{id}` is a subagent of PID {pid}: it is only observed, and cannot be controlled");
+        Some(Error::new(ErrorCode::NotFound, message).with_hint(format!("relive info {pid}")))
     }
 
     /// Finds an end that the table remembers: only the disk knows whether its journal still exists. A name that a removed
@@ -267,7 +274,8 @@ fn removed(name: &str) -> Error {
 }
 
 fn collected(uuid: Uuid) -> Error {
-    Error::new(ErrorCode::NotFound, format!("process {uuid} was garbage collected")).with_hint("relive ps -a")
+    let message = format!("process {uuid} was removed (by `relive rm`, or garbage collected)");
+    Error::new(ErrorCode::NotFound, message).with_hint("relive ps -a")
 }
 
 /// The problem of a journal without a beginning.

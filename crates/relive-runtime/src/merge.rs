@@ -9,7 +9,7 @@ use relive_journal::history::{Files, OpenCall};
 use relive_journal::reader::{Cursor, Item, Reader};
 use relive_journal::record::{Body, FilesId, FilesVerb, Rewound as Record, Spawned};
 use relive_journal::recovery::Recovery;
-use relive_workspace::{Conflict, ConflictKind, FilePath, Force, Snapshot};
+use relive_workspace::{Conflict, ConflictKind, FilePath, Force, Grade, Snapshot};
 
 use crate::area::Area;
 use crate::diff::describe;
@@ -17,7 +17,9 @@ use crate::error::{Error, Result};
 use crate::owner::{Lane, Turn};
 use crate::rewind::is_left;
 use crate::runtime::Runtime;
-use crate::workspaces::{Changed, OnInterrupted, Planned, Take, Whose, check_no_link, from_record, named, to_record};
+use crate::workspaces::{
+    Changed, Lacks, OnInterrupted, Planned, Take, Taken, Whose, check_no_link, from_record, named, to_record,
+};
 
 /// What is merged, and where to.
 #[derive(Debug)]
@@ -26,7 +28,18 @@ struct Sides {
     theirs: Snapshot,
     /// Files of the copy that are not in `theirs`.
     left_out: Vec<FilePath>,
+    /// Pipes, sockets and devices of the copy.
+    special: Vec<FilePath>,
+    lacks: Lacks,
     into: PathBuf,
+}
+
+/// The copy of a process as it is now.
+struct Theirs {
+    snapshot: Snapshot,
+    left_out: Vec<FilePath>,
+    special: Vec<FilePath>,
+    lacks: Lacks,
 }
 
 type Plan = Result<(Planned, Vec<relive_api::FileChange>), Vec<Conflict>>;
@@ -97,9 +110,9 @@ impl Runtime {
 
     async fn plan_merge(&self, sides: &Sides, force: Force, on_interrupted: OnInterrupted) -> Result<Plan> {
         let (workspaces, base, theirs) = (self.workspaces.clone(), sides.base, sides.theirs);
-        let (into, left_out) = (sides.into.clone(), sides.left_out.clone());
+        let (into, left_out, lacks) = (sides.into.clone(), sides.left_out.clone(), sides.lacks);
         let planned = self.pools.bulk.run(move || {
-            match workspaces.plan_merge(&into, (&base, &theirs), force, (on_interrupted, &left_out))? {
+            match workspaces.plan_merge(&into, (&base, &theirs), force, (on_interrupted, lacks, &left_out))? {
                 Ok(planned) => {
                     workspaces.check_merged(&into, planned.plan.changes.iter().map(|change| change.path.as_path()))?;
                     let files = describe(&workspaces.store()?, &planned.plan.changes)?;
@@ -157,7 +170,8 @@ impl Turn {
         let one_sided: Vec<FilePath> = one_sided.map(|conflict| conflict.path.clone()).collect();
         let half_done =
             is_in_command.then(|| format!("{id} is in the middle of a command: its files may be half written"));
-        let notes = planned.settled.iter().cloned().chain(half_done).chain(not_merged(id, &one_sided, &sides.left_out));
+        let not_merged = not_merged(id, &one_sided, &sides, &planned.spared);
+        let notes = planned.settled.iter().cloned().chain(half_done).chain(not_merged);
         let note = Some(notes.collect::<Vec<_>>().join("; ")).filter(|note| !note.is_empty());
         let verified = !dry_run;
         let mut answer = FilesChanged { written, conflicts, verified, path, files, dry_run, note };
@@ -230,24 +244,31 @@ impl Turn {
         let base = base.ok_or_else(|| {
             Error::new(ErrorCode::Conflict, "the files at its start are not known, so nothing can be merged")
         })?;
-        let (theirs, left_out) = self.theirs(&spawned, &files).await?;
-        Ok(Sides { base: from_record(base), theirs, left_out, into })
+        let base = from_record(base);
+        let Theirs { snapshot: theirs, left_out, special, lacks } = self.theirs(&spawned, &files).await?;
+        // What was merged before, if need be by force, is not in the way of a merge that has nothing to do.
+        let lacks = if base.is_same_files(&theirs) { Lacks::NoBytes } else { lacks };
+        Ok(Sides { base, theirs, left_out, special, lacks, into })
     }
 
     /// Looks at the copy of a process. If it was removed, the last state that is known of it stays.
-    async fn theirs(&mut self, spawned: &Spawned, files: &Files) -> Result<(Snapshot, Vec<FilePath>)> {
+    async fn theirs(&mut self, spawned: &Spawned, files: &Files) -> Result<Theirs> {
         let (runtime, directory) = (Arc::clone(&self.runtime), PathBuf::from(&spawned.cwd));
         check_no_link(&directory)?;
         let last = files.last.map(from_record);
         if let Some(last) = last.filter(|_| !directory.exists()) {
-            return Ok((last, Vec::new()));
+            let (left_out, special) = (Vec::new(), Vec::new());
+            return Ok(Theirs { snapshot: last, left_out, special, lacks: Lacks::Something });
         }
         let by: Uuid = spawned.root_uuid.unwrap_or(self.uuid());
         let at_best = runtime.workspaces.best_grade_in(&directory, files);
         let take = Take { directory, by, base: last, whose: Whose::Own, at_best };
         let workspaces = runtime.workspaces.clone();
         let taken = runtime.workspaces.pool().run(move || workspaces.take_copy(&take)).await??;
-        Ok((taken.snapshot, taken.left_out))
+        let is_whole = taken.left_out.is_empty() && taken.lists_all && taken.snapshot.grade != Grade::Moving;
+        let lacks = if is_whole { Lacks::NoBytes } else { Lacks::Something };
+        let Taken { snapshot, left_out, special, .. } = taken;
+        Ok(Theirs { snapshot, left_out, special, lacks })
     }
 }
 
@@ -275,8 +296,10 @@ fn is_same_directory(recorded: &Path, other: &Path) -> bool {
     recorded == other || recorded.canonicalize().is_ok_and(|real| other.canonicalize().is_ok_and(|other| real == other))
 }
 
-/// Says which files are only in the copy after the merge.
-fn not_merged(id: &str, one_sided: &[FilePath], left_out: &[FilePath]) -> Option<String> {
+/// Says which files are only in the copy after the merge, and which stay in the target although the copy does not have
+/// them any more, as far as its snapshot tells.
+fn not_merged(id: &str, one_sided: &[FilePath], sides: &Sides, not_removed: &[FilePath]) -> Option<String> {
+    let Sides { left_out, special, .. } = sides;
     let mut notes = Vec::new();
     if !one_sided.is_empty() {
         let paths = named(one_sided);
@@ -285,6 +308,13 @@ fn not_merged(id: &str, one_sided: &[FilePath], left_out: &[FilePath]) -> Option
     if !left_out.is_empty() {
         let paths = named(left_out);
         notes.push(format!("in no snapshot, so not merged and only in the workspace of {id}: {paths}"));
+    }
+    if !special.is_empty() {
+        notes.push(format!("not merged, because they are pipes, sockets or devices: {}", named(special)));
+    }
+    if !not_removed.is_empty() {
+        let paths = named(not_removed);
+        notes.push(format!("ignored and not there in the workspace of {id}, but not removed here: {paths}"));
     }
     (!notes.is_empty()).then(|| notes.join("; "))
 }

@@ -22,7 +22,8 @@ pub(crate) fn check_name(name: Option<&str>) -> Result<()> {
     } else if name.chars().all(char::is_numeric) {
         "digits alone are a PID".to_owned()
     } else if short_id::is_part(name) || Uuid::try_parse(name).is_ok() {
-        "it looks like a part of a UUID (4 or more of 0-9 and a-f)".to_owned()
+        // Words of these letters exist, and another letter makes a name of them.
+        format!("it looks like a part of a UUID (4 or more of 0-9 and a-f); `{name}-x` does not")
     } else if name.len() > NAME_MAX {
         format!("it is longer than {NAME_MAX} bytes")
     } else if !begins || !is_plain {
@@ -84,7 +85,8 @@ mod tests {
         check("42", Some("PID"));
         check("\u{ff11}\u{ff12}", Some("PID"));
         check("\u{663}", Some("PID"));
-        check("dead", Some("UUID"));
+        check("dead", Some("UUID (4 or more of 0-9 and a-f); `dead-x` does not"));
+        check("dead-x", None);
         check("0c9d1e77", Some("UUID"));
         check("0198f3c1-0000-7000-8000-000012345678", Some("UUID"));
         check("a b", Some("letters"));

@@ -10,6 +10,7 @@ use crate::error::{Error, Result};
 use crate::gate::{not_done, sender};
 use crate::lookup::LookedUp;
 use crate::runtime::Runtime;
+use crate::signal::earlier::{Resend, ended_already};
 
 impl Runtime {
     /// Sends a signal by its name: one of Relive's, or to a program any of the operating system's.
@@ -54,9 +55,8 @@ impl Runtime {
         let found = self.look_up_to_change(id).await?;
         let LookedUp::Living { process, note } = found else {
             let (uuid, _) = self.identity_of(&found)?;
-            return Ok(self.ended_already(id, uuid));
+            return self.ended_earlier(id, uuid, &Resend::of_program(signal));
         };
-        let ended = || self.ended_already(id, process.uuid);
         let pid = process.of.pid;
         let kind = self.lock().table.view(pid, self.moment()).map(|view| view.body);
         if kind != Some(Kind::Exec) {
@@ -86,7 +86,7 @@ impl Runtime {
                 let kept = format!("PID {pid} does not run yet: {signal} waits until it does");
                 Ok(Affected { note: Some(kept), ..affected })
             }
-            Outcome::NoProcess => Ok(ended()),
+            Outcome::NoProcess => Ok(ended_already(id)),
             refused @ (Outcome::WrongStage { .. }
             | Outcome::Unknown { .. }
             | Outcome::Failed { .. }

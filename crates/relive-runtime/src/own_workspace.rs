@@ -37,6 +37,7 @@ impl MadeCopy {
             tree: Some(self.files.tree.to_string()),
             changed: Some(0),
             skipped: Vec::new(),
+            not_kept: Vec::new(),
         }
     }
 }
@@ -147,8 +148,8 @@ impl Runtime {
         let request = Take { directory: directory.clone().into(), by: uuid, base: None, whose, at_best: Grade::Exact };
         let taken = self.workspaces.pool().run(move || {
             // A snapshot that is not exact is copied all the same: what it lacks is said.
-            let snapshot = workspaces.take(&request)?.snapshot;
-            let (path, copied) = workspaces.copy(&snapshot, uuid)?;
+            let snapshot = workspaces.take_controlled(&request, &workspaces.control_of_start(uuid))?.snapshot;
+            let (path, copied) = workspaces.copy(&snapshot, &request.directory, uuid)?;
             Ok::<_, Error>((path, to_record(&copied)))
         });
         let (path, files) = taken.await??;
@@ -194,8 +195,8 @@ impl Runtime {
             }
             return here(cwd);
         };
-        let workspaces = self.workspaces.clone();
-        let copied = self.in_bulk(move |_| workspaces.copy(&from_record(files), fork)).await?;
+        let (workspaces, of) = (self.workspaces.clone(), PathBuf::from(cwd));
+        let copied = self.in_bulk(move |_| workspaces.copy(&from_record(files), &of, fork)).await?;
         let (path, copied) = match (copied, wanted) {
             // Collected with the journals that named them, or the store was deleted.
             (Err(error), None) if error.code() == ErrorCode::Conflict => return here(cwd),

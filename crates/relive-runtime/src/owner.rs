@@ -16,7 +16,7 @@ use relive_journal::journal::Event;
 use relive_journal::{JournalError, OpenJournal, SyncedEnd};
 use tokio::sync::watch;
 
-use crate::bodies::{LiveSession, PreparedModel};
+use crate::bodies::{LiveSession, Prepared};
 use crate::error::{Error, Result};
 
 pub(crate) use turn::{Change, Turn};
@@ -105,8 +105,8 @@ pub(crate) struct TurnState {
     pub(crate) unrecorded: Option<JournalError>,
     /// Messages that were recorded and that the body has not taken in.
     pub(crate) said: Vec<String>,
-    /// A model that was built to see whether it can be, for the body that is about to start.
-    pub(crate) prepared: Option<PreparedModel>,
+    /// For the body that is about to start.
+    pub(crate) prepared: Prepared,
 }
 
 /// A body that runs.

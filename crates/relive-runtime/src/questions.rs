@@ -1,4 +1,4 @@
-//! The questions of claude, as people read them.
+//! The questions of claude and codex, as people read them.
 
 use serde_json::Value;
 
@@ -10,11 +10,14 @@ const ONE_EACH: &str = "(answer each on a line of its own)";
 /// Told where several of the choices may be taken.
 const SEVERAL: &str = "(several may be chosen, with commas between them)";
 
+/// Told where the agent wants a secret.
+const SECRET: &str = "(it asks for a secret: your answer is kept in the journal)";
+
 /// Returns the text and the choices of a question. Where several things are asked at once, the choices are in the text.
 pub(crate) fn told(questions: &[Value]) -> (String, Vec<String>) {
     match questions {
         [question] => {
-            let lines = std::iter::once(text(question).to_owned()).chain(described(question)).chain(several(question));
+            let lines = std::iter::once(text(question).to_owned()).chain(described(question)).chain(notes(question));
             (lines.collect::<Vec<_>>().join("\n"), labels(question))
         }
         _ => {
@@ -24,7 +27,7 @@ pub(crate) fn told(questions: &[Value]) -> (String, Vec<String>) {
                 let choices = if labels.is_empty() { String::new() } else { format!(" [{}]", labels.join(", ")) };
                 lines.push(format!("{number}. {}{choices}", text(question)));
                 lines.extend(described(question).map(|line| format!("   {line}")));
-                lines.extend(several(question).map(|line| format!("   {line}")));
+                lines.extend(notes(question).map(|line| format!("   {line}")));
             }
             lines.push(ONE_EACH.to_owned());
             (lines.join("\n"), Vec::new())
@@ -53,8 +56,11 @@ fn described(question: &Value) -> impl Iterator<Item = String> {
     })
 }
 
-fn several(question: &Value) -> Option<String> {
-    (question["multiSelect"] == true).then(|| SEVERAL.to_owned())
+/// Returns what is to be known of an answer: claude takes several choices, codex asks for secrets.
+fn notes(question: &Value) -> impl Iterator<Item = String> {
+    let several = (question["multiSelect"] == true).then(|| SEVERAL.to_owned());
+    let secret = (question["isSecret"] == true).then(|| SECRET.to_owned());
+    several.into_iter().chain(secret)
 }
 
 #[cfg(test)]

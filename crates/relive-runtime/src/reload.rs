@@ -90,6 +90,7 @@ impl Runtime {
                 self.warnings.set_configuration(waiting.collect());
                 let workspace = settings.workspace.clone();
                 self.live.replace(settings);
+                self.flows.look_again();
                 let isolations = self.bodies.exec.isolations.clone();
                 match self.pools.files.run_within(FILE_WITHIN, move || isolations.hidden()).await {
                     Ok(hidden) => self.workspaces.configure(workspace, hidden),

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use relive_api::Removed;
+use relive_api::{OwnWorkspace, Removed};
 use relive_core::{ErrorCode, Timestamp, Uuid};
 use relive_journal::data::{Candidate, Collected};
 
@@ -30,22 +30,39 @@ impl Runtime {
                 return Err(Error::new(ErrorCode::Conflict, message).with_hint(hint));
             }
             let (uuid, note) = runtime.identity_of(&found)?;
+            runtime.refuse_earlier_pid(&found, uuid).await?;
             let candidate = runtime.ended_candidate(uuid).await?;
             // Without the journal nothing could be merged any more.
             let own = runtime.workspace_to_remove(&relive_types::short_id::short(uuid), uuid).await?;
             let mut freed_bytes = candidate.bytes;
             let now = runtime.now();
             let _alone = runtime.collecting.lock().await;
-            if matches!(runtime.collect_one(candidate, now).await??, Collected::Spared) {
+            if matches!(runtime.collect_with_own(candidate, now, own.as_ref()).await??, Collected::Spared) {
                 return Err(runtime.not_ended(uuid));
             }
             if let Some(own) = own {
-                runtime.remove_merged(&own).await?;
+                runtime.remove_merged(&own).await.map_err(|error| removed_but(&id, error))?;
                 freed_bytes += own.bytes;
             }
             Ok(Removed { uuid, freed_bytes, note })
         })
         .await
+    }
+
+    /// Refuses the PID of an earlier incarnation, which names how that one ended: with it the process would lose what it
+    /// did since.
+    async fn refuse_earlier_pid(&self, found: &LookedUp, uuid: Uuid) -> Result<()> {
+        let pid = match found {
+            LookedUp::Remembered(pid) => *pid,
+            LookedUp::OnDisk(found) => found.pid,
+            LookedUp::Living { .. } | LookedUp::Unrecovered(_) => return Ok(()),
+        };
+        let row = self.current_row(uuid).await.ok().flatten();
+        let Some(last) = row.and_then(|row| row.info.pids.last().copied()).filter(|last| *last > pid) else {
+            return Ok(());
+        };
+        let message = format!("PID {pid} is an earlier run of PID {last}; nothing was removed");
+        Err(Error::new(ErrorCode::Conflict, message).with_hint(format!("relive rm {last}")))
     }
 
     /// Returns an ended process, as soon as its end is completely written.
@@ -69,6 +86,24 @@ impl Runtime {
     fn not_ended(&self, uuid: Uuid) -> Error {
         let message = format!("process {uuid} has not ended, so it cannot be removed");
         Error::new(ErrorCode::Conflict, message).with_hint(format!("relive info {uuid}"))
+    }
+
+    /// Collects a process whose own workspace is removed next. If a kill comes between, the next start removes it.
+    pub(crate) async fn collect_with_own(
+        self: &Arc<Self>,
+        candidate: Candidate,
+        now: Timestamp,
+        own: Option<&OwnWorkspace>,
+    ) -> Result<std::io::Result<Collected>> {
+        let Some(uuid) = own.map(|own| own.uuid) else { return self.collect_one(candidate, now).await };
+        let workspaces = self.workspaces.clone();
+        self.in_bulk(move |_| workspaces.disclaim_own(uuid)).await??;
+        let collected = self.collect_one(candidate, now).await;
+        if !matches!(collected, Ok(Ok(Collected::Gone))) {
+            let workspaces = self.workspaces.clone();
+            self.in_bulk(move |_| workspaces.claim_own(uuid)).await?;
+        }
+        collected
     }
 
     /// Deletes the journal of a candidate, and updates the index. The caller holds the lock of the collector.
@@ -95,5 +130,14 @@ impl Runtime {
             self.changes.ring(uuid);
         }
         Ok(collected)
+    }
+}
+
+/// Says that a process is removed although its workspace could not be.
+fn removed_but(id: &str, error: Error) -> Error {
+    let said = Error::new(error.code(), format!("{id} was removed; {error}"));
+    match error.hint() {
+        Some(hint) => said.with_hint(hint),
+        None => said,
     }
 }

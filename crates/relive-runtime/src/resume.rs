@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use relive_api::{Affected, ResumeRequest, Resumed};
+use relive_api::{Affected, KeptPause, ResumeRequest, Resumed};
 use relive_core::{Aim, Cause, ErrorCode, Event, Limits, Machine, Pid, Signal, State, SuspendReason, Uuid, Why};
 use relive_journal::record::{Body, Input, NewLimits, NewModel, OpenedBy, ResumedBy};
 use relive_journal::{History, Opening, WriteError};
@@ -172,9 +172,10 @@ impl Runtime {
             pids.extend(self.resume_above(pid, &sent).await);
         }
         let pending = self.pending_of(Signal::Resume, pid, &pids);
+        let kept = self.still_waiting(&not_paused_yet, &pids);
         let cancelled = not_paused_yet.into_iter().filter(|pid| pids.contains(pid) && !pending.contains(pid)).collect();
         let affected = Affected { affected: pids.len(), pids, pending, ..Affected::default() };
-        Ok(Resumed { cancelled, ..self.resumed(process, None, affected) })
+        Ok(Resumed { cancelled, kept, ..self.resumed(process, None, affected) })
     }
 
     /// Returns those of a resume that were told to pause and still run: their pause is pending, or they have not reached
@@ -185,10 +186,21 @@ impl Runtime {
         let is_told = |pid: &Pid| {
             state.table.machine(*pid).is_some_and(|machine| {
                 let blocks = machine.pending().any(|(signal, _)| signal == Signal::Pause);
-                machine.urgency().is_some() || (blocks && machine.pause().is_none())
+                let waits = machine.kept_pause().is_some();
+                machine.urgency().is_some() || (blocks && machine.pause().is_none()) || waits
             })
         };
         meant.into_iter().filter(is_told).collect()
+    }
+
+    /// Returns those whose pause was taken back before it began, because they waited for something else, as they do now.
+    fn still_waiting(&self, not_paused_yet: &[Pid], resumed: &[Pid]) -> Vec<KeptPause> {
+        let state = self.lock();
+        let waits = |pid: &Pid| {
+            let (_, reason) = state.table.machine(*pid)?.pause()?;
+            Some(KeptPause { pid: *pid, reason })
+        };
+        not_paused_yet.iter().filter(|pid| resumed.contains(pid)).filter_map(waits).collect()
     }
 
     /// Returns what is wrong with the model of a request to a process that runs; fails with it for any other process. Of
@@ -271,6 +283,7 @@ impl Runtime {
             pids: affected.pids,
             pending: affected.pending,
             cancelled: Vec::new(),
+            kept: Vec::new(),
             note: affected.note,
             workspace: None,
             nodes: None,
@@ -282,11 +295,21 @@ impl Runtime {
         let mut turn = self.turn(uuid, Lane::Own).await?;
         let Some(machine) = turn.machine() else { return Ok(()) };
         let mut change = Change::of(machine, RecordDetails { resumed_by: by, ..RecordDetails::default() });
-        if change.apply(Event::EndPause { reason }, self)? { turn.commit(change).await } else { Ok(()) }
+        if turn.end_pause(&mut change, reason)? { turn.commit(change).await } else { Ok(()) }
     }
 }
 
 impl Turn {
+    /// Ends a pause because its reason is gone. One that somebody has paused meanwhile stays suspended for them: without a
+    /// body it stands still already. Returns whether anything changed.
+    pub(crate) fn end_pause(&self, change: &mut Change, reason: SuspendReason) -> Result<bool> {
+        let changed = change.apply(Event::EndPause { reason }, &self.runtime)?;
+        if changed && change.draft().pause().is_some() && !self.owner.has_body() {
+            change.apply(Event::BoundaryReached, &self.runtime)?;
+        }
+        Ok(changed)
+    }
+
     /// Refuses to resume a living process that cannot be resumed so now, or for the reason that was `found` before.
     fn refuse_resume(&self, machine: &Machine, request: &ResumeRequest, found: Option<Error>) -> Result<()> {
         let pid = machine.incarnation().pid;
@@ -295,7 +318,8 @@ impl Turn {
             let hint = format!("relive wait {pid}; relive resume {pid}");
             return Err(Error::new(ErrorCode::Conflict, is_being_ended(pid, signal)).with_hint(hint));
         }
-        if machine.pause().is_some_and(|(_, reason)| crate::answers::waits_for_answer(reason)) {
+        let waits = machine.pause().is_some_and(|(_, reason)| crate::answers::waits_for_answer(reason));
+        if waits && machine.kept_pause().is_none() {
             let message = format!("PID {pid} waits for your answer");
             return Err(Error::new(ErrorCode::Conflict, message).with_hint(format!("relive resolve {pid}")));
         }
@@ -397,12 +421,18 @@ impl Turn {
     async fn commit_additions(&mut self, change: Change, limits: Limits, request: &ResumeRequest) -> Result<()> {
         let pid = change.draft().incarnation().pid;
         let said = request.input.clone();
-        self.commit(change).await?;
-        self.hand_over(pid, said);
-        if request.limits != Limits::default() {
-            let limits = spec::raised(limits, request.limits);
-            self.runtime.lock().table.set_limits(pid, limits)?;
+        let recorded = self.record(change).await?;
+        let raised = (request.limits != Limits::default()).then(|| spec::raised(limits, request.limits));
+        if let Some(limits) = raised {
+            // Before it is shown as resumed: its body would find nothing left, and suspend it again.
             self.runtime.budgets.set_limits(self.uuid(), limits);
+        }
+        if let Some((draft, effects)) = recorded {
+            self.publish(draft, effects);
+        }
+        self.hand_over(pid, said);
+        if let Some(limits) = raised {
+            self.runtime.lock().table.set_limits(pid, limits)?;
             let deadline = self.deadline();
             self.owner.order(|orders| orders.deadline = deadline);
         }

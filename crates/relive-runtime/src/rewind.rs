@@ -6,6 +6,7 @@
 mod order;
 mod paths;
 mod refuse;
+mod repeated;
 mod still;
 mod told;
 
@@ -30,7 +31,7 @@ use crate::workspaces::{Changed, OnInterrupted, Planned, RestoreOrder, from_reco
 use order::{Done, Goal, Order, forced};
 use paths::paths_in;
 use refuse::{in_command, no_undo, resumed_meanwhile};
-use told::{left_note, told};
+use told::{left_note, spared_note, told};
 
 pub(crate) use paths::unquoted;
 pub(crate) use told::{is_left, untold};
@@ -160,8 +161,14 @@ impl Runtime {
                 let outcome = runtime.turn(uuid, Lane::Verb).await?.put_back(&id, &order).await?;
                 return Ok(outcome.with_note(note));
             }
+            if let Some(outcome) = runtime.turn(uuid, Lane::Verb).await?.put_back_before(&id, &order).await? {
+                return Ok(outcome.with_note(note));
+            }
             runtime.check_first(&id, uuid, &order).await?;
-            let paused = runtime.stand_still(cause, uuid).await?;
+            let paused = runtime.stand_still(cause, uuid).await.map_err(|error| match error.hint() {
+                None => error.with_hint(order.again(&id)),
+                Some(_) => error,
+            })?;
             let mut turn = runtime.turn(uuid, Lane::Verb).await?;
             let put_back = turn.put_back(&id, &order).await;
             drop(turn);
@@ -319,7 +326,7 @@ impl Turn {
                 let now = to_record(&planned.before);
                 self.record_done(order, (step, last_step), now, &outcome.files).await?;
             }
-            return Ok(outcome);
+            return Ok(outcome.with_note(spared_note(&planned.spared)));
         }
         let mut first = before_record(&standing.files, &planned, &foreign, last_step).into_iter().collect::<Vec<_>>();
         first.push(order.record(wanted, (step, last_step), None));

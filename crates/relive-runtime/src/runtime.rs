@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use relive_api::{Environment, Paths};
 use relive_core::{Incarnation, Machine, Moment, Pid, Timestamp, Uuid};
-use relive_journal::{DataDirectory, OpenFailure, WriteError, Writer};
+use relive_journal::{DataDirectory, OpenFailure, WriteError};
 use relive_session::sessions::Sessions;
 use relive_session::spec::DaemonStart;
 use tokio::sync::Notify;
@@ -377,10 +377,10 @@ impl Runtime {
 
     /// Opens a journal. One that is busy is so for a moment only: nobody else has this data directory, but a child that
     /// is just being spawned, also by a daemon that has just died, has a copy of every lock until it executes.
-    pub(crate) async fn opened<E: Into<Error> + Send + 'static>(
+    pub(crate) async fn opened<T: Send + 'static, E: Into<Error> + Send + 'static>(
         &self,
-        open: impl Fn(&DataDirectory) -> Result<Writer, OpenFailure<E>> + Clone + Send + 'static,
-    ) -> Result<Writer> {
+        open: impl Fn(&DataDirectory) -> Result<T, OpenFailure<E>> + Clone + Send + 'static,
+    ) -> Result<T> {
         let deadline = tokio::time::Instant::now() + BUSY_PATIENCE;
         loop {
             let job = open.clone();
@@ -388,7 +388,7 @@ impl Runtime {
                 Err(OpenFailure::Write(WriteError::Busy { .. })) if tokio::time::Instant::now() < deadline => {
                     tokio::time::sleep(BUSY_AGAIN).await;
                 }
-                Ok(writer) => return Ok(writer),
+                Ok(opened) => return Ok(opened),
                 Err(OpenFailure::Write(error)) => return Err(error.into()),
                 Err(OpenFailure::Refused(error)) => return Err(error.into()),
             }

@@ -2,13 +2,14 @@
 //!
 //! Each process is one turn with its own owner; `subtree` walks a subtree.
 
+pub(crate) mod earlier;
 mod handled;
 mod mask;
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use relive_api::{Affected, PauseRequest, SignalRequest};
+use relive_api::{Affected, KeptPause, PauseRequest, SignalRequest};
 use relive_core::{
     Aim, Cause, ErrorCode, Event, Holder, Incarnation, Pid, Rights, Signal, SignalSet, State, Urgency, Uuid, Why,
 };
@@ -20,6 +21,7 @@ use crate::lookup::LookedUp;
 use crate::owner::{Change, Lane, Turn};
 use crate::records::RecordDetails;
 use crate::runtime::{ProcessRef, Runtime};
+use crate::signal::earlier::Resend;
 
 /// How long a KILL waits for its turn before it acts without one.
 pub(crate) const KILL_WITHIN: Duration = Duration::from_secs(1);
@@ -161,7 +163,9 @@ impl Runtime {
         loop {
             let pausing: Vec<(Pid, Urgency)> = {
                 let state = self.lock();
-                pids.iter().filter_map(|pid| Some((*pid, state.table.machine(*pid)?.urgency()?))).collect()
+                let machines = pids.iter().filter_map(|pid| state.table.machine(*pid));
+                let pausing = machines.filter(|machine| machine.kept_pause().is_none());
+                pausing.filter_map(|machine| Some((machine.incarnation().pid, machine.urgency()?))).collect()
             };
             let at_once = |(pid, urgency): &(Pid, Urgency)| {
                 *urgency == Urgency::Now || self.body_of(*pid).is_some_and(|body| body.stays_when_suspended())
@@ -191,7 +195,7 @@ impl Runtime {
                 drop(turn);
                 return match self.stop_due(uuid, &sent).await? {
                     DueStop::Over => {
-                        let ended = self.ended_already(id, uuid);
+                        let ended = self.ended_earlier(id, uuid, &Resend::of(sent.signal, subtree))?;
                         Ok(Affected { note: note.or(ended.note), ..Affected::default() })
                     }
                     DueStop::Stopped { note } => {
@@ -229,18 +233,10 @@ impl Runtime {
             };
         }
         affected.pending = self.pending_of(signal, pid, &affected.pids);
+        affected.kept = if signal == Signal::Pause { self.kept_of(pid, &affected.pids) } else { Vec::new() };
         affected.handled = self.handled_by(signal, &affected);
         affected.note = note.or(affected.note);
         Ok(affected)
-    }
-
-    /// Answers a signal to an incarnation that has ended. The process may have been resumed since: that one gets nothing.
-    pub(crate) fn ended_already(&self, id: &str, uuid: Uuid) -> Affected {
-        let note = match self.living(uuid) {
-            Some(now) => format!("`{id}` has ended and was resumed as PID {}, which got no signal", now.of.pid),
-            None => format!("`{id}` has ended already: nothing to do"),
-        };
-        Affected { note: Some(note), ..Affected::default() }
     }
 
     /// Returns those of the processes that handle a signal themselves, so that nothing else happened to them.
@@ -250,7 +246,10 @@ impl Runtime {
             Signal::Term | Signal::Kill | Signal::Resume => return Vec::new(),
         }
         let state = self.lock();
-        let handles = |pid: &Pid| state.table.machine(*pid).is_some_and(|machine| machine.handlers().contains(signal));
+        let handles = |pid: &Pid| {
+            let machine = state.table.machine(*pid).filter(|machine| machine.kept_pause().is_none());
+            machine.is_some_and(|machine| machine.handlers().contains(signal))
+        };
         let reached = affected.pids.iter().copied().filter(|pid| !affected.pending.contains(pid));
         reached.filter(handles).collect()
     }
@@ -265,9 +264,25 @@ impl Runtime {
         }
         let blocks = |pid: &Pid| {
             let machine = state.table.machine(*pid);
-            machine.is_some_and(|machine| machine.pending().any(|(pending, _)| pending == signal))
+            machine.is_some_and(|machine| {
+                let is_blocked = machine.kept_pause().is_none() || machine.mask().contains(signal);
+                is_blocked && machine.pending().any(|(pending, _)| pending == signal)
+            })
         };
         sent_to.into_iter().filter(blocks).collect()
+    }
+
+    /// Returns those of the processes that wait for something else, and are paused once they have it.
+    fn kept_of(&self, root: Pid, pids: &[Pid]) -> Vec<KeptPause> {
+        let state = self.lock();
+        // Nothing changed if it was kept before.
+        let sent_to = if pids.is_empty() { vec![root] } else { pids.to_vec() };
+        let kept = |pid: Pid| {
+            let machine = state.table.machine(pid)?;
+            machine.kept_pause().filter(|_| !machine.mask().contains(Signal::Pause))?;
+            machine.pause().map(|(_, reason)| KeptPause { pid, reason })
+        };
+        sent_to.into_iter().filter_map(kept).collect()
     }
 
     /// Resumes ancestors that the user paused, nearest first. A process does so up to the first one that it may not
@@ -422,8 +437,8 @@ impl Turn {
 
 fn parse(name: &str) -> Result<Signal> {
     Signal::from_name(name).ok_or_else(|| {
-        Error::new(ErrorCode::Invalid, format!("`{name}` is not a signal"))
-            .with_hint("one of: TERM, KILL, INT, PAUSE, RESUME")
+        let known = "it is one of TERM, KILL, INT, PAUSE and RESUME, and all but KILL can be blocked and handled";
+        Error::new(ErrorCode::Invalid, format!("`{name}` is not a signal: {known}")).with_hint("relive help signals")
     })
 }
 

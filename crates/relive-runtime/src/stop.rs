@@ -18,6 +18,7 @@ impl Runtime {
     /// Begins to stop: nothing new is created, and every agent is told to stop at its boundary.
     pub fn begin_stop(self: &Arc<Self>) -> Stopping {
         self.lock().stopping = true;
+        self.workspaces.stop();
         let stopping = self.bodies_to_stop();
         let pausing = stopping.len();
         self.suspend_all(stopping, SuspendReason::DaemonStop, Urgency::Boundary);

@@ -44,6 +44,15 @@ pub(crate) struct Trees {
     roots: HashMap<Uuid, Uuid>,
 }
 
+/// What an agent is told to do instead of spawning another one.
+const BY_ITSELF: &str = ". Do it yourself";
+
+/// Returns why there is no place for a process, without what only an agent can do about it.
+pub(crate) fn without_advice(refusal: &str) -> &str {
+    let refusal = refusal.strip_prefix("refused: ").unwrap_or(refusal);
+    refusal.split_once(BY_ITSELF).map_or(refusal, |(why, _)| why)
+}
+
 impl Trees {
     /// Takes a place for a child that is about to be created. A child that has a place keeps it.
     pub(crate) fn take(&mut self, child: TreePlace, limits: TreeLimits) -> Result<()> {
@@ -55,20 +64,18 @@ impl Trees {
         let siblings = tree.map_or(0, |tree| tree.values().filter(|parent| **parent == child.parent).count());
         if child.depth > limits.depth_max {
             let (depth, max) = (child.depth, limits.depth_max);
-            let message =
-                format!("refused: it would be {depth} levels deep, and limits.max_depth is {max}. Do it yourself");
+            let message = format!("refused: it would be {depth} levels deep, and limits.max_depth is {max}{BY_ITSELF}");
             return Err(Error::TooDeep { message, hint: Some("raise limits.max_depth in config.yaml".to_owned()) });
         }
         let refused = if siblings >= limits.children_max {
-            Some((format!("you have {siblings} living children"), limits.children_max, "max_children"))
+            Some((format!("there are {siblings} living children"), limits.children_max, "max_children"))
         } else if living >= limits.tree_max {
-            Some((format!("your tree has {living} living agents"), limits.tree_max, "max_tree"))
+            Some((format!("the tree has {living} living processes"), limits.tree_max, "max_tree"))
         } else {
             None
         };
         if let Some((what, limit, key)) = refused {
-            let message =
-                format!("refused: {what}, and limits.{key} is {limit}. Do it yourself, or wait for some to end");
+            let message = format!("refused: {what}, and limits.{key} is {limit}{BY_ITSELF}, or wait for some to end");
             return Err(
                 Error::new(ErrorCode::Exhausted, message).with_hint(format!("raise limits.{key} in config.yaml"))
             );

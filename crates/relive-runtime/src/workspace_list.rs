@@ -1,9 +1,9 @@
 //! Own workspaces: which there are, and removing them; and where a process works, as `info` shows it.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use relive_api::{OwnWorkspace, OwnWorkspaces, RemoveWorkspaceRequest, Workspace, WorkspaceKind};
+use relive_api::{NotKept, OwnWorkspace, OwnWorkspaces, RemoveWorkspaceRequest, Workspace, WorkspaceKind};
 use relive_core::{ErrorCode, Uuid};
 use relive_journal::record::FilesId;
 use relive_journal::{History, KnownFiles};
@@ -13,7 +13,7 @@ use crate::own_workspace::grade_word;
 use crate::owner::Lane;
 use crate::runtime::Runtime;
 use crate::workspaces::{Take, Whose, from_record, named};
-use relive_workspace::{FilePath, GIT_INDEX, Grade, Snapshot, Store, disk_usage, shown};
+use relive_workspace::{FilePath, GIT_INDEX, Grade, SkipReason, Snapshot, Store, disk_usage, shown};
 
 impl Runtime {
     /// Lists the own workspaces there are.
@@ -34,6 +34,9 @@ impl Runtime {
         self.to_the_end(async move {
             let uuid = runtime.whose_workspace(&id).await?;
             let _turn = runtime.turn(uuid, Lane::Verb).await?;
+            if let Some(rest) = runtime.workspaces.rest_of_own(uuid).filter(|_| !runtime.workspaces.has_own(uuid)) {
+                return runtime.remove_rest(uuid, rest, request.dry_run).await;
+            }
             if !runtime.workspaces.has_own(uuid) {
                 return Err(runtime.no_own_workspace(&id, uuid));
             }
@@ -64,6 +67,23 @@ impl Runtime {
         let (found, left_out) = self.own_workspace(uuid).await?;
         check_merged(id, &found, &left_out)?;
         Ok(Some(found))
+    }
+
+    /// Removes the files that an interrupted removal left of an own workspace.
+    async fn remove_rest(&self, uuid: Uuid, rest: PathBuf, dry_run: bool) -> Result<OwnWorkspace> {
+        let (workspaces, path) = (self.workspaces.clone(), rest.display().to_string());
+        let removed = self.in_bulk(move |_| {
+            let bytes = disk_usage(&rest);
+            if dry_run { Ok(bytes) } else { workspaces.remove_own(uuid).map(|()| bytes) }
+        });
+        let bytes = removed.await??;
+        Ok(OwnWorkspace { uuid, path, kind: WorkspaceKind::Own, bytes, dirty: Some(false), known: true })
+    }
+
+    /// Removes the files that interrupted removals left of own workspaces. Returns why some of them stay.
+    pub(crate) async fn sweep_removed(&self) -> Vec<Error> {
+        let workspaces = self.workspaces.clone();
+        self.in_bulk(move |_| workspaces.sweep_removed()).await.unwrap_or_default()
     }
 
     /// Removes the own workspace of a process that was collected.
@@ -164,18 +184,19 @@ impl Runtime {
         let workspaces = self.workspaces.clone();
         let changed = self.pools.reads.run(move || {
             let (store, last) = (workspaces.store().ok()?, from_record(last));
-            let skipped = skipped(&store, &last, own).ok()?;
-            Some((shown(&store.diff(&from_record(first), &last).ok()?).len() as u64, skipped))
+            let not_kept = not_kept(&store, &last, own).ok()?;
+            Some((shown(&store.diff(&from_record(first), &last).ok()?).len() as u64, not_kept))
         });
-        let (changed, skipped) = changed.await.ok().flatten().unzip();
-        let skipped: Vec<FilePath> = skipped.unwrap_or_default();
+        let (changed, not_kept) = changed.await.ok().flatten().unzip();
+        let not_kept: Vec<NotKept> = not_kept.unwrap_or_default();
         Some(Workspace {
             kind: if own { WorkspaceKind::Own } else { WorkspaceKind::Here },
             path: cwd.to_owned(),
             grade: Some(grade_word(last.grade).to_owned()),
             tree: Some(last.tree.to_string()),
             changed,
-            skipped: skipped.iter().map(ToString::to_string).collect(),
+            skipped: paths(&not_kept),
+            not_kept,
         })
     }
 
@@ -186,10 +207,18 @@ impl Runtime {
 }
 
 /// Returns the files that a snapshot lacks. A copy is partial because what was copied is: it has no repository.
-pub(crate) fn skipped(store: &Store, snapshot: &Snapshot, is_copy: bool) -> relive_workspace::Result<Vec<FilePath>> {
-    let mut skipped = store.skipped(snapshot)?;
-    skipped.retain(|path| !is_copy || path.as_bytes() != GIT_INDEX.as_bytes());
-    Ok(skipped)
+pub(crate) fn not_kept(store: &Store, snapshot: &Snapshot, is_copy: bool) -> relive_workspace::Result<Vec<NotKept>> {
+    let mut found = store.not_kept(snapshot)?;
+    found.retain(|(path, _)| !is_copy || path.as_bytes() != GIT_INDEX.as_bytes());
+    let named = |(path, reason): (FilePath, Option<SkipReason>)| {
+        let reason = reason.map(|reason| reason.name().to_owned());
+        NotKept { path: path.to_string(), reason }
+    };
+    Ok(found.into_iter().map(named).collect())
+}
+
+pub(crate) fn paths(not_kept: &[NotKept]) -> Vec<String> {
+    not_kept.iter().map(|file| file.path.clone()).collect()
 }
 
 /// Refuses to remove what is in a workspace only.
@@ -218,5 +247,6 @@ fn check_merged(id: &str, found: &OwnWorkspace, left_out: &[FilePath]) -> Result
 pub(crate) fn works_in(history: &History) -> Option<Workspace> {
     let spawned = &history.identity.as_ref()?.spawned;
     let kind = if spawned.workspace.is_some() { WorkspaceKind::Own } else { WorkspaceKind::Here };
-    Some(Workspace { kind, path: spawned.cwd.clone(), grade: None, tree: None, changed: None, skipped: Vec::new() })
+    let (path, skipped, not_kept) = (spawned.cwd.clone(), Vec::new(), Vec::new());
+    Some(Workspace { kind, path, grade: None, tree: None, changed: None, skipped, not_kept })
 }

@@ -6,22 +6,28 @@
 mod activity;
 mod change;
 mod errors;
+#[cfg(feature = "faults")]
+mod faulty;
+mod open;
 mod own;
 mod process;
 mod settle;
+mod starts;
 mod take;
 mod target;
 
 use std::collections::{HashMap, VecDeque};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, Weak};
 use std::time::{Duration, Instant};
 
 use relive_config::Snapshots as Wanted;
-use relive_core::Uuid;
 use relive_journal::record::{FilesId, Grade as RecordedGrade};
 use relive_journal::{Hash, Pool};
-use relive_workspace::{Control, Disk, Grade, ObjectId, Settings, Snapshot, Store, Workspace};
+#[cfg(not(feature = "faults"))]
+use relive_workspace::Disk;
+use relive_workspace::{Collected, Control, Grade, ObjectId, Removal, Settings, Snapshot, Store};
 use tokio::sync::watch;
 
 use crate::clock::Clock;
@@ -29,14 +35,14 @@ use crate::error::Result;
 use crate::isolation::Isolations;
 use crate::pools::Pools;
 use activity::Activities;
+use open::OpenDirectories;
+use starts::Starts;
 
-pub(crate) use change::{Changed, OnInterrupted, Planned, RestoreOrder};
+pub(crate) use change::{Changed, Lacks, OnInterrupted, Planned, RestoreOrder};
 pub(crate) use errors::{check_no_link, count_files, named};
 pub(crate) use process::ProcessFiles;
-pub(crate) use take::{Take, Whose};
+pub(crate) use take::{Take, Taken, Whose};
 
-/// How many directories are kept open, with their stat caches.
-const OPEN_MAX: usize = 32;
 /// How long a snapshot counts as needed although no journal names it yet.
 const RECENT: Duration = Duration::from_secs(900);
 /// How many such snapshots are remembered.
@@ -96,22 +102,26 @@ struct Inner {
     rules: RwLock<Rules>,
     /// Opened when it is first needed: a daemon whose agents change nothing makes none.
     store: Mutex<Option<Store>>,
-    open: Mutex<VecDeque<(PathBuf, SharedDirectory)>>,
+    open: Mutex<OpenDirectories>,
     /// Directories that get no snapshots, and why.
     refused: Mutex<HashMap<PathBuf, String>>,
     activities: Activities,
     /// Whether the processes of an earlier daemon have started: until then nobody looks at files in advance.
     recovered: watch::Sender<bool>,
+    /// Held while a copy is removed, so that nobody else removes what is left of it.
+    removing: Mutex<()>,
     /// Processes that are being created.
-    creations: Mutex<HashMap<Uuid, Weak<tokio::sync::Mutex<()>>>>,
+    starts: Mutex<Starts>,
     recent: Mutex<VecDeque<(Instant, Snapshot)>>,
     /// The processes that run.
     running: Mutex<Vec<Weak<Mutex<process::State>>>>,
     /// Held for reading while a snapshot is taken and not remembered yet, for writing by the garbage collector.
     collecting: RwLock<()>,
+    /// Set while garbage is to be removed and a dry run may be in the way.
+    removal_waits: Arc<AtomicBool>,
+    /// Set when the daemon stops.
+    stops: Arc<AtomicBool>,
 }
-
-type SharedDirectory = Arc<Mutex<Workspace>>;
 
 /// The configuration, and what it means for a directory.
 #[derive(Debug)]
@@ -119,6 +129,8 @@ struct Rules {
     config: relive_config::Workspace,
     hidden: Vec<PathBuf>,
     settings: Settings,
+    /// Grows with each change.
+    number: u64,
 }
 
 impl Workspaces {
@@ -133,10 +145,13 @@ impl Workspaces {
             refused: Mutex::default(),
             activities: Activities::default(),
             recovered: watch::Sender::new(false),
-            creations: Mutex::default(),
+            removing: Mutex::default(),
+            starts: Mutex::default(),
             recent: Mutex::default(),
             running: Mutex::default(),
             collecting: RwLock::default(),
+            removal_waits: Arc::default(),
+            stops: Arc::default(),
         }))
     }
 
@@ -167,15 +182,10 @@ impl Workspaces {
         if (&rules.config, &rules.hidden) == (&now.config, &now.hidden) {
             return;
         }
-        *rules = now;
+        *rules = Rules { number: rules.number + 1, ..now };
         drop(rules);
         // A directory that was too large may be none now, and the reverse.
         lock(&self.0.refused).clear();
-        for (_, closed) in lock(&self.0.open).drain(..) {
-            if let Ok(closed) = closed.try_lock() {
-                let _ = closed.save_cache();
-            }
-        }
     }
 
     /// Tells whether there ever was a snapshot.
@@ -188,46 +198,12 @@ impl Workspaces {
         if let Some(store) = &*store {
             return Ok(store.clone());
         }
-        let opened = Store::open(&self.0.options.store, Disk::new(), self.0.options.free_floor_bytes)?;
+        #[cfg(feature = "faults")]
+        let disk = faulty::disk();
+        #[cfg(not(feature = "faults"))]
+        let disk = Disk::new();
+        let opened = Store::open(&self.0.options.store, disk, self.0.options.free_floor_bytes)?;
         Ok(store.insert(opened).clone())
-    }
-
-    /// Opens a directory, with its stat cache if it was open before.
-    pub(crate) fn directory(&self, path: &Path) -> Result<SharedDirectory> {
-        let store = self.store()?;
-        let key = path.canonicalize().map_err(|error| errors::no_directory(path, &error))?;
-        let mut open = lock(&self.0.open);
-        if let Some(at) = open.iter().position(|(known, _)| *known == key)
-            && let Some(found) = open.remove(at)
-        {
-            let shared = Arc::clone(&found.1);
-            open.push_front(found);
-            return Ok(shared);
-        }
-        let settings = self.0.rules.read().unwrap_or_else(PoisonError::into_inner).settings.clone();
-        let shared = Arc::new(Mutex::new(Workspace::open(&store, path, settings)?));
-        open.push_front((key, Arc::clone(&shared)));
-        if open.len() > OPEN_MAX
-            && let Some((_, closed)) = open.pop_back()
-        {
-            // Without its cache the next snapshot reads every file once.
-            let _ = lock(&closed).save_cache();
-        }
-        Ok(shared)
-    }
-
-    /// Forgets a directory that is to be removed.
-    pub(crate) fn close(&self, path: &Path) {
-        lock(&self.0.open).retain(|(known, _)| known != path);
-    }
-
-    /// Keeps the stat caches for the next daemon.
-    pub(crate) fn save_caches(&self) {
-        for (_, directory) in lock(&self.0.open).iter() {
-            if let Ok(directory) = directory.try_lock() {
-                let _ = directory.save_cache();
-            }
-        }
     }
 
     fn remember(&self, snapshot: Snapshot) {
@@ -239,15 +215,34 @@ impl Workspaces {
         recent.push_back((Instant::now(), snapshot));
     }
 
-    /// Removes what none of `live` needs, or says what would be removed. `since` is when the journals began to be read.
+    /// Ends long work that would be refused when it is done, because the daemon stops.
+    pub(crate) fn stop(&self) {
+        self.0.stops.store(true, Ordering::Relaxed);
+        self.0.removal_waits.store(true, Ordering::Relaxed);
+        self.cancel_all_starts();
+    }
+
+    /// Removes what none of `live` needs, or says what would be removed. `since` is when the journals began to be read. A dry
+    /// run gives way to a removal, and returns `None`.
     pub(crate) fn collect(
         &self,
         live: impl IntoIterator<Item = FilesId>,
         since: Instant,
-        removal: relive_workspace::Removal,
-    ) -> Result<relive_workspace::Collected> {
+        removal: Removal,
+    ) -> Result<Option<Collected>> {
         let store = self.store()?;
-        let _alone = self.0.collecting.write().unwrap_or_else(PoisonError::into_inner);
+        let Inner { collecting, removal_waits, stops, .. } = &*self.0;
+        if removal == Removal::Remove {
+            removal_waits.store(true, Ordering::Relaxed);
+        }
+        let _alone = collecting.write().unwrap_or_else(PoisonError::into_inner);
+        if removal == Removal::Remove {
+            removal_waits.store(stops.load(Ordering::Relaxed), Ordering::Relaxed);
+        }
+        let cancel = match removal {
+            Removal::DryRun => removal_waits,
+            Removal::Remove => stops,
+        };
         if since.elapsed() > RECENT {
             return Err(std::io::Error::other("the journals took too long to read").into());
         }
@@ -255,14 +250,17 @@ impl Workspaces {
         all.extend(lock(&self.0.recent).iter().map(|(_, snapshot)| *snapshot));
         let running: Vec<_> = lock(&self.0.running).iter().filter_map(Weak::upgrade).collect();
         all.extend(running.iter().filter_map(|state| lock(state).last));
-        Ok(store.collect(&all, removal, &Control::default())?)
+        match store.collect(&all, removal, &Control::default().with_cancel(Arc::clone(cancel))) {
+            Err(relive_workspace::Error::Cancelled) if !stops.load(Ordering::Relaxed) => Ok(None),
+            collected => Ok(Some(collected?)),
+        }
     }
 }
 
 impl Rules {
     fn new(options: &Options, config: relive_config::Workspace, hidden: Vec<PathBuf>) -> Self {
         let settings = Settings { hidden: hidden.clone(), ..settings(options, &config) };
-        Self { config, hidden, settings }
+        Self { config, hidden, settings, number: 0 }
     }
 }
 

@@ -3,9 +3,9 @@
 
 use relive_api::{
     Blame, BlameRequest, DiffQuery, FilesChanged, FilesDiff, MergeRequest, OwnWorkspace, OwnWorkspaces,
-    RemoveWorkspaceRequest, RestoreRequest, RewindRequest, Rewound,
+    RemoveWorkspaceRequest, RestoreRequest, RewindRequest, Rewound, StartCancelled,
 };
-use relive_core::{ErrorCode, Rights};
+use relive_core::{ErrorCode, Rights, Uuid};
 
 use super::Access;
 use crate::area::Area;
@@ -79,6 +79,16 @@ impl Access {
     pub async fn blame(&self, request: BlameRequest) -> Result<Blame> {
         self.person("asking who wrote a file")?;
         self.runtime.blame(request).await
+    }
+
+    /// Cancels the creation of a process that this caller has asked for: nobody else knows its UUID.
+    pub async fn cancel_start(&self, uuid: Uuid) -> Result<StartCancelled> {
+        self.process()?;
+        let cancelled = self.runtime.cancel_start(uuid).await?;
+        if cancelled.pid.is_some() {
+            self.find(&uuid.to_string(), Rights::Observer).await?;
+        }
+        Ok(cancelled)
     }
 
     /// Lists the workspaces of all processes.

@@ -1,5 +1,9 @@
 //! The native agent as a body.
 
+mod files;
+
+pub(crate) use files::AgentFiles;
+
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
@@ -12,16 +16,17 @@ use relive_api::{EndSelfRequest, Environment, Isolated};
 use relive_core::status::MAX_STEPS_EXCEEDED;
 use relive_core::{Cause, End, ErrorCode, Moment, ProcessStatus, Signal, SuspendReason, Timestamp, Usd, Uuid, Why};
 use relive_journal::history::Files;
+use relive_journal::payload::{Blobs, Text};
 use relive_journal::policy::Permission;
 use relive_journal::record::OnBudget;
-use relive_journal::{DataDirectory, History, JobLost, Next, ProcessMeta, Seen};
+use relive_journal::{DataDirectory, History, JobLost, Next, ProcessMeta, Seen, Writer};
 use relive_llm::Model;
 use relive_proxy::Unknown;
 use relive_session::protocol::Verb as SessionVerb;
 use relive_session::sessions::{SessionStatus, Sessions};
 use relive_types::rule::COMMAND_TOOL;
 
-use super::{Body, Context, DeliveryTime, Exit, LiveSession, PreparedModel, Rest, Verb};
+use super::{Body, Context, DeliveryTime, Exit, LiveSession, Prepared, Rest, Verb};
 use crate::area::variables;
 use crate::clock::Clock;
 use crate::credentials::{Credentials, NoModel, provider_of};
@@ -217,6 +222,15 @@ impl Body for AgentBody {
         false
     }
 
+    fn read_ahead(&self, journal: &mut Writer) -> Prepared {
+        journal.read_ahead();
+        let intent = journal.history().identity.as_ref().map(|identity| &identity.spawned.intent);
+        // A long one is read with others at the same time. Of what cannot be read the agent itself says why.
+        let short = intent.filter(|intent| matches!(intent, Text::Inline(_)));
+        let files = short.and_then(|intent| AgentFiles::read(journal.directory(), journal.blobs(), intent).ok());
+        Prepared { model: None, files }
+    }
+
     fn stops_with_daemon(&self) -> bool {
         true
     }
@@ -245,7 +259,7 @@ impl AgentBody {
     fn parts(
         &self,
         process: ProcessRef,
-        prepared: Option<PreparedModel>,
+        prepared: Prepared,
         owner: BodyOwner,
     ) -> impl Future<Output = Result<Parts, NoAgent>> + Send + 'static {
         let (data, pool) = (Arc::clone(&self.data), self.pools.files.clone());
@@ -260,20 +274,23 @@ impl AgentBody {
                 owner.look(|history| (history.identity.clone(), history.model.clone(), history.files.clone())).await;
             let (identity, changed, files) = known.map_err(|error| failed(&error))?;
             let spawned = identity.ok_or_else(|| failed(&"the journal has no `spawned`"))?.spawned;
-            let read = pool.run(move || {
-                let folder = data.directory(uuid);
-                let blobs = relive_journal::payload::Blobs::new(data.io().disk.clone(), folder.path());
-                let intent = blobs.text(&spawned.intent).map_err(std::io::Error::other)?;
-                let named = |error| std::io::Error::other(format!("process-meta.json cannot be read: {error}"));
-                let mut meta = ProcessMeta::read(&folder).map_err(named)?;
-                if let Some(model) = changed {
-                    meta.model = model;
+            let Prepared { model, files: read } = prepared;
+            let AgentFiles { mut meta, intent } = match read {
+                Some(read) => read,
+                None => {
+                    let intent = spawned.intent.clone();
+                    let read = pool.run(move || {
+                        let folder = data.directory(uuid);
+                        AgentFiles::read(&folder, &Blobs::new(data.io().disk.clone(), folder.path()), &intent)
+                    });
+                    read.await.map_err(NoAgent::Unread)?.map_err(|error| failed(&error))?
                 }
-                Ok::<_, std::io::Error>((meta, spawned, intent))
-            });
-            let (meta, spawned, intent) = read.await.map_err(NoAgent::Unread)?.map_err(|error| failed(&error))?;
-            let model = match prepared {
-                Some(PreparedModel(model)) => model,
+            };
+            if let Some(model) = changed {
+                meta.model = model;
+            }
+            let model = match model {
+                Some(model) => model,
                 None => {
                     let environment = match provider_of(&meta.model) {
                         Some(_) => environments.of(uuid),

@@ -14,6 +14,8 @@ mod live;
 mod pool;
 mod restart;
 mod route;
+mod subagents;
+mod terminal;
 mod translate;
 mod unsupported;
 
@@ -24,6 +26,7 @@ use std::time::Duration;
 
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
+use relive_core::program::Stdio;
 use relive_core::{End, ErrorCode, Moment, ProcessStatus, Signal, Timestamp, Uuid};
 use relive_journal::history::CliFacts;
 use relive_journal::record::{Body as Record, CliGateway, CliLaunch, CliRecord, CliStart, CliTurnState, Input};
@@ -40,9 +43,10 @@ use crate::error::{Error, Result};
 use crate::gateways::Gateways;
 use crate::reload::LiveSettings;
 use crate::runtime::ProcessRef;
+use calls::Recorded;
 use conversation::{Conversation, Finished};
 
-pub(crate) use agents::{ACP_PREFIX, BUILT_IN, built_in, provider_of};
+pub(crate) use agents::{ACP_PREFIX, BUILT_IN, built_in, built_in_terminal, provider_of};
 pub(crate) use live::LiveAgent;
 use live::LiveAgents;
 use pool::{AgentPool, AskedRun};
@@ -97,11 +101,25 @@ impl Body for CliBody {
     }
 
     fn accepts_message(&self, uuid: Uuid, when: DeliveryTime) -> BoxFuture<'_, Result<()>> {
-        match when {
-            // Its program is not there yet, and may not be for long: the message waits in the journal.
-            DeliveryTime::Now(Some(session)) if session.borrow().is_none() => std::future::ready(Ok(())).boxed(),
-            when @ (DeliveryTime::Now(_) | DeliveryTime::NextRun) => self.exec.accepts_message(uuid, when),
+        async move {
+            let live = match &when {
+                DeliveryTime::Now(Some(session)) => session.borrow().as_ref().map(|live| Arc::clone(&live.program)),
+                DeliveryTime::Now(None) | DeliveryTime::NextRun => None,
+            };
+            let program = match live {
+                Some(program) => program,
+                None => self.exec.program_of(uuid).await?,
+            };
+            if matches!(program.stdio, Stdio::Pty { .. }) {
+                return Err(terminal::takes_no_messages(uuid));
+            }
+            match when {
+                // Its program is not there yet, and may not be for long: the message waits in the journal.
+                DeliveryTime::Now(Some(session)) if session.borrow().is_none() => Ok(()),
+                when @ (DeliveryTime::Now(_) | DeliveryTime::NextRun) => self.exec.accepts_message(uuid, when).await,
+            }
         }
+        .boxed()
     }
 
     fn reads_journal(&self) -> bool {
@@ -231,7 +249,8 @@ impl RunningAgent<'_> {
     async fn repair(&self, folder: &Path, end: &End, finished: Option<&Finished>) -> bool {
         let in_turn = finished == Some(&Finished::Broken);
         let facts = self.owner.look(|history| history.cli.as_deref().cloned()).await;
-        let Some(facts) = facts.ok().flatten() else { return false };
+        // Whoever sits at a terminal sees that its program is gone.
+        let Some(facts) = facts.ok().flatten().filter(|facts| !facts.agent.terminal) else { return false };
         let Some(crash) = Crash::of(end, in_turn, &facts) else { return false };
         let cannot = agents::refusal_of_last(&facts, agents::start_of(&facts)).is_some();
         if cannot || !crash.is_repaired(&facts.restarts, self.body.clock.now()) {
@@ -277,13 +296,11 @@ impl RunningAgent<'_> {
         let Some(facts) = facts.ok().flatten().filter(|facts| facts.gateway.is_some()) else { return false };
         self.body.gateways.forget(self.process.uuid).await;
         let conversation = self.conversation(folder);
-        match conversation.record_calls(facts.called_to).await {
-            Ok(recorded) => recorded.is_refused,
-            Err(error) => {
-                conversation.warn(&format!("its last model calls cannot be recorded: {error}"));
-                false
-            }
+        let mut recorded = Recorded::up_to(facts.called_to);
+        if let Err(error) = conversation.record_calls(&mut recorded).await {
+            conversation.warn(&format!("its last model calls cannot be recorded: {error}"));
         }
+        recorded.is_refused
     }
 
     fn conversation(&self, folder: &Path) -> Conversation {
@@ -324,7 +341,11 @@ impl Tenant for RunningAgent<'_> {
     fn accompany<'b>(&'b self, session: &'b Attended<'_>) -> BoxFuture<'b, ()> {
         let conversation = self.conversation(&session.folder);
         self.body.pool.runs(self.process.uuid, session.connection.clone());
-        let task = tokio::spawn(conversation.follow(session.connection.clone(), self.boundary.clone()));
+        let (connection, boundary) = (session.connection.clone(), self.boundary.clone());
+        let task = match session.program.stdio {
+            Stdio::Pty { .. } => tokio::spawn(conversation.follow_terminal(connection, boundary)),
+            Stdio::Pipes | Stdio::Null => tokio::spawn(conversation.follow(connection, boundary)),
+        };
         *self.conversation.lock().unwrap_or_else(PoisonError::into_inner) = Some(task);
         std::future::pending().boxed()
     }
@@ -335,7 +356,9 @@ impl Tenant for RunningAgent<'_> {
                 Some(task) => task.await.ok(),
                 None => Some(self.conversation(folder).read_rest().await),
             };
-            if self.count_last_calls(folder).await || finished == Some(Finished::OverBudget) {
+            let is_over_budget = self.count_last_calls(folder).await || finished == Some(Finished::OverBudget);
+            self.conversation(folder).name_terminal_conversation().await;
+            if is_over_budget {
                 return AfterSession::Over(calls::over_budget(end));
             }
             // Most CLIs exit with 0 when they are asked to end, which does not mean that their work was done.

@@ -359,6 +359,11 @@ impl ExecBody {
         }
     }
 
+    /// Returns the program of a process, as its journal names it.
+    pub(in crate::bodies) async fn program_of(&self, uuid: Uuid) -> io::Result<Arc<Program>> {
+        Ok(self.facts(uuid).await?.program)
+    }
+
     async fn facts(&self, uuid: Uuid) -> io::Result<Facts> {
         let (data, boot_id) = (Arc::clone(&self.data), self.sessions.boot_id().to_owned());
         self.pool.run(move || facts(&data, uuid, &boot_id)).await.map_err(io::Error::other)?

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use relive_api::{Created, Environment, Isolated, RunRequest, WorkspaceKind};
+use relive_api::{Created, Environment, Isolated, RunRequest, TerminalSize, WorkspaceKind};
 use relive_cli_agent::Dialect;
 use relive_core::program::{Namespace, Stdio};
 use relive_core::{ErrorCode, Limits, Pid, Program};
@@ -28,7 +28,8 @@ impl Runtime {
         named: NamedCli,
         hash: String,
     ) -> Result<Created> {
-        let NamedCli { agent, env, isolation, limits } = named;
+        let NamedCli { agent, terminal, env, isolation, limits } = named;
+        let (_, on_budget) = super::words_of(&request)?;
         check(&request, &agent, parent)?;
         let limits = raised(limits, request.limits);
         let isolation = request.isolation.or(isolation).unwrap_or_default();
@@ -37,17 +38,13 @@ impl Runtime {
         let agent = CliAgent {
             model,
             yes: request.yes,
-            until_idle: request.foreground,
+            until_idle: request.foreground && request.terminal.is_none(),
             no_gateway: request.no_gateway,
             ..agent
         };
-        let wanted = Isolated {
-            isolation,
-            network: request.network,
-            allow_degraded: request.allow_degraded,
-            ..Isolated::default()
-        };
-        let mut isolated = above.isolated(wanted);
+        let agent = if request.terminal.is_some() { in_terminal(agent, terminal)? } else { agent };
+        let (network, allow_degraded) = (request.network, request.allow_degraded);
+        let mut isolated = above.isolated(Isolated { isolation, network, allow_degraded, ..Isolated::default() });
         let workspace = request.workspace.unwrap_or(WorkspaceKind::Here);
         let environment = with_variables(above.environment.unwrap_or(request.env), env)?;
         // The limits of a run hold for its nodes too.
@@ -64,7 +61,9 @@ impl Runtime {
         // Last: a copy that is made for a refused request would stay.
         let place = self.place_for_program(request.uuid, request.cwd, workspace, &mut isolated).await?;
         let text = instructions::with_context(&request.intent, request.context.as_deref(), request.uuid);
-        let (mut records, program) = (place.records, program_of(&agent));
+        let (mut records, program) = (place.records, program_of(&agent, request.terminal));
+        // Whoever sits at the terminal types the first message, too.
+        let first = request.terminal.is_none().then_some(text);
         records.push(Body::Cli(CliRecord { agent: Some(Box::new(agent)), ..CliRecord::default() }));
         let draft = Draft {
             spawned: Spawned {
@@ -80,7 +79,7 @@ impl Runtime {
                 isolated,
                 limits,
                 on_in_doubt: self.live.now().on_in_doubt,
-                on_budget: OnBudget::End,
+                on_budget: on_budget.unwrap_or(OnBudget::End),
                 env_names: environment.names().map(str::to_owned).collect(),
                 policy: Policy::default(),
                 root_uuid: above.root_uuid,
@@ -90,7 +89,7 @@ impl Runtime {
             },
             meta: None,
             environment,
-            first: Some(text),
+            first,
             parent: Pid::RUNTIME,
             records,
             creation: None,
@@ -142,10 +141,13 @@ pub(crate) fn model_of_cli(model: &str) -> String {
     model.split_once('/').map_or(model, |(_, name)| name).to_owned()
 }
 
-fn program_of(agent: &CliAgent) -> Program {
+fn program_of(agent: &CliAgent, terminal: Option<TerminalSize>) -> Program {
     Program {
         argv: agent.command.clone(),
-        stdio: Stdio::Pipes,
+        stdio: match terminal {
+            Some(TerminalSize { rows, columns }) => Stdio::Pty { rows, columns },
+            None => Stdio::Pipes,
+        },
         gate: false,
         namespace: Namespace::Host,
         memory: None,
@@ -170,6 +172,21 @@ fn with_variables(
     Ok(environment)
 }
 
+/// Returns an agent that runs with its own full-screen interface.
+fn in_terminal(agent: CliAgent, terminal: Vec<String>) -> Result<CliAgent> {
+    let name = &agent.agent;
+    if terminal.is_empty() {
+        let message = format!("Relive does not know the full-screen interface of the CLI agent `{name}`");
+        let hint = "set `terminal` in agents/NAME.yaml, or run it as any program: relive exec -t -- COMMAND";
+        return Err(Error::new(ErrorCode::Invalid, message).with_hint(hint));
+    }
+    if agent.yes {
+        let message = format!("-y cannot be used with -t: `{name}` asks for permission in its own terminal");
+        return Err(Error::new(ErrorCode::Invalid, message).with_hint("set its permissions there"));
+    }
+    Ok(CliAgent { command: terminal, terminal: true, ..agent })
+}
+
 /// Refuses what only native agents can do.
 fn check(request: &RunRequest, agent: &CliAgent, asking: Option<ProcessRef>) -> Result<()> {
     check_command(agent, asking)?;
@@ -179,7 +196,6 @@ fn check(request: &RunRequest, agent: &CliAgent, asking: Option<ProcessRef>) -> 
         ("--system", request.system_prompt.is_some()),
         ("--allow, --ask and --deny", !request.policy.is_empty()),
         ("--on-in-doubt", request.on_in_doubt.is_some()),
-        ("--on-budget", request.on_budget.is_some()),
     ];
     match asked.into_iter().find(|(_, asked)| *asked) {
         Some((flag, _)) => {

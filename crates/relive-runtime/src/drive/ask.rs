@@ -1,6 +1,6 @@
 //! Questions of a program that keeps running while it waits for the answer.
 
-use relive_core::{Event, SuspendReason, Urgency, Usd};
+use relive_core::{Event, SuspendReason, Timestamp, Urgency, Usd};
 use relive_journal::record::Body as Record;
 
 use super::BodyOwner;
@@ -21,15 +21,18 @@ pub(crate) struct Left {
 impl BodyOwner {
     /// Tells whether the process is suspended until a person answers. Its programs are not stopped for that.
     pub(crate) fn waits_for_answer(&self) -> bool {
+        self.pause_reason().is_some_and(waits_for_answer)
+    }
+
+    /// Returns why the process is to stand still, or does.
+    fn pause_reason(&self) -> Option<SuspendReason> {
         let state = self.runtime.lock();
-        let machine = state.table.machine(self.process.of.pid);
-        machine.and_then(|machine| machine.pause()).is_some_and(|(_, reason)| waits_for_answer(reason))
+        state.table.machine(self.process.of.pid)?.pause().map(|(_, reason)| reason)
     }
 
     /// Tells whether the process is to stand still, or does.
     pub(crate) fn is_paused(&self) -> bool {
-        let state = self.runtime.lock();
-        state.table.machine(self.process.of.pid).is_some_and(|machine| machine.pause().is_some())
+        self.pause_reason().is_some()
     }
 
     /// Tells how urgently the process is to stand still, until it does.
@@ -72,9 +75,39 @@ impl BodyOwner {
         let (mut turn, mut change) = self.begin_change(records).await?;
         let reason = change.draft().pause().map(|(_, reason)| reason).filter(|reason| waits_for_answer(*reason));
         if let Some(reason) = reason {
-            change.apply(Event::EndPause { reason }, &self.runtime)?;
+            turn.end_pause(&mut change, reason)?;
         }
         turn.commit(change).await
+    }
+
+    /// Suspends the process for a reason of its own, until a moment if there is one, with the records that say why. A process
+    /// that is suspended already, or has to end, stays as it is, and only has the records.
+    pub(crate) async fn suspend(
+        &self,
+        records: Vec<Record>,
+        reason: SuspendReason,
+        resume_at: Option<Timestamp>,
+    ) -> Result<()> {
+        let (mut turn, mut change) = self.begin_change(records).await?;
+        if change.draft().pause().is_some() || change.draft().told_to_end().is_some() {
+            return if change.first.is_empty() { Ok(()) } else { turn.commit(change).await };
+        }
+        // Somebody may have raised the limit since it was found to be reached.
+        let has_more = || self.runtime.budgets.exhausted(self.process.uuid).is_none();
+        if reason == SuspendReason::BudgetExceeded && has_more() {
+            return Ok(());
+        }
+        change.details.resume_at = resume_at;
+        change.apply(Event::Suspend { reason, urgency: Urgency::Boundary }, &self.runtime)?;
+        let pid = self.process.of.pid;
+        if let (Some(resume_at), Some((asked_at, _))) = (resume_at, change.draft().pause()) {
+            self.runtime.lock().set_alarm(pid, resume_at, asked_at);
+        }
+        let committed = turn.commit(change).await;
+        if committed.is_err() {
+            self.runtime.lock().alarms.remove(&pid);
+        }
+        committed
     }
 
     async fn begin_change(&self, records: Vec<Record>) -> Result<(Turn, Change)> {

@@ -4,14 +4,21 @@ use std::sync::Arc;
 
 use relive_api::{Exit, FlowKind, FlowStatus, NodeStatus, Process, reason_word};
 use relive_core::{ErrorCode, Pid};
-use relive_flow::{Definition, Flow, SlotState, SlotStatus};
+use relive_flow::{Decision, Definition, Flow, SlotState, SlotStatus};
 
 use crate::error::{Error, Result};
 use crate::runtime::Runtime;
 
+/// Nodes that wait only for a place.
+struct NoRoom {
+    slots: Vec<String>,
+    why: String,
+}
+
 impl Runtime {
     /// Returns the state of a tree and of its nodes.
     pub(crate) async fn flow_status(self: &Arc<Self>, id: &str) -> Result<FlowStatus> {
+        self.reload_settings().await;
         let process = self.flow_process(id).await?;
         let uuid = process.uuid;
         let live = self.flows.find(uuid);
@@ -23,6 +30,7 @@ impl Runtime {
         let was_over: Vec<bool> = recorded.slots().map(|slot| slot.state.is_over()).collect();
         let flow = if live.is_some() { recorded } else { self.with_ends(recorded).await? };
         let is_over = process.exit.is_some();
+        let no_room = live.as_ref().and_then(|_| self.no_room(&flow));
         let state = match process.exit {
             Some(exit) if exit.code == 0 => "succeeded".to_owned(),
             Some(_) => "failed".to_owned(),
@@ -46,11 +54,40 @@ impl Runtime {
             let status = NodeStatus { reason: reason_of(&flow, &slot), ..self.node_status(&flow, &slot, depends_on) };
             match refusal {
                 Some(_) => NodeStatus { state: SlotState::Waiting.word().to_owned(), reason: refusal, ..status },
-                None => NodeStatus { reason: status.reason.or_else(|| self.why_paused(status.pid?)), ..status },
+                None => {
+                    let waits = no_room.as_ref().filter(|no_room| no_room.slots.iter().any(|name| name == slot.name));
+                    let reason = waits.map(|no_room| no_room.why.clone()).or(status.reason);
+                    NodeStatus { reason: reason.or_else(|| self.why_paused(status.pid?)), ..status }
+                }
             }
         });
         let nodes = nodes.collect();
         Ok(FlowStatus { uuid, pid: process.pid, kind, state, nodes })
+    }
+
+    /// Returns the nodes that would start now if there were room, and why there is none.
+    fn no_room(&self, flow: &Flow) -> Option<NoRoom> {
+        let places = self.live.now().trees.children_max;
+        let running = flow.slots().filter(|slot| slot.state.living().is_some()).count();
+        if running < places {
+            return None;
+        }
+        let starts = flow.decide(self.wall_ms(), usize::MAX).into_iter().filter_map(|decision| match decision {
+            Decision::Start { slot, .. } => Some(slot),
+            Decision::Stop { .. } | Decision::Wait { .. } | Decision::Finish(_) => None,
+        });
+        let way_out = match flow.definition().fits(places) {
+            Ok(()) => "",
+            // Those never end before the others.
+            Err(_) => "; services keep their places, so raise it in config.yaml",
+        };
+        let (one, many) = match flow.definition() {
+            Definition::Compose(_) => ("node runs", "nodes run"),
+            Definition::Supervisor(_) => ("child runs", "children run"),
+        };
+        let run = if running == 1 { one } else { many };
+        let why = format!("{running} {run}, and limits.max_children is {places}{way_out}");
+        Some(NoRoom { slots: starts.collect(), why })
     }
 
     /// Adds the ends of processes that a tree without a body has not recorded yet.

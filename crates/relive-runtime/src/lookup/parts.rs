@@ -10,8 +10,8 @@ use crate::error::Result;
 use crate::runtime::Runtime;
 
 impl Runtime {
-    /// Finds the only process, living or ended, whose UUID begins or ends with this text; `None` if the text is not a
-    /// part of a known UUID.
+    /// Finds the only process, living or ended, whose UUID begins or ends with this text, or whose shown id begins with it;
+    /// `None` if the text is not a part of a known UUID.
     pub(super) async fn look_up_part(self: &Arc<Self>, id: &str) -> Result<Option<LookedUp>> {
         if !short_id::is_part(id) || Uuid::try_parse(id).is_ok() || self.has_name(id) {
             return Ok(None);

@@ -50,6 +50,10 @@ impl Runtime {
         restore: RestoreOrder,
         error: Error,
     ) -> Error {
+        // To look at a directory of any size has to be asked for.
+        if matches!(error, Error::Outgrown(_)) {
+            return error;
+        }
         if error.code() != ErrorCode::Conflict || error.hint().is_some() || restore.force == Force::Yes {
             return error;
         }

@@ -45,8 +45,8 @@ impl Runtime {
         match tokio::time::timeout(STILL_WITHIN, stopped).await {
             Ok(stopped) => stopped.map(|()| paused),
             Err(_) => {
-                let message = format!("process {uuid} is paused and has not stopped yet");
-                Err(Error::new(ErrorCode::Timeout, message).with_hint("try again in a moment"))
+                // A client takes a timeout for work that goes on, and asks again.
+                Err(Error::new(ErrorCode::Conflict, format!("process {uuid} is paused and has not stopped yet")))
             }
         }
     }

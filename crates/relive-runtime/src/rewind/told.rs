@@ -51,10 +51,13 @@ pub(super) fn left_note(applied: &Applied, spared: &[FilePath]) -> Option<String
     if !applied.left.is_empty() {
         notes.push(format!("somebody changed these meanwhile, and they were left alone: {}", named(&applied.left)));
     }
-    if !spared.is_empty() {
-        notes.push(format!("in no snapshot of that step, and left alone: {}", named(spared)));
-    }
+    notes.extend(spared_note(spared));
     (!notes.is_empty()).then(|| notes.join("; "))
+}
+
+/// Names the files that stay although the snapshot of the step does not have them.
+pub(super) fn spared_note(spared: &[FilePath]) -> Option<String> {
+    (!spared.is_empty()).then(|| format!("in no snapshot of that step, and left alone: {}", named(spared)))
 }
 
 /// What the model of a process that had ended is told when it continues, if there is something to tell.

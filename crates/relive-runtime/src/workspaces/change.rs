@@ -34,6 +34,15 @@ pub(crate) enum OnInterrupted {
     Refuse,
 }
 
+/// What a copy has that is in no snapshot, so that a merge could lose it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Lacks {
+    /// Files with bytes, or nobody knows.
+    Something,
+    /// At most pipes, sockets and devices. What the directory had that was copied is still there.
+    NoBytes,
+}
+
 /// What would be changed.
 #[derive(Debug)]
 pub(crate) struct Planned {
@@ -92,6 +101,11 @@ impl Workspaces {
                 }
                 // The first state is the one to compare with in the message.
                 Err(error @ FilesError::ChangedSince { .. }) => refused = refused.or(Some(error)),
+                Err(error @ (FilesError::TooLarge { .. } | FilesError::TimedOut { .. })) => {
+                    return Err(Error::Outgrown(format!(
+                        "{error}, the limit for snapshots, so nobody knows what is there"
+                    )));
+                }
                 Err(error) => return Err(error.into()),
             }
         }
@@ -105,18 +119,23 @@ impl Workspaces {
         directory: &Path,
         (base, theirs): (&Snapshot, &Snapshot),
         force: Force,
-        (on_interrupted, left_out): (OnInterrupted, &[FilePath]),
+        (on_interrupted, lacks, left_out): (OnInterrupted, Lacks, &[FilePath]),
     ) -> Result<Result<Planned, Vec<Conflict>>> {
         let shared = self.directory(directory)?;
         let mut workspace = lock(&shared);
         let _counted = self.0.collecting.read().unwrap_or_else(PoisonError::into_inner);
         let settled = self.settle_first(&mut workspace, on_interrupted)?;
-        match workspace.plan_merge(&MergeRequest { base, theirs, force }, &Control::default()) {
+        let (base, theirs) = match lacks {
+            Lacks::Something => (*base, *theirs),
+            // What a partial state lacks is named in it, and never taken for removed.
+            Lacks::NoBytes => (as_exact(*base), as_exact(*theirs)),
+        };
+        match workspace.plan_merge(&MergeRequest { base: &base, theirs: &theirs, force }, &Control::default()) {
             Ok(prepared) => {
                 let before = prepared.before.snapshot;
                 self.remember(before);
                 let (plan, conflicts, _pin) = (prepared.plan, prepared.conflicts, prepared.before.pin);
-                let (spared, at_best) = (Vec::new(), Grade::Exact);
+                let (spared, at_best) = (prepared.not_removed, Grade::Exact);
                 Ok(Ok(Planned { plan, before, conflicts, spared, settled, target: None, at_best, _pin }))
             }
             Err(FilesError::Conflicts { conflicts }) => Ok(Err(conflicts)),
@@ -146,8 +165,16 @@ impl Workspaces {
             }
         };
         self.remember(now);
+        // It may have been too large before.
+        lock(&self.0.refused).remove(workspace.root());
         // What a process changes after this is its own again.
         self.0.activities.seen(workspace.root(), Uuid::nil(), None, now);
         Ok(Changed { applied, now, note })
     }
+}
+
+/// Returns a state to be merged like one that lacks nothing.
+fn as_exact(snapshot: Snapshot) -> Snapshot {
+    let grade = if snapshot.grade == Grade::Partial { Grade::Exact } else { snapshot.grade };
+    Snapshot { grade, ..snapshot }
 }

@@ -45,8 +45,8 @@ impl From<FilesError> for Error {
             | FilesError::Mounted { .. }
             | FilesError::Conflicts { .. } => ErrorCode::Conflict,
             FilesError::NoSpace { .. } => ErrorCode::Exhausted,
+            FilesError::Cancelled => ErrorCode::Unavailable,
             FilesError::Io { .. }
-            | FilesError::Cancelled
             | FilesError::HalfApplied { .. }
             | FilesError::DamagedObject { .. }
             | FilesError::DamagedFile { .. } => ErrorCode::Internal,

@@ -1,11 +1,10 @@
 //! Workspaces of their own: copies of a snapshot, one directory for each process.
 
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, PoisonError, Weak};
+use std::sync::PoisonError;
 
 use relive_core::{ErrorCode, Uuid};
-use relive_workspace::{Control, Snapshot};
-use tokio::sync::OwnedMutexGuard;
+use relive_workspace::{REMOVED_END, Snapshot};
 
 use super::{Workspaces, lock};
 use crate::error::{Error, Result};
@@ -33,8 +32,11 @@ impl Workspaces {
         self.0.options.own.join(uuid.to_string())
     }
 
-    /// Copies a snapshot into the own workspace of a process that does not exist yet. Returns what the copy is.
-    pub(crate) fn copy(&self, snapshot: &Snapshot, uuid: Uuid) -> Result<(PathBuf, Snapshot)> {
+    /// Copies a snapshot of a directory into the own workspace of a process that does not exist yet. Returns what the copy
+    /// is.
+    pub(crate) fn copy(&self, snapshot: &Snapshot, of: &Path, uuid: Uuid) -> Result<(PathBuf, Snapshot)> {
+        let control = self.control_of_start(uuid);
+        let settings = self.0.rules.read().unwrap_or_else(PoisonError::into_inner).settings.clone();
         let (store, path) = (self.store()?, self.own(uuid));
         let _counted = self.0.collecting.read().unwrap_or_else(PoisonError::into_inner);
         if self.unclaimed(uuid).symlink_metadata().is_ok() {
@@ -46,28 +48,26 @@ impl Workspaces {
         }
         // Until the process exists, a start may remove the copy.
         store.mark_copy(&self.unclaimed(uuid))?;
+        let rules = store.outer_rules(of, &settings);
         let snapshot = store.as_copied(snapshot)?;
         self.remember(snapshot);
-        if let Err(error) = store.copy(&snapshot, &path, &Control::default()) {
+        #[cfg(feature = "faults")]
+        self.hold_copy(uuid);
+        if let Err(error) = store.copy_with_rules(&snapshot, &path, &rules, &control) {
             self.claim_own(uuid);
             return Err(error.into());
         }
         Ok((path, snapshot))
     }
 
-    /// Waits until nobody else creates a process with this UUID, and keeps others from it: the copy that is made for a
-    /// request must not be replaced by the copy for the same request, sent again.
-    pub(crate) async fn hold_creation(&self, uuid: Uuid) -> OwnedMutexGuard<()> {
-        let creation = {
-            let mut all = lock(&self.0.creations);
-            all.retain(|_, creation| creation.strong_count() > 0);
-            all.get(&uuid).and_then(Weak::upgrade).unwrap_or_else(|| {
-                let creation = Arc::default();
-                all.insert(uuid, Arc::downgrade(&creation));
-                creation
-            })
-        };
-        creation.lock_owned().await
+    /// Makes a copy last until the test has made a file `go`, or cancels its start.
+    #[cfg(feature = "faults")]
+    fn hold_copy(&self, uuid: Uuid) {
+        let (go, cancel) = (self.0.options.own.join("go"), self.cancel_flag(uuid));
+        let is_cancelled = || cancel.load(std::sync::atomic::Ordering::Relaxed);
+        while crate::faults::is_on("held-copy") && !go.exists() && !is_cancelled() {
+            std::thread::sleep(std::time::Duration::from_millis(5));
+        }
     }
 
     fn unclaimed(&self, uuid: Uuid) -> PathBuf {
@@ -117,13 +117,62 @@ impl Workspaces {
         self.own(uuid).symlink_metadata().is_ok_and(|metadata| metadata.is_dir())
     }
 
-    /// Removes the own workspace of a process.
+    /// Notes, durably, that the own workspace of a process is to be removed once the process is. If a kill comes between,
+    /// the next start removes it.
+    pub(crate) fn disclaim_own(&self, uuid: Uuid) -> Result<()> {
+        Ok(self.store()?.mark_copy_durably(&self.unclaimed(uuid))?)
+    }
+
+    /// Removes the own workspace of a process, or what an earlier removal left of it. When this fails, either all of it is
+    /// there, or it counts as removed and the message says where its last files are.
     pub(crate) fn remove_own(&self, uuid: Uuid) -> Result<()> {
         let path = self.own(uuid);
         self.close(&path);
-        self.store()?.remove_copy(&path)?;
-        self.claim_own(uuid);
-        Ok(())
+        let store = self.store()?;
+        let _alone = lock(&self.0.removing);
+        #[cfg(feature = "faults")]
+        super::faulty::begin_removal();
+        let removed = store.remove_copy(&path);
+        #[cfg(feature = "faults")]
+        super::faulty::end_removal();
+        let is_there = removed.is_err() && self.has_own(uuid);
+        if !is_there {
+            self.claim_own(uuid);
+        }
+        removed.map_err(|error| if is_there { error.into() } else { self.left_over(&self.removed_own(uuid), error) })
+    }
+
+    fn removed_own(&self, uuid: Uuid) -> PathBuf {
+        self.0.options.own.join(format!(".{uuid}{REMOVED_END}"))
+    }
+
+    /// Returns where the last files of an own workspace are that could not all be removed.
+    pub(crate) fn rest_of_own(&self, uuid: Uuid) -> Option<PathBuf> {
+        Some(self.removed_own(uuid)).filter(|rest| rest.symlink_metadata().is_ok())
+    }
+
+    /// Removes what interrupted removals left, and returns why some of it stays.
+    pub(crate) fn sweep_removed(&self) -> Vec<Error> {
+        let Ok(entries) = std::fs::read_dir(&self.0.options.own) else { return Vec::new() };
+        let mut failed = Vec::new();
+        for path in entries.filter_map(|entry| Some(entry.ok()?.path())) {
+            let is_rest = |name: &str| name.starts_with('.') && name.ends_with(REMOVED_END);
+            if !path.file_name().and_then(std::ffi::OsStr::to_str).is_some_and(is_rest) {
+                continue;
+            }
+            let _alone = lock(&self.0.removing);
+            match self.store() {
+                Ok(store) => failed.extend(store.remove_rest(&path).err().map(|error| self.left_over(&path, error))),
+                Err(error) => failed.push(error),
+            }
+        }
+        failed
+    }
+
+    fn left_over(&self, rest: &Path, error: relive_workspace::Error) -> Error {
+        let (error, rest) = (Error::from(error), rest.display().to_string());
+        let message = format!("the workspace was removed, but files of it are left in {rest}: {error}");
+        Error::new(error.code(), message).with_hint(format!("sudo rm -r {}", relive_types::program::quote(&rest)))
     }
 
     /// Lists the own workspaces there are.

@@ -198,6 +198,27 @@ mod tests {
         workspaces
     }
 
+    #[test]
+    #[expect(clippy::disallowed_methods, reason = "a test's own files")]
+    fn a_dry_run_gives_way_to_a_removal() {
+        let root = tempfile::tempdir().unwrap();
+        let work = root.path().join("work");
+        std::fs::create_dir(&work).unwrap();
+        std::fs::write(work.join("f"), "1").unwrap();
+        let workspaces = workspaces(root.path());
+        let (by, whose, at_best) = (Uuid::from_u128(1), Whose::Own, Grade::Exact);
+        workspaces.take(&Take { directory: work, by, base: None, whose, at_best }).unwrap();
+        let collect = |removal| workspaces.collect([], Instant::now(), removal).unwrap().map(|found| found.garbage);
+        assert_eq!(collect(Removal::DryRun), Some(0));
+        workspaces.0.removal_waits.store(true, std::sync::atomic::Ordering::Relaxed);
+        assert_eq!(collect(Removal::DryRun), None);
+        assert_eq!(collect(Removal::Remove), Some(0));
+        assert_eq!(collect(Removal::DryRun), Some(0), "nothing is in its way any more");
+        workspaces.stop();
+        let stopped = workspaces.collect([], Instant::now(), Removal::Remove).unwrap_err();
+        assert_eq!(stopped.code(), relive_core::ErrorCode::Unavailable);
+    }
+
     #[tokio::test]
     #[expect(clippy::disallowed_methods, reason = "a test's own files")]
     async fn the_first_snapshot_of_a_process_that_only_reads_is_kept() {
@@ -217,7 +238,7 @@ mod tests {
         assert_eq!((seen.missing, seen.record.unwrap().base), (None, Some(first.tree)));
         drop(process);
         lock(&workspaces.0.recent).clear();
-        let collected = workspaces.collect([], Instant::now(), Removal::Remove).unwrap();
+        let collected = workspaces.collect([], Instant::now(), Removal::Remove).unwrap().unwrap();
         assert_eq!(collected.objects, collected.garbage, "nothing of a process that is gone is kept");
     }
 }

@@ -9,7 +9,7 @@ use relive_journal::record::{PATHS_MAX, Snapshot as Record};
 use relive_workspace::{Change, Control, FilePath, Grade, SkipReason, Snapshot, Store, TextDiff, shown};
 
 use super::activity::{Changer, Interval};
-use super::{Workspaces, lock, to_record};
+use super::{Workspaces, check_no_link, lock, to_record};
 use crate::error::Result;
 
 /// So many changed files are compared line by line; of the others only the number is told.
@@ -43,6 +43,10 @@ pub(crate) struct Taken {
     pub(crate) snapshot: Snapshot,
     /// Files that are not in it although they have bytes and nothing ignores them.
     pub(crate) left_out: Vec<FilePath>,
+    /// Pipes, sockets and devices. They have no bytes, and are in no snapshot.
+    pub(crate) special: Vec<FilePath>,
+    /// Whether all that is not in it is listed here.
+    pub(crate) lists_all: bool,
     /// What to record, with `after` still to be said; absent where nothing changed since the base.
     pub(crate) record: Option<Box<Record>>,
 }
@@ -50,6 +54,12 @@ pub(crate) struct Taken {
 impl Workspaces {
     /// Takes a snapshot. Everything it names is on the disk when this returns, and stays there until a journal can name it.
     pub(crate) fn take(&self, request: &Take) -> Result<Taken> {
+        self.take_controlled(request, &Control::default())
+    }
+
+    /// Takes a snapshot that can be cancelled.
+    pub(crate) fn take_controlled(&self, request: &Take, control: &Control) -> Result<Taken> {
+        check_no_link(&request.directory)?;
         let shared = self.directory(&request.directory)?;
         let mut workspace = lock(&shared);
         if let Some(plan) = workspace.interrupted()? {
@@ -59,17 +69,21 @@ impl Workspaces {
         }
         let _counted = self.0.collecting.read().unwrap_or_else(PoisonError::into_inner);
         self.0.activities.look(workspace.root());
-        let taken = workspace.snapshot(&Control::default())?;
+        let taken = workspace.snapshot(control)?;
         let snapshot = taken.snapshot.at_best(request.at_best);
         self.remember(snapshot);
         let intervals = self.0.activities.seen(workspace.root(), request.by, request.base, snapshot);
         let taken_at = self.0.options.clock.now();
         let store = workspace.store().clone();
         drop(workspace);
-        let left_out = taken.skipped.iter().filter(|skipped| has_bytes(skipped.reason));
-        let left_out = left_out.map(|skipped| skipped.path.clone()).collect();
+        let paths = |is_meant: fn(SkipReason) -> bool| {
+            let meant = taken.skipped.iter().filter(|skipped| is_meant(skipped.reason));
+            meant.map(|skipped| skipped.path.clone()).collect::<Vec<_>>()
+        };
+        let (left_out, special) = (paths(has_bytes), paths(|reason| reason == SkipReason::Special));
+        let lists_all = taken.skipped_count == taken.skipped.len() as u64;
         if request.base.is_some_and(|base| base.is_same_files(&snapshot)) {
-            return Ok(Taken { snapshot, left_out, record: None });
+            return Ok(Taken { snapshot, left_out, special, lists_all, record: None });
         }
         let base = request.base.map(|base| to_record(&base).tree);
         let mut record = Record { base, skipped: taken.skipped_count, ..Record::new(0, to_record(&snapshot)) };
@@ -82,7 +96,7 @@ impl Workspaces {
             record.foreign = paths.into_iter().take(PATHS_MAX).map(ToString::to_string).collect();
             record.since = since.map(|since| to_record(&since));
         }
-        Ok(Taken { snapshot, left_out, record: Some(Box::new(record)) })
+        Ok(Taken { snapshot, left_out, special, lists_all, record: Some(Box::new(record)) })
     }
 
     /// Takes a snapshot of a copy. Repositories that were made in it count as left out too: they are lost with the copy.

@@ -79,8 +79,11 @@ fn no_verb_with_a_pid_that_ended_touches_the_next_incarnation() {
     let check = |daemon: &crate::world::Daemon| {
         let before = world.records(process.uuid).len();
         let old = process.pid.to_string();
-        assert_eq!(daemon.signal(process.pid, "KILL", None).affected, 0);
-        assert_eq!(daemon.pause(process.pid, PAUSE_NOW, None).affected, 0);
+        let now = daemon.pid(process.uuid);
+        let killed = daemon.try_signal(process.pid, crate::requests::signal("KILL"), None).unwrap_err();
+        assert_eq!((killed.code(), killed.hint()), (ErrorCode::Conflict, Some(format!("relive kill -9 {now}"))));
+        let paused = daemon.block(daemon.runtime.pause(&old, PAUSE_NOW, None)).unwrap_err();
+        assert_eq!((paused.code(), paused.hint()), (ErrorCode::Conflict, Some(format!("relive pause {now}"))));
         let sent = daemon.block(daemon.runtime.send(&old, message("m", "hello"))).unwrap_err();
         assert_eq!(sent.code(), ErrorCode::Conflict);
         let masked = daemon.block(daemon.runtime.set_signal_mask(&old, crate::world::mask(&["INT"], &[]), None));

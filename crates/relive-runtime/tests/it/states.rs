@@ -182,7 +182,7 @@ fn verbs_on_a_process_that_waits_for_an_approval() {
     let daemon = world.start();
     let after = "approval* resumed snapshot call_started call_ended model_started";
     let rows = [
-        (Pause, "affected 0", "", "approval"),
+        (Pause, "affected 1", "signalled*", "approval"),
         (Resume, "Conflict", "", "approval"),
         (Term, "affected 1", "ended*", "dead"),
         (Int, "affected 1", "ended*", "dead"),
@@ -233,7 +233,7 @@ fn left_in_doubt(world: &World, count: usize) -> Vec<Uuid> {
 fn verbs_on_a_process_with_a_call_in_doubt() {
     let world = World::new();
     let rows = [
-        (Pause, "affected 0", "", "in_doubt"),
+        (Pause, "affected 1", "signalled*", "in_doubt"),
         (Resume, "Conflict", "", "in_doubt"),
         (Term, "affected 1", "signalled* ended", "dead"),
         (Int, "affected 1", "signalled* ended", "dead"),
@@ -311,7 +311,7 @@ fn every_verb_says_of_a_collected_process_that_it_was_collected() {
             assert_eq!(ask(daemon, verb, &first.pid.to_string()), "NotFound", "{verb:?}");
         }
         let error = daemon.block(daemon.runtime.process(&first.uuid.to_string())).unwrap_err().to_string();
-        assert_eq!(error, format!("process {} was garbage collected", first.uuid));
+        assert_eq!(error, format!("process {} was removed (by `relive rm`, or garbage collected)", first.uuid));
         let again = daemon.block(daemon.runtime.run(relive_api::RunRequest { uuid: first.uuid, ..world.hanging() }));
         assert_eq!(format!("{:?}", again.unwrap_err().code()), "Conflict", "its UUID is not given out again");
     };

@@ -19,7 +19,7 @@ use relive_core::{Pid, Uuid};
 use relive_journal::data::OpenError;
 use relive_journal::faults::{Faults, Injection, PowerCut, Switches};
 use relive_journal::record::{Body, OpenedBy};
-use relive_journal::{DataDirectory, Disk, Io, Opening, Pool};
+use relive_journal::{DataDirectory, Disk, Io, OpenFailure, Opening, Pool, WriteError};
 use relive_runtime::{Clock, Pools, Result, Runtime, Settings};
 use serde_json::Value;
 use tempfile::TempDir;
@@ -170,7 +170,20 @@ impl World {
         let pid = data.next_pid().unwrap();
         let (boot_id, now) = (clock.boot_id(), clock.moment());
         let opening = Opening { pid, by, boot_id, now, req: None, seen: None, cause: None };
-        data.open_journal(uuid, &opening, None, |_| Ok::<_, std::convert::Infallible>(records)).unwrap();
+        let begun = Instant::now();
+        loop {
+            let records = records.clone();
+            match data.open_journal(uuid, &opening, None, |_| Ok::<_, std::convert::Infallible>(records)) {
+                // A process that another test starts has all files open until it executes its program.
+                Err(OpenFailure::Write(WriteError::Busy { .. })) if begun.elapsed() < DEADLINE => {
+                    std::thread::sleep(LOOK_EVERY);
+                }
+                opened => {
+                    drop(opened.unwrap());
+                    return;
+                }
+            }
+        }
     }
 
     fn lines(&self, uuid: Uuid, file: &str) -> Vec<Value> {
@@ -215,6 +228,7 @@ impl World {
             allow_degraded: false,
             foreground: false,
             no_gateway: false,
+            terminal: None,
             uuid: new_uuid(),
             name: None,
             intent: "do it".to_owned(),

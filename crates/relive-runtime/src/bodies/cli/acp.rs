@@ -20,10 +20,12 @@ pub(super) fn recorded(offered: Capabilities) -> CliCapabilities {
     CliCapabilities { version, load, resume, fork }
 }
 
-/// Returns the first message to an agent. Relive offers it no files and no terminals: it has its own.
+/// Returns the first message to an agent. Relive offers it no files and no terminals: it has its own. A person can fill in its forms.
 pub(super) fn initialize() -> String {
     let info = json!({"name": "relive", "title": "Relive", "version": env!("CARGO_PKG_VERSION")});
-    let offered = json!({"fs": {"readTextFile": false, "writeTextFile": false}, "terminal": false});
+    let forms = json!({"form": {}});
+    let files = json!({"readTextFile": false, "writeTextFile": false});
+    let offered = json!({"fs": files, "terminal": false, "elicitation": forms});
     let params = json!({"protocolVersion": VERSION, "clientCapabilities": offered, "clientInfo": info});
     line("initialize", INITIALIZE_ID, &params)
 }

@@ -50,6 +50,12 @@ pub(crate) fn built_in(name: &str) -> Option<CliAgent> {
     }
 }
 
+/// Returns the program with the full-screen interface of an agent that needs no file; empty if it is not known how its
+/// conversation is named there.
+pub(crate) fn built_in_terminal(name: &str) -> Vec<String> {
+    if name == "claude" { vec![name.to_owned()] } else { Vec::new() }
+}
+
 /// Returns an agent that is named by its command: `acp:COMMAND ARGUMENT...`.
 fn acp_command(name: &str) -> Option<CliAgent> {
     let command = name.strip_prefix(ACP_PREFIX)?;
@@ -113,7 +119,7 @@ pub(crate) fn refusal(facts: &CliFacts, how: CliStart) -> Option<String> {
         CliStart::Resume => (&agent.resume, "resume", "continued"),
         CliStart::Fork => (&agent.fork, "fork", "forked"),
     };
-    let cannot = arguments.is_empty() && !by_messages(dialect_of(agent));
+    let cannot = arguments.is_empty() && (agent.terminal || !by_messages(dialect_of(agent)));
     cannot.then(|| format!("a conversation of `{0}` cannot be {verb}: agents/{0}.yaml has no `{key}`", agent.agent))
 }
 

@@ -3,12 +3,11 @@
 use std::io;
 use std::sync::Arc;
 
-use relive_cli_agent::Machine;
-use relive_core::{Cause, End, ProcessStatus, Signal, Usd, Why};
-use relive_gateway::{Cut, Ended, Entry, Facts, Lease, Wanted};
+use relive_core::{Cause, End, ProcessStatus, Signal, SuspendReason, Timestamp, Usd, Why};
+use relive_gateway::{Cut, Ended, Entry, Facts, Lease};
 use relive_journal::Durability;
 use relive_journal::history::CliFacts;
-use relive_journal::record::{Body as Record, CliModelCall, CliRecord, Usage};
+use relive_journal::record::{Body as Record, CliModelCall, CliRecord, OnBudget, Usage};
 use relive_llm::Prices;
 use serde_json::json;
 use tokio::sync::watch;
@@ -31,6 +30,7 @@ pub(super) struct Calls {
     count: u64,
     /// Whether a call was refused, because nothing was left.
     pub(super) is_refused: bool,
+    on_budget: OnBudget,
     /// Where the process is told that it may be frozen.
     boundary: watch::Sender<bool>,
 }
@@ -75,6 +75,7 @@ impl Calls {
     pub(super) async fn begin(
         conversation: &Conversation,
         facts: &CliFacts,
+        on_budget: OnBudget,
         boundary: watch::Sender<bool>,
     ) -> Option<Self> {
         let gateway = facts.gateway.as_ref()?;
@@ -101,6 +102,7 @@ impl Calls {
             permitted: 0,
             count: facts.calls,
             is_refused: false,
+            on_budget,
             boundary,
         })
     }
@@ -116,44 +118,53 @@ impl Calls {
         }
     }
 
-    /// Records what has happened, and says what may happen next.
-    pub(super) async fn look(&mut self, conversation: &Conversation, machine: &Machine) {
+    /// Records what has happened, and says what may happen next. `is_at_rest` is whether the agent does nothing for which
+    /// a call would follow.
+    pub(super) async fn look(&mut self, conversation: &Conversation, is_at_rest: bool) {
         let facts = self.facts.borrow_and_update().clone();
         if facts.log > self.read_to {
             self.record(conversation).await;
         }
-        self.grant(conversation, &facts.wanted).await;
+        let granted = self.grant(conversation, &facts).await;
+        if granted == Granted::Short && !conversation.owner.is_paused() {
+            conversation.suspend().await;
+        }
         let facts = self.facts.borrow().clone();
-        let rests = facts.held > 0 || !machine.is_turn_open() || machine.waiting().is_some();
+        let rests = facts.held > 0 || is_at_rest;
         let is_boundary = conversation.is_paused() && facts.is_holding && facts.in_flight == 0 && rests;
         self.boundary.send_if_modified(|before| std::mem::replace(before, is_boundary) != is_boundary);
     }
 
     /// Copies calls that have ended from the gateway's log.
     async fn record(&mut self, conversation: &Conversation) {
-        match conversation.record_calls(self.read_to).await {
-            Ok(recorded) => {
-                self.read_to = recorded.read_to;
-                self.count += recorded.count;
-                if recorded.is_refused && !self.is_refused {
-                    self.is_refused = true;
-                    conversation.owner.end_for(Why::Budget);
-                }
-            }
-            Err(error) => conversation.warn(&format!("its model calls cannot be recorded: {error}")),
+        let mut recorded = Recorded::up_to(self.read_to);
+        if let Err(error) = conversation.record_calls(&mut recorded).await {
+            conversation.warn(&format!("its model calls cannot be recorded: {error}"));
+        }
+        self.read_to = recorded.read_to;
+        self.count += recorded.count;
+        if recorded.is_refused && !self.is_refused {
+            self.is_refused = true;
+            conversation.owner.end_for(Why::Budget);
         }
     }
 
     /// Tells the gateway what the process may spend.
-    async fn grant(&mut self, conversation: &Conversation, wanted: &[Wanted]) {
+    async fn grant(&mut self, conversation: &Conversation, facts: &Facts) -> Granted {
         let owner = &conversation.owner;
         let has_budget = owner.has_budget().await;
         let left = owner.left_to_spend().await;
-        let asks = left.cost.is_some() || (left.tokens.is_some() && left.is_shared);
+        // A process that waits for more is asked about each call: the gateway would refuse one too many.
+        let waits = self.on_budget == OnBudget::Suspend;
+        let asks = left.cost.is_some() || (left.tokens.is_some() && (left.is_shared || waits));
+        let mut granted = Granted::Enough;
+        let is_resumed = !owner.is_paused() && owner.told_to_end().is_none();
         let prices = Arc::clone(&conversation.body.live.now().prices);
         let mut refuse = None;
-        for wanted in wanted {
-            if !has_budget {
+        for wanted in &facts.wanted {
+            if !has_budget && waits {
+                granted = Granted::Short;
+            } else if !has_budget {
                 refuse = Some("the budget of this process is used up".to_owned());
             } else if left.cost.is_some() && prices.of(&wanted.model).is_none() {
                 let model = &wanted.model;
@@ -163,35 +174,72 @@ impl Calls {
             }
         }
         let lease = Lease {
-            settled: if left.tokens.is_some() { self.read_to } else { 0 },
-            tokens_left: left.tokens,
+            settled: if left.tokens.is_some() && !waits { self.read_to } else { 0 },
+            tokens_left: left.tokens.filter(|_| !waits),
             permitted: asks.then_some(self.permitted),
             refuse,
             hold: conversation.is_paused(),
+            // It was suspended when the quota was recorded: whoever resumes it before the reset wants the call to be made.
+            tried_again: facts.limited_call.filter(|_| facts.log <= self.read_to && is_resumed),
             ..Lease::default()
         };
         if self.lease.as_ref() == Some(&lease) {
-            return;
+            return granted;
         }
         let told = conversation.body.gateways.lease(conversation.process.uuid, lease.clone()).await;
         // The next gateway is told by whoever starts it.
         self.lease = told.is_ok().then_some(lease);
+        granted
+    }
+
+    /// Returns the number of calls that are over.
+    pub(super) fn count(&self) -> u64 {
+        self.count
     }
 
     /// Returns what is shown of the calls.
     pub(super) fn shown(&self) -> LiveGateway {
         let facts = self.facts.borrow();
-        let limited_until = facts.limited_until_ms.and_then(|ms| relive_core::Timestamp::from_millisecond(ms).ok());
-        LiveGateway { calls: self.count, in_flight: facts.in_flight, held: facts.held, limited_until }
+        LiveGateway {
+            calls: self.count,
+            in_flight: facts.in_flight,
+            held: facts.held,
+            limited_until: limited_until(&facts),
+        }
     }
 }
 
+/// Returns when the provider takes calls again, if it takes none now.
+fn limited_until(facts: &Facts) -> Option<Timestamp> {
+    facts.limited_until_ms.and_then(|ms| Timestamp::from_millisecond(ms).ok())
+}
+
+/// Whether the calls that a process wants to make are within its budget.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Granted {
+    Enough,
+    /// They wait for more.
+    Short,
+}
+
 /// What was recorded of the gateway's log.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Recorded {
-    pub(super) read_to: u64,
+    read_to: u64,
     count: u64,
     pub(super) is_refused: bool,
+}
+
+impl Recorded {
+    pub(super) fn up_to(read_to: u64) -> Self {
+        Self { read_to, count: 0, is_refused: false }
+    }
+
+    fn add(&mut self, end: BatchEnd) {
+        self.read_to = self.read_to.max(end.offset);
+        self.count += end.count;
+        self.is_refused |= end.is_refused;
+    }
 }
 
 impl Conversation {
@@ -200,30 +248,80 @@ impl Conversation {
         self.owner.is_paused() && !self.owner.waits_for_answer()
     }
 
-    /// Copies the calls that have ended from the gateway's log into the journal.
-    pub(super) async fn record_calls(&self, from: u64) -> io::Result<Recorded> {
+    /// Tells the same of the records that are in the journal: a pause may come with the record that was read last, and is
+    /// known once the turn that wrote both is over.
+    pub(super) async fn is_paused_as_recorded(&self) -> bool {
+        self.owner.look(|_| ()).await.is_err() || self.is_paused()
+    }
+
+    /// Suspends a process that has nothing left to spend.
+    async fn suspend(&self) {
+        if let Err(error) = self.owner.suspend(Vec::new(), SuspendReason::BudgetExceeded, None).await {
+            self.warn(&format!("it cannot be suspended: {error}"));
+        }
+    }
+
+    /// Copies the calls that have ended from the gateway's log into the journal. A quota that resets late suspends the process
+    /// with the record of its call; the call waits at the gateway.
+    pub(super) async fn record_calls(&self, recorded: &mut Recorded) -> io::Result<()> {
         let directory = self.body.exec.data.directory(self.process.uuid).path().to_owned();
+        let from = recorded.read_to;
         let read = self.body.exec.pool.run(move || relive_gateway::read_log(&directory, from)).await;
-        let calls = read.map_err(io::Error::other)??;
-        let mut recorded = Recorded { read_to: from, ..Recorded::default() };
         let prices = Arc::clone(&self.body.live.now().prices);
-        let mut records = Vec::new();
-        for (ended, offset) in calls {
-            recorded.read_to = offset;
-            recorded.is_refused |= ended.refused.is_some();
-            recorded.count += u64::from(ended.refused.is_none());
+        let mut batch = Batch::default();
+        for (ended, offset) in read.map_err(io::Error::other)?? {
+            let until = ended.resets_at.filter(|until| *until > self.now());
+            if until.is_some() {
+                // Their usage counts before anything else is decided.
+                self.append_calls(std::mem::take(&mut batch), recorded).await?;
+            }
             if let Some(resets_at) = ended.resets_at {
                 let text = "the provider's quota is used up";
                 self.journal.event("quota", json!({"text": text, "resets_at": resets_at.to_string()}));
             }
-            let call = Some(Box::new(call_of(&ended, offset, &prices)));
-            records.push(Record::Cli(CliRecord { call, ..CliRecord::default() }));
+            batch.add(&ended, offset, &prices);
+            if let Some(until) = until {
+                let Batch { records, end } = std::mem::take(&mut batch);
+                let suspended = self.owner.suspend(records, SuspendReason::Quota, Some(until)).await;
+                suspended.map_err(io::Error::other)?;
+                recorded.add(end);
+            }
         }
-        if !records.is_empty() {
+        self.append_calls(batch, recorded).await
+    }
+
+    async fn append_calls(&self, batch: Batch, recorded: &mut Recorded) -> io::Result<()> {
+        if !batch.records.is_empty() {
             // They are on the disk already, in the gateway's log.
-            self.journal.append(records, Durability::Deferred).await.map_err(io::Error::other)?;
+            self.journal.append(batch.records, Durability::Deferred).await.map_err(io::Error::other)?;
+            recorded.add(batch.end);
         }
-        Ok(recorded)
+        Ok(())
+    }
+}
+
+/// Calls that are recorded together.
+#[derive(Default)]
+struct Batch {
+    records: Vec<Record>,
+    end: BatchEnd,
+}
+
+/// What is known once a batch is recorded.
+#[derive(Default)]
+struct BatchEnd {
+    offset: u64,
+    count: u64,
+    is_refused: bool,
+}
+
+impl Batch {
+    fn add(&mut self, ended: &Ended, offset: u64, prices: &Prices) {
+        self.end.offset = offset;
+        self.end.count += u64::from(ended.refused.is_none());
+        self.end.is_refused |= ended.refused.is_some();
+        let call = Some(Box::new(call_of(ended, offset, prices)));
+        self.records.push(Record::Cli(CliRecord { call, ..CliRecord::default() }));
     }
 }
 

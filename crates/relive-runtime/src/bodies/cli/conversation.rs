@@ -6,10 +6,10 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use relive_cli_agent::{Dialect, Lifecycle};
+use relive_cli_agent::{Dialect, Lifecycle, Refusal};
 use relive_core::{SuspendReason, Timestamp, Why};
 use relive_journal::history::CallState;
-use relive_journal::record::{Approval, Body as Record, CliRead, CliRecord, Decision, Question};
+use relive_journal::record::{Approval, Body as Record, CliRead, CliRecord, Decision, OnBudget, Question};
 use relive_journal::{Durability, History, Journal};
 use relive_session::connection::Connection;
 use relive_session::log::{Item, Reader};
@@ -64,7 +64,8 @@ impl Conversation {
     /// Follows a program until its session has ended or its shim is gone.
     pub(super) async fn follow(self, connection: Connection, boundary: watch::Sender<bool>) -> Finished {
         let Some((mut known, history)) = self.known().await else { return Finished::Quiet };
-        let mut calls = Calls::begin(&self, &known.facts, boundary).await;
+        let on_budget = history.identity.as_ref().map_or(OnBudget::End, |identity| identity.spawned.on_budget);
+        let mut calls = Calls::begin(&self, &known.facts, on_budget, boundary).await;
         let Some(mut reader) = self.open_log() else { return Finished::Quiet };
         let (mut bell, mut pool_bell) = (self.owner.follow(), self.body.pool.follow());
         let mut seen = connection.seen();
@@ -95,7 +96,8 @@ impl Conversation {
                 return if is_refused { Finished::OverBudget } else { finished };
             }
             if let Some(calls) = &mut calls {
-                calls.look(&self, known.stream.machine()).await;
+                let machine = known.stream.machine();
+                calls.look(&self, !machine.is_turn_open() || machine.waiting().is_some()).await;
                 known.gateway = Some(calls.shown());
             }
             delivery.read(&self, &mut known).await;
@@ -134,6 +136,9 @@ impl Conversation {
     /// Reads what is left of a session that has ended.
     pub(super) async fn read_rest(self) -> Finished {
         let Some((mut known, _)) = self.known().await else { return Finished::Quiet };
+        if known.facts.agent.terminal {
+            return Finished::Quiet;
+        }
         let Some(reader) = self.open_log() else { return Finished::Quiet };
         if self.read_output(reader, &mut known).await.is_none() {
             return Finished::Quiet;
@@ -270,8 +275,9 @@ impl Conversation {
     }
 
     /// Records that a request of the program is about to be refused.
-    pub(super) async fn refuse(&self, id: String) -> bool {
-        let record = Record::Cli(CliRecord { unsupported: Some(id), ..CliRecord::default() });
+    pub(super) async fn refuse(&self, id: String, refusal: Refusal) -> bool {
+        let declined = refusal == Refusal::Decline;
+        let record = Record::Cli(CliRecord { unsupported: Some(id), declined, ..CliRecord::default() });
         let appended = self.journal.append(vec![record], Durability::Synced).await;
         appended.inspect_err(|error| self.warn(&format!("a request cannot be refused: {error}"))).is_ok()
     }
@@ -351,10 +357,12 @@ impl Conversation {
             session_id: known.facts.session_id.clone(),
             waiting: machine.waiting(),
             tool: known.tool.clone(),
+            subagents: known.subagents.clone(),
             turn_since: known.turn_since,
             asked,
             note: known.note.clone(),
             gateway: known.gateway,
+            in_terminal: false,
         };
         if self.body.agents.put(self.process.uuid, agent) {
             self.owner.ring();

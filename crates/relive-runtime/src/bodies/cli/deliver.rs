@@ -6,7 +6,7 @@
 use std::collections::{BTreeSet, VecDeque};
 use std::io;
 
-use relive_cli_agent::{Answer, Dialect, EncodeError, Encoder};
+use relive_cli_agent::{Answer, Dialect, EncodeError, Refusal};
 use relive_core::Signal;
 use relive_journal::payload::Blobs;
 use relive_journal::reader::{Cursor, Item, Reader};
@@ -52,7 +52,7 @@ enum What {
     Turn(String),
     Answer(Box<Approval>),
     /// The refusal of a request with this id, in JSON.
-    Unsupported(String),
+    Unsupported(String, Refusal),
     /// The turn is to be stopped.
     Interrupt,
     /// The answer to a question, by the CLI's id of that.
@@ -66,7 +66,7 @@ impl What {
     /// Returns the CLI's id of the request that it answers; `None` for what answers nothing.
     fn key(&self) -> Option<&str> {
         match self {
-            Self::Turn(_) | Self::Unsupported(_) | Self::Interrupt => None,
+            Self::Turn(_) | Self::Unsupported(..) | Self::Interrupt => None,
             Self::Answer(approval) => Some(approval.key.as_deref().unwrap_or_default()),
             Self::Reply { key, .. } => Some(key),
         }
@@ -85,6 +85,7 @@ enum Found {
     Unsupported {
         number: u64,
         id: String,
+        refusal: Refusal,
     },
     Launched,
 }
@@ -210,7 +211,7 @@ impl Delivery {
                 answer @ (What::Answer(_) | What::Reply { .. }) => {
                     known.answered(answer.key().unwrap_or_default());
                 }
-                What::Unsupported(_) | What::Interrupt => {}
+                What::Unsupported(..) | What::Interrupt => {}
             }
         }
         // Nobody is asked again about what an earlier daemon took the answer to.
@@ -238,10 +239,10 @@ impl Delivery {
                     self.numbered.push_back((number, due));
                 }
             }
-            Found::Unsupported { number, id } => {
+            Found::Unsupported { number, id, refusal } => {
                 self.refused_before.add(&id);
                 if self.written.is_none_or(|written| number > written) {
-                    self.numbered.push_back((number, Due { seq: number, what: What::Unsupported(id) }));
+                    self.numbered.push_back((number, Due { seq: number, what: What::Unsupported(id, refusal) }));
                 }
             }
             Found::Launched => {
@@ -281,8 +282,17 @@ impl Delivery {
         if self.current.is_some() || self.claimed.is_some() || self.is_closed {
             return;
         }
-        let urgent = self.due.iter().find(|due| !matches!(due.what, What::Turn(_)));
-        let next = urgent.or_else(|| self.due.front().filter(|_| known.may_begin_turn()));
+        let is_answered = self.due.iter().any(|due| due.what.key().is_some());
+        // What was allowed is not done while somebody has paused the agent: it gets the answer when it is resumed.
+        let holds_answers = is_answered && conversation.is_paused_as_recorded().await;
+        let is_urgent = |due: &&Due| match due.what {
+            What::Turn(_) => false,
+            What::Answer(_) | What::Reply { .. } => !holds_answers,
+            What::Unsupported(..) | What::Interrupt => true,
+        };
+        let urgent = self.due.iter().find(is_urgent);
+        let turn = self.due.front().filter(|due| due.what.key().is_none());
+        let next = urgent.or_else(|| turn.filter(|_| known.may_begin_turn()));
         let Some(seq) = next.map(|due| due.seq) else { return };
         self.claimed = Some(seq);
         if !conversation.number(seq).await {
@@ -304,8 +314,8 @@ impl Delivery {
     /// Records the refusal of requests that nobody can fulfil, so that it is written once.
     async fn refuse_requests(&mut self, conversation: &Conversation, known: &mut Known) {
         self.refused_before.remove_from(&mut known.unsupported);
-        while let Some(id) = known.unsupported.first() {
-            if !conversation.refuse(id.to_owned()).await {
+        while let Some((id, refusal)) = known.unsupported.first() {
+            if !conversation.refuse(id.to_owned(), refusal).await {
                 // It is tried again with the next change.
                 return;
             }
@@ -364,12 +374,15 @@ fn outgoing(known: &mut Known, number: u64, due: &Due) -> Result<Option<Outgoing
             encoder.number_requests_from(due.seq);
             Ok(Some(Outgoing { number, input: None, lines: encoder.interrupt()? }))
         }
-        What::Unsupported(id) => Ok(Some(Outgoing { number, input: None, lines: Encoder::unsupported(id) })),
+        What::Unsupported(id, refusal) => {
+            let encoder = known.encoder.as_ref().ok_or(EncodeError::NoSession)?;
+            Ok(Some(Outgoing { number, input: None, lines: encoder.refuse(id, *refusal) }))
+        }
         What::Reply { key, text } => {
             let request = known.answered(key);
             let Some((request, encoder)) = request.zip(known.encoder.as_ref()) else { return Ok(None) };
             let Some(input) = &request.input else { return Ok(None) };
-            let lines = encoder.reply(&request.request_id, input, text)?;
+            let lines = encoder.reply(&request.request_id, input, text);
             Ok(Some(Outgoing { number, input: None, lines }))
         }
     }
@@ -422,7 +435,8 @@ fn read_records(reader: &mut Reader, blobs: &Blobs, heard: u64) -> io::Result<(V
             "cli" => {
                 let record: CliRecord = serde_json::from_str(&entry.line)?;
                 found.extend(record.launched.map(|_| Found::Launched));
-                found.extend(record.unsupported.map(|id| Found::Unsupported { number: seq, id }));
+                let refusal = if record.declined { Refusal::Decline } else { Refusal::NotOffered };
+                found.extend(record.unsupported.map(|id| Found::Unsupported { number: seq, id, refusal }));
                 found.extend(record.sent.map(|sent| Found::Sent { number: seq, seq: sent }));
             }
             _ => {}

@@ -3,7 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
-use relive_cli_agent::{AgentStream, ApprovalChannel, ApprovalRequest, Dialect, Encoder, Event, EventKind, RawJson};
+use relive_cli_agent::{
+    AgentStream, ApprovalChannel, ApprovalRequest, Dialect, Encoder, Event, EventKind, FORM_TOOL, Form, RawJson,
+};
 use relive_core::{Generation, Timestamp};
 use relive_journal::History;
 use relive_journal::history::CliFacts;
@@ -15,11 +17,10 @@ use super::acp;
 use super::agents::{dialect_of, provider_of};
 use super::deliver::Outgoing;
 use super::live::LiveGateway;
+use super::subagents::Subagents;
 use super::translate::{Before, Counting, OpenCall, Translator};
 use super::unsupported::Unsupported;
 
-/// The name of a question among the calls of the journal: claude's own.
-const QUESTION_TOOL: &str = "AskUserQuestion";
 /// How much of a tool's input is shown.
 const SHOWN_MAX: usize = 120;
 /// The fields of an input that describe a call best, the best first.
@@ -32,7 +33,7 @@ pub(super) struct Known {
     pub(super) stream: AgentStream,
     pub(super) encoder: Option<Encoder>,
     pub(super) translator: Translator,
-    /// The open requests for permission, by their keys. A question of claude is one for its tool.
+    /// The open requests for permission, by their keys. A question is one for its tool.
     pub(super) requests: BTreeMap<String, ApprovalRequest>,
     /// Those of them that are questions.
     questions: BTreeSet<String>,
@@ -48,6 +49,7 @@ pub(super) struct Known {
     pub(super) marked_to: u64,
     pub(super) last_input: Option<u64>,
     pub(super) tool: Option<(String, Timestamp)>,
+    pub(super) subagents: Subagents,
     pub(super) turn_since: Option<Timestamp>,
     /// Why it does not get on: a retry, a quota.
     pub(super) note: Option<String>,
@@ -117,6 +119,7 @@ impl Known {
             marked_to: read.map_or(0, |read| read.offset),
             last_input: None,
             tool: None,
+            subagents: Subagents::default(),
             turn_since: None,
             note: None,
             gateway: None,
@@ -283,6 +286,7 @@ impl Known {
             encoder.observe(event);
         }
         self.learn_of_opening(event);
+        self.subagents.learn(event, at);
         let is_own = event.subagent.is_none();
         match &event.kind {
             EventKind::ApprovalAsked(request) if request.channel == ApprovalChannel::Stream => {
@@ -290,7 +294,8 @@ impl Known {
             }
             EventKind::Question { request_id, tool_id, input: Some(input), .. } => {
                 self.questions.insert(request_id.as_str().to_owned());
-                self.open_request(question_request(request_id, tool_id.as_deref(), input));
+                let dialect = dialect_of(&self.facts.agent);
+                self.open_request(question_request(dialect, request_id, tool_id.as_deref(), input));
             }
             EventKind::Answered { request_id } => self.close_request(request_id.as_str()),
             EventKind::ToolEnded { id, .. } => {
@@ -355,8 +360,8 @@ impl Known {
             self.capabilities = Some(acp::recorded(*offered));
         } else if let EventKind::SessionFailed { message } = &event.kind {
             self.no_conversation = Some(message.clone());
-        } else if let EventKind::UnsupportedRequest { request_id, .. } = &event.kind {
-            let over = self.unsupported.ask(request_id.as_str());
+        } else if let EventKind::UnsupportedRequest { request_id, refusal, .. } = &event.kind {
+            let over = self.unsupported.ask(request_id.as_str(), *refusal);
             self.no_conversation = over.or(self.no_conversation.take());
         }
     }
@@ -375,12 +380,24 @@ impl Known {
     }
 }
 
+/// Returns the name of a question among the calls of the journal: that of the CLI's own tool.
+fn question_tool(dialect: Dialect, input: &RawJson) -> &'static str {
+    if Form::read(input.as_str()).is_ok() {
+        return FORM_TOOL;
+    }
+    match dialect {
+        Dialect::Claude | Dialect::Qwen => "AskUserQuestion",
+        Dialect::CodexAppServer | Dialect::CodexExec => "request_user_input",
+        Dialect::Acp | Dialect::Gemini | Dialect::Opencode => "question",
+    }
+}
+
 /// Returns a question as the request for permission that it is to claude.
-fn question_request(request_id: &RawJson, tool_id: Option<&str>, input: &RawJson) -> ApprovalRequest {
+fn question_request(dialect: Dialect, request_id: &RawJson, tool_id: Option<&str>, input: &RawJson) -> ApprovalRequest {
     ApprovalRequest {
         request_id: request_id.clone(),
         tool_id: tool_id.map(str::to_owned),
-        tool: QUESTION_TOOL.to_owned(),
+        tool: question_tool(dialect, input).to_owned(),
         input: Some(input.clone()),
         reason: None,
         options: Vec::new(),

@@ -7,6 +7,8 @@ use relive_cli_agent::{Activity, ApprovalRequest, Dialect, Lifecycle, RawJson, W
 use relive_core::{Timestamp, Uuid};
 use serde_json::{Value, json};
 
+use super::subagents::Subagents;
+
 /// The state of the CLI agents that run.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct LiveAgents {
@@ -25,6 +27,7 @@ pub(crate) struct LiveAgent {
     pub(crate) waiting: Option<Waiting>,
     /// The tool that runs, and since when.
     pub(crate) tool: Option<(String, Timestamp)>,
+    pub(crate) subagents: Subagents,
     /// Since when it has a turn.
     pub(crate) turn_since: Option<Timestamp>,
     /// The request for permission that a person is asked about.
@@ -33,6 +36,8 @@ pub(crate) struct LiveAgent {
     pub(crate) note: Option<String>,
     /// What its model calls do, if they go through the gateway.
     pub(crate) gateway: Option<LiveGateway>,
+    /// Whether it has its own full-screen interface: all that is known of it are its model calls.
+    pub(crate) in_terminal: bool,
 }
 
 /// The model calls of a CLI agent.
@@ -81,6 +86,11 @@ impl LiveAgents {
         self.lock().get(&uuid).cloned()
     }
 
+    /// Returns the agent that has a subagent with this id.
+    pub(crate) fn with_subagent(&self, id: &str) -> Option<Uuid> {
+        self.lock().iter().find(|(_, agent)| agent.subagents.contains(id)).map(|(uuid, _)| *uuid)
+    }
+
     /// Publishes the state of an agent; `true` if it is another one.
     pub(super) fn put(&self, uuid: Uuid, agent: LiveAgent) -> bool {
         let before = self.lock().insert(uuid, agent.clone());
@@ -104,6 +114,8 @@ impl LiveAgent {
             "session_id": self.session_id,
             "usage": if self.gateway.is_some() { "counted" } else { "claimed" },
             "gateway": self.gateway.map(LiveGateway::to_json),
+            "terminal": self.in_terminal,
+            "subagents": self.subagents.to_json(),
             "queued": null,
         })
     }

@@ -60,7 +60,7 @@ pub(crate) fn route(agent: &CliAgent, environment: &Environment) -> Result<Route
         return Err(NoRoute::Declined);
     }
     match dialect_of(agent) {
-        Dialect::Claude => claude(environment),
+        Dialect::Claude => claude(environment, agent.terminal),
         Dialect::Qwen => openai(environment),
         Dialect::CodexAppServer => codex(environment),
         Dialect::Acp => match program_of(agent) {
@@ -76,7 +76,7 @@ fn bearer(key: &str) -> Auth {
     Auth { header: "authorization".to_owned(), value: format!("Bearer {key}") }
 }
 
-fn claude(environment: &Environment) -> Result<Route, NoRoute> {
+fn claude(environment: &Environment, is_terminal: bool) -> Result<Route, NoRoute> {
     const ELSEWHERE: [&str; 2] = ["CLAUDE_CODE_USE_BEDROCK", "CLAUDE_CODE_USE_VERTEX"];
     const KEY: &str = "ANTHROPIC_API_KEY";
     const TOKEN: &str = "ANTHROPIC_AUTH_TOKEN";
@@ -86,7 +86,11 @@ fn claude(environment: &Environment) -> Result<Route, NoRoute> {
     // In the order in which claude looks.
     let (key, other_key, auth) = match (environment.get(TOKEN), environment.get(KEY)) {
         (Some(token), _) => (TOKEN, KEY, bearer(token)),
-        (None, Some(key)) => (KEY, TOKEN, Auth { header: "x-api-key".to_owned(), value: key.to_owned() }),
+        (None, Some(key)) => {
+            // Its full-screen interface asks about every key that it has not seen before, and not about a token.
+            let (told_as, other) = if is_terminal { (TOKEN, KEY) } else { (KEY, TOKEN) };
+            (told_as, other, Auth { header: "x-api-key".to_owned(), value: key.to_owned() })
+        }
         (None, None) => return Err(NoRoute::NoKey(KEY.to_owned())),
     };
     let base = "ANTHROPIC_BASE_URL";

@@ -4,6 +4,8 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
+use relive_cli_agent::Refusal;
+
 /// The number of such requests that a program may make. Each is a record in the journal.
 const REQUESTS_MAX: usize = 10_000;
 /// The length of an id, in JSON. It is copied to the journal.
@@ -12,13 +14,13 @@ const ID_MAX_BYTES: usize = 1024;
 /// The requests of a program that were read and are not refused yet, by their ids in JSON.
 #[derive(Debug, Default)]
 pub(super) struct Unsupported {
-    open: VecDeque<String>,
+    open: VecDeque<(String, Refusal)>,
     count: usize,
 }
 
 impl Unsupported {
     /// Takes in a request. Returns why the program cannot be spoken to any more, if that is so.
-    pub(super) fn ask(&mut self, id: &str) -> Option<String> {
+    pub(super) fn ask(&mut self, id: &str, refusal: Refusal) -> Option<String> {
         if id.len() > ID_MAX_BYTES {
             let length = id.len();
             return Some(format!("a request of the agent has an id of {length} bytes; the limit is {ID_MAX_BYTES}"));
@@ -29,13 +31,13 @@ impl Unsupported {
             ));
         }
         self.count += 1;
-        self.open.push_back(id.to_owned());
+        self.open.push_back((id.to_owned(), refusal));
         None
     }
 
     /// Returns the oldest request. It stays until [`refused`](Self::refused).
-    pub(super) fn first(&self) -> Option<&str> {
-        self.open.front().map(String::as_str)
+    pub(super) fn first(&self) -> Option<(&str, Refusal)> {
+        self.open.front().map(|(id, refusal)| (id.as_str(), *refusal))
     }
 
     /// Removes the oldest request: its refusal is recorded.
@@ -75,7 +77,7 @@ impl RefusedBefore {
     /// Removes the requests that were refused. Only the first call does: it follows all output of the earlier daemon.
     pub(super) fn remove_from(&mut self, requests: &mut Unsupported) {
         let Self::Counting(mut counts) = std::mem::replace(self, Self::Compared) else { return };
-        requests.open.retain(|id| match counts.get_mut(id) {
+        requests.open.retain(|(id, _)| match counts.get_mut(id) {
             Some(count) if *count > 0 => {
                 *count -= 1;
                 false
@@ -89,10 +91,16 @@ impl RefusedBefore {
 mod tests {
     use super::*;
 
+    const REFUSAL: Refusal = Refusal::Decline;
+
+    fn ids(requests: &Unsupported) -> Vec<&str> {
+        requests.open.iter().map(|(id, _)| id.as_str()).collect()
+    }
+
     fn asked(ids: &[&str]) -> Unsupported {
         let mut requests = Unsupported::default();
         for id in ids {
-            assert_eq!(requests.ask(id), None);
+            assert_eq!(requests.ask(id, REFUSAL), None);
         }
         requests
     }
@@ -103,12 +111,12 @@ mod tests {
             let (mut before, mut requests) = (RefusedBefore::new(), asked(read));
             recorded.iter().for_each(|id| before.add(id));
             before.remove_from(&mut requests);
-            assert_eq!(requests.open, expect);
+            assert_eq!(ids(&requests), expect);
             // Its own refusals change nothing, and neither do those of requests whose output is lost.
             requests = asked(read);
             recorded.iter().for_each(|id| before.add(id));
             before.remove_from(&mut requests);
-            assert_eq!(requests.open, read);
+            assert_eq!(ids(&requests), read);
         };
         check(&[], &["1", "1"], &["1", "1"]);
         check(&["1"], &["1", "2", "1"], &["2", "1"]);
@@ -119,22 +127,22 @@ mod tests {
     #[test]
     fn a_request_stays_until_its_refusal_is_recorded() {
         let mut requests = asked(&["1", "2"]);
-        assert_eq!((requests.first(), requests.first()), (Some("1"), Some("1")));
+        assert_eq!((requests.first(), requests.first()), (Some(("1", REFUSAL)), Some(("1", REFUSAL))));
         requests.refused();
-        assert_eq!(requests.first(), Some("2"));
+        assert_eq!(requests.first(), Some(("2", REFUSAL)));
     }
 
     #[test]
     fn the_number_of_requests_and_the_length_of_an_id_are_limited() {
         let mut requests = Unsupported::default();
-        let long = requests.ask(&"1".repeat(ID_MAX_BYTES + 1)).unwrap();
+        let long = requests.ask(&"1".repeat(ID_MAX_BYTES + 1), REFUSAL).unwrap();
         assert_eq!(long, "a request of the agent has an id of 1025 bytes; the limit is 1024");
         assert_eq!(requests.first(), None);
-        assert_eq!(requests.ask(&"1".repeat(ID_MAX_BYTES)), None);
+        assert_eq!(requests.ask(&"1".repeat(ID_MAX_BYTES), REFUSAL), None);
         for _ in 1..REQUESTS_MAX {
-            assert_eq!(requests.ask("1"), None);
+            assert_eq!(requests.ask("1", REFUSAL), None);
             requests.refused();
         }
-        assert!(requests.ask("1").unwrap().starts_with("the agent asked more than 10000 times"));
+        assert!(requests.ask("1", REFUSAL).unwrap().starts_with("the agent asked more than 10000 times"));
     }
 }

@@ -24,7 +24,7 @@ pub(in crate::bodies) struct Attended<'a> {
     pub(super) beginning: Beginning,
     pub(in crate::bodies) connection: Connection,
     pub(in crate::bodies) folder: PathBuf,
-    pub(super) program: Arc<Program>,
+    pub(in crate::bodies) program: Arc<Program>,
 }
 
 /// How a session that answers came to be attended.

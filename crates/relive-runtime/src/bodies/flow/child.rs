@@ -21,6 +21,7 @@ use crate::error::Result;
 use crate::flows::Attempt;
 use crate::lookup::Presence;
 use crate::runtime::{ProcessRef, Runtime};
+use crate::trees::without_advice;
 
 /// How long to wait until something that was refused is tried again.
 const RETRY_EVERY: Duration = Duration::from_millis(250);
@@ -134,15 +135,18 @@ impl ChildStart {
             if !error.is_temporary() {
                 let hint = error.hint().map(|hint| format!(" (hint: {hint})")).unwrap_or_default();
                 let outcome = Outcome::Failed { code: CANNOT_START };
-                return Err((outcome, Creation::Refused, Some(format!("{error}{hint}"))));
+                let why = error.to_string();
+                return Err((outcome, Creation::Refused, Some(format!("{}{hint}", without_advice(&why)))));
             }
+            let why = error.to_string();
+            let why = without_advice(&why).to_owned();
             // A place becomes free, or the daemon stops and the next one continues.
             if !has_told {
-                let body = json!({"node": slot, "state": "waiting", "uuid": uuid, "reason": error.to_string()});
+                let body = json!({"node": slot, "state": "waiting", "uuid": uuid, "reason": why});
                 self.journal.event(NODE_EVENT, body);
                 has_told = true;
             }
-            self.attempt.refused(error.to_string());
+            self.attempt.refused(why);
             tokio::time::sleep(RETRY_EVERY).await;
         }
     }
@@ -295,6 +299,7 @@ impl ChildStart {
             allow_degraded: false,
             foreground: true,
             no_gateway: false,
+            terminal: None,
         }
     }
 

@@ -47,8 +47,9 @@ impl Runtime {
                     return Err(Error::new(ErrorCode::Conflict, message));
                 }
                 Err(error) => {
+                    let force = format!("relive merge {uuid} --into {} --force", relive_types::program::quote(&into));
                     let message = format!("the changes of {slot} cannot be merged: {error}");
-                    return Err(Error::new(error.code(), message));
+                    return Err(Error::new(error.code(), message).with_hint(force));
                 }
             }
         }
