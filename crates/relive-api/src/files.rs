@@ -19,6 +19,19 @@ pub struct Workspace {
     /// Paths that the last snapshot could not keep: too large, unreadable, or no files. One that is `.` stands for all.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub skipped: Vec<String>,
+    /// The same paths, each with the reason.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub not_kept: Vec<NotKept>,
+}
+
+/// A path that a snapshot could not keep.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NotKept {
+    pub path: String,
+    /// `too_large`, `special` (a pipe, a socket or a device), `unreadable`, `other_file_system`, `too_deep`, `changing` or
+    /// `rules_too_large`; absent in snapshots of earlier versions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
 }
 
 /// Which states of the files are compared. Without any: the first and the last.
@@ -52,6 +65,9 @@ pub struct FilesDiff {
     /// Paths that the right side could not keep: too large, unreadable, or no files. What became of them is not known.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub skipped: Vec<String>,
+    /// The same paths, each with the reason.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub not_kept: Vec<NotKept>,
     /// One line for a person where there is something to say.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,

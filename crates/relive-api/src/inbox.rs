@@ -1,11 +1,16 @@
 //! The inbox: what waits for a person. One pure function turns what is known of a process into its item, so that every
 //! list, stream and screen agrees about it.
 
+mod choices;
+
 use relive_types::program::{quote, relive_commands};
-use relive_types::{Pid, SuspendReason, Timestamp, Uuid};
+use relive_types::rule::{COMMAND_TOOL, RuleError};
+use relive_types::{CommandRule, Pid, SuspendReason, Timestamp, Uuid};
 use serde::{Deserialize, Serialize};
 
+pub use self::choices::{chosen, numbers_choose};
 use crate::process::{PendingCall, Process};
+use crate::words::{end_in_words, reached_limit};
 
 /// How much of a text an item shows; `info` and `resolve` show all of it.
 const TEXT_MAX: usize = 400;
@@ -280,12 +285,17 @@ pub fn question_id(process: &Process) -> Option<u64> {
 fn ended(process: &Process, id: &str) -> Option<(ItemKind, Timestamp, String, Vec<Answer>)> {
     let since = process.dead_at.filter(|_| process.unseen)?;
     let exit = process.exit.as_ref()?;
-    let seen = Answer { kind: AnswerKind::Ack, ..answer('a', "seen", format!("relive inbox ack {id}")) };
+    let seen = Answer { kind: AnswerKind::Ack, ..answer('s', "seen", format!("relive inbox ack {id}")) };
     let logs = look('l', "show its log", format!("relive logs {id}"));
     if exit.code == 0 {
         return Some((ItemKind::Finished, since, process.intent.clone(), vec![seen, logs]));
     }
-    let (again, text) = resume(process, id, "resume it", &exit.reason);
+    let why = match (exit.reason.as_str(), end_in_words(process)) {
+        ("exited", _) => format!("exit code {}", process.exit_code.map_or(exit.code, i32::from)),
+        (_, Some(why)) => why,
+        (reason, None) => reason.to_owned(),
+    };
+    let (again, text) = resume(process, id, "resume it", &why);
     Some((ItemKind::Failed, since, text, vec![seen, again, logs]))
 }
 
@@ -302,15 +312,23 @@ fn resume(process: &Process, id: &str, does: &str, text: &str) -> (Answer, Strin
 
 fn suspended(process: &Process, reason: SuspendReason, id: &str) -> Option<(ItemKind, String, Vec<Answer>)> {
     let resolve = |key, text: &str, option: &str| answer(key, text, format!("relive resolve {id} {option}"));
-    let own_words = || Answer { kind: AnswerKind::Text, ..resolve('a', "answer", TEXT_OPTION) };
+    let own_words = || Answer { kind: AnswerKind::Text, ..resolve('r', "reply", TEXT_OPTION) };
     let resumed = |kind, text: &str, does: &str| {
         let (answer, text) = resume(process, id, does, text);
         (kind, text, vec![answer])
     };
+    // It spends more: no key that only continues something does that.
+    let raised = |text: &str| {
+        let (answer, text) = resume(process, id, "allow twice as much", text);
+        (ItemKind::Budget, text, vec![Answer { key: 'm', ..answer }])
+    };
     Some(match reason {
         SuspendReason::Approval => {
             let text = process.approval.as_ref().map_or_else(|| "asks whether it may make a call".to_owned(), call);
-            (ItemKind::Approval, text, vec![resolve('a', "allow", "--allow"), resolve('n', "deny", "--deny")])
+            let mut answers = vec![resolve('y', "allow", "--allow"), resolve('n', "deny", "--deny")];
+            let always = process.approval.as_ref().and_then(always);
+            answers.extend(always.map(|does| resolve('a', does, "--allow --always")));
+            (ItemKind::Approval, text, answers)
         }
         SuspendReason::Question => {
             let Some(question) = &process.question else {
@@ -327,11 +345,14 @@ fn suspended(process: &Process, reason: SuspendReason, id: &str) -> Option<(Item
             let answers = vec![
                 resolve('d', "it happened", "--done"),
                 resolve('n', "it did not happen", "--not-done"),
-                resolve('r', "repeat it", "--retry"),
+                resolve('t', "repeat it", "--retry"),
             ];
             (ItemKind::InDoubt, format!("it is unknown whether this happened: {text}"), answers)
         }
-        SuspendReason::BudgetExceeded => resumed(ItemKind::Budget, "budget exceeded", "allow twice as much"),
+        SuspendReason::BudgetExceeded => {
+            let reached = reached_limit(process).map(|limit| format!("reached {limit}"));
+            raised(reached.as_deref().unwrap_or("budget exceeded"))
+        }
         SuspendReason::Quota => resumed(ItemKind::Quota, "the provider refuses calls for a while", "try again now"),
         SuspendReason::NeedsCredentials => {
             resumed(ItemKind::Credentials, "has no valid key for its model", "resume it")
@@ -344,6 +365,28 @@ fn suspended(process: &Process, reason: SuspendReason, id: &str) -> Option<(Item
         }
         SuspendReason::User | SuspendReason::DaemonStop => return None,
     })
+}
+
+/// Returns the command that a call would run, if it runs one.
+#[must_use]
+pub fn command_of(call: &PendingCall) -> Option<&str> {
+    let runs = call.tool == COMMAND_TOOL;
+    call.args.get("command").and_then(|command| command.as_str()).filter(|_| runs)
+}
+
+/// Returns the rule that `always` stores for a call; none where it holds for every call of the tool. Some commands are
+/// too long for a rule.
+pub fn rule_for_always(call: &PendingCall) -> Result<Option<CommandRule>, RuleError> {
+    command_of(call).map(CommandRule::exactly).transpose()
+}
+
+/// Returns what `always` allows, in words of Relive.
+fn always(call: &PendingCall) -> Option<&'static str> {
+    match rule_for_always(call) {
+        Ok(Some(_)) => Some("always this command"),
+        Ok(None) => Some("always this tool"),
+        Err(_) => None,
+    }
 }
 
 fn answer(key: char, text: &str, command: String) -> Answer {

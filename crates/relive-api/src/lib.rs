@@ -31,6 +31,7 @@
 //! | `POST /v1/processes/ID/restore` | [`RestoreRequest`] | [`FilesChanged`] |
 //! | `POST /v1/processes/ID/merge` | [`MergeRequest`] | [`FilesChanged`] |
 //! | `POST /v1/blame` | [`BlameRequest`] | [`Blame`] |
+//! | `POST /v1/creations/UUID/cancel` | | [`StartCancelled`] |
 //! | `GET /v1/workspaces` | | [`OwnWorkspaces`] |
 //! | `POST /v1/workspaces/remove` | [`RemoveWorkspaceRequest`] | [`OwnWorkspace`] |
 //! | `GET /v1/resumable?limit=N&cursor=TEXT` | | [`ResumableList`] |
@@ -71,6 +72,7 @@ mod run;
 mod signals;
 mod usage;
 mod verbs;
+mod words;
 
 pub use authority::{
     EndSelfRequest, FOREIGN_SELF, FOREIGN_SELF_HINT, GrantRequest, Handle, HandleList, ReleaseRequest, SelfInfo,
@@ -81,14 +83,14 @@ pub use environment::Environment;
 pub use error::{ErrorBody, ErrorDetail, http_status};
 pub use files::{
     Blame, BlameRequest, BlamedLine, DiffQuery, FileChange, FileConflict, FilesChanged, FilesDiff, GcSnapshots,
-    MergeRequest, OwnWorkspace, OwnWorkspaces, RemoveWorkspaceRequest, RestoreRequest, RewindRequest, Rewound,
+    MergeRequest, NotKept, OwnWorkspace, OwnWorkspaces, RemoveWorkspaceRequest, RestoreRequest, RewindRequest, Rewound,
     Workspace, WorkspaceKind,
 };
 pub use flow::{FlowKind, FlowRequest, FlowStatus, NodeRequest, NodeResumed, NodeStatus};
 pub use gc::{GcAnswer, GcCandidate, GcRequest};
 pub use inbox::{
-    AckRequest, Acked, Answer, AnswerKind, Change, INBOX_ENDED_MAX, Inbox, Item, ItemKind, item_of, question_id,
-    sort_items, with_words,
+    AckRequest, Acked, Answer, AnswerKind, Change, INBOX_ENDED_MAX, Inbox, Item, ItemKind, chosen, command_of, item_of,
+    numbers_choose, question_id, rule_for_always, sort_items, with_words,
 };
 pub use list::{Ancestor, Lineage, ListQuery, ProcessList, Resumable, ResumableList};
 pub use paths::{OWN_SOCKET, Paths, PathsError};
@@ -98,13 +100,14 @@ pub use program::{
     EnterRequest, ExecRequest, ExecStarted, Inherited, Isolated, Isolation, LastSignal, Namespace, NamespaceKind,
     Network, ResourceLimit, Session, Stdio, elapsed,
 };
-pub use run::{Created, RunRequest, WaitAnswer, WaitRequest};
+pub use run::{Created, RunRequest, StartCancelled, TerminalSize, WaitAnswer, WaitRequest};
 pub use signals::{OnSignal, SignalMaskRequest, SignalRequest, SignalState};
 pub use usage::{Removed, RenameRequest, UsageQuery, UsageReport, UsageRow};
 pub use verbs::{
-    ANSWER_MAX, Accepted, Affected, Failed, GateRequest, InputRequest, PauseRequest, Resolution, ResolveRequest,
-    ResumeRequest, Resumed,
+    ANSWER_MAX, Accepted, Affected, Failed, GateRequest, InputRequest, KeptPause, PauseRequest, Resolution,
+    ResolveRequest, ResumeRequest, Resumed,
 };
+pub use words::{end_in_words, end_reason, not_started, reached_limit};
 
 /// The version of the wire. A daemon and a client with different ones do not talk.
 pub const API_VERSION: u32 = 1;

@@ -101,6 +101,9 @@ pub struct Process {
     /// Who paused it, in words; `info` only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub paused_by: Option<String>,
+    /// Whether somebody paused it while it waits, so that it is paused once it has its answer, or what else it waits for.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub pause_kept: bool,
     /// Who resumed it last, in words; `info` only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resumed_by: Option<String>,

@@ -70,12 +70,29 @@ pub struct RunRequest {
     /// Whether the model calls of a CLI agent go to its provider directly.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub no_gateway: bool,
+    /// A CLI agent runs with its own full-screen interface, in a terminal of this size.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub terminal: Option<TerminalSize>,
+}
+
+/// The size of a terminal.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TerminalSize {
+    pub rows: u16,
+    pub columns: u16,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Created {
     pub pid: Pid,
     pub uuid: Uuid,
+}
+
+/// The answer to a start that was cancelled.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StartCancelled {
+    /// The process, if it was created before its start could be cancelled. It runs.
+    pub pid: Option<Pid>,
 }
 
 /// A request to wait for the end of a process.

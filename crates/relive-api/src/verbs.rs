@@ -1,6 +1,6 @@
 //! Requests to pause, resume, message and answer processes, and their answers.
 
-use relive_types::{CommandRule, Limits, Pid, Uuid};
+use relive_types::{CommandRule, Limits, Pid, SuspendReason, Uuid};
 use serde::{Deserialize, Serialize};
 
 use crate::environment::Environment;
@@ -40,12 +40,26 @@ pub struct Affected {
     /// Those of the PIDs for which the signal only waits, because they block it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub pending: Vec<Pid>,
+    /// Those of a pause that wait for something else, such as an answer: each is paused once it has that.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub kept: Vec<KeptPause>,
+    /// Those of an answer that are paused: they have it, and do what follows when they are resumed.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub paused: Vec<Pid>,
     /// Those of the PIDs that handle the signal themselves: nothing else happens to them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub handled: Vec<Pid>,
     /// One line for a person where there is something to say, such as that it had ended already.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
+}
+
+/// A pause of a process that waits for something else first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct KeptPause {
+    pub pid: Pid,
+    /// What it waits for.
+    pub reason: SuspendReason,
 }
 
 /// A process that could not be changed.
@@ -113,6 +127,9 @@ pub struct Resumed {
     /// Those of the PIDs that had not paused yet: their pause is cancelled.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub cancelled: Vec<Pid>,
+    /// Those of the PIDs that still wait for something else, such as an answer: they run once they have that.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub kept: Vec<KeptPause>,
     /// One line for a person about the fork.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,

@@ -7,7 +7,7 @@ use relive_types::program::{commands, quote, relive_commands};
 
 use crate::content::Tab;
 use crate::rows::RowKind;
-use crate::state::{Effect, Focus, Output, Overlay, Prompt, State};
+use crate::state::{Effect, Focus, Output, Overlay, Prompt, State, asks};
 
 /// The signals of the menu, each with its key.
 pub(crate) const SIGNALS: [(char, &str, &str); 5] = [
@@ -52,11 +52,11 @@ impl State {
         self.command(verb.iter().map(|word| (*word).to_owned()).chain(targets).collect(), Output::StatusLine)
     }
 
-    /// Tells whether `p` resumes: nothing that it is about runs. `None` if all of it has ended.
+    /// Tells whether `p` resumes: all that it is about is paused, or will be once it is answered. `None` if all of it has ended.
     pub(crate) fn would_resume(&self) -> Option<bool> {
         let mut living = self.targets().into_iter().filter(|process| process.dead_at.is_none()).peekable();
         living.peek()?;
-        Some(living.all(|process| process.paused))
+        Some(living.all(|process| if asks(process) { process.pause_kept } else { process.paused }))
     }
 
     /// Pauses what lives of the targets with everything below it, or resumes it if all of it is paused.
@@ -141,10 +141,9 @@ impl State {
         }
     }
 
-    /// Tells whether a key answers the row that is selected.
+    /// Tells whether a key answers what the selected row asks: then it has no other meaning there.
     pub(crate) fn has_answer(&self, key: char) -> bool {
-        let Some(RowKind::Item(item)) = self.row().map(|row| &row.kind) else { return false };
-        item.answers.iter().any(|answer| answer.key == key)
+        self.item().is_some_and(|item| item.answers.iter().any(|answer| answer.key == key))
     }
 
     /// Answers the selected item by the key of an answer.

@@ -13,7 +13,7 @@ use ratatui::widgets::Paragraph;
 
 use crate::counts::Counts;
 use crate::keys::Place;
-use crate::state::{Drawn, State};
+use crate::state::{Drawn, State, asks};
 use crate::text::{count, fit};
 
 /// The narrowest list.
@@ -40,8 +40,9 @@ pub fn draw(state: &State, frame: &mut Frame<'_>) -> Drawn {
 fn draw_header(state: &State, frame: &mut Frame<'_>, area: Rect) {
     let counts = state.counts();
     let text = format!(
-        "{} needs you  {} running  {} waiting  {} done  {} tokens  {}",
+        "{} {} you  {} running  {} waiting  {} done  {} tokens  {}",
         counts.needs_you,
+        if counts.needs_you == 1 { "needs" } else { "need" },
         counts.running,
         counts.waiting,
         counts.done,
@@ -83,8 +84,9 @@ fn hint(state: &State) -> String {
         None => "",
     };
     let place = state.place();
-    // One that waits for an answer is not resumed by `p`.
-    let pause = if state.item().is_some() && state.would_resume() == Some(true) { "" } else { pause };
+    // The answers come first where something waits for one.
+    let asks = state.process().is_some_and(asks);
+    let pause = if state.item().is_some() && (asks || state.would_resume() == Some(true)) { "" } else { pause };
     if let Some(item) = state.item().filter(|_| place != Place::Detail) {
         let answers: Vec<String> = item.keys().into_iter().map(|(keys, does)| format!("{keys} {does}")).collect();
         return format!("{}  {pause}Enter open  ? keys  q quit", answers.join("  "));

@@ -27,14 +27,14 @@ const ANYWHERE: &[Place] = &[Place::Item, Place::Process, Place::Detail];
 /// The keys, what they do, and where.
 const KEYS: [(&str, &str, &[Place]); 23] = [
     ("j k g G PgUp PgDn Home End", "move", ANYWHERE),
-    ("Enter", "open; all of what is asked first", &[Place::Item]),
+    ("Enter", "open; a question is shown in full first", &[Place::Item]),
     ("Enter", "open", PROCESS),
     ("Enter", "attach", DETAIL),
     ("Esc", "clear the filter, then the tags", LIST),
     ("Esc", "back to the list", DETAIL),
     ("Tab Shift-Tab", "next tab, tab before", ANYWHERE),
-    ("p", "pause or resume the subtree, of all tagged ones", ANYWHERE),
-    ("K", "signals, to all tagged ones", ANYWHERE),
+    ("p", "pause or resume it (or the tagged) and all below", ANYWHERE),
+    ("K", "send a signal to it (or to the tagged)", ANYWHERE),
     ("f", "fork", LIST),
     ("f", "fork, at the step of the Timeline", DETAIL),
     ("r", "rewind to the step of the Timeline, after asking", ANYWHERE),
@@ -45,7 +45,7 @@ const KEYS: [(&str, &str, &[Place]); 23] = [
     ("Space", "tag", ANYWHERE),
     ("t + - *", "tree or list, unfold, fold, unfold all", ANYWHERE),
     ("/ :", "filter, type a command", ANYWHERE),
-    ("y", "copy the id", ANYWHERE),
+    ("Y", "copy the id", ANYWHERE),
     ("?", "this help", ANYWHERE),
     ("Ctrl-Z", "stop; fg continues", ANYWHERE),
     ("q Ctrl-C", "quit; the processes continue", ANYWHERE),
@@ -63,11 +63,14 @@ impl State {
     /// Returns the keys of this place, and what they do.
     pub(crate) fn help(&self) -> Vec<String> {
         let place = self.place();
-        let answers = self.item().filter(|_| place != Place::Detail).map(|item| {
+        let item = self.item().filter(|_| place != Place::Detail);
+        let answers = item.map(|item| {
             let (keys, does): (Vec<String>, Vec<&str>) = item.keys().into_iter().unzip();
             (keys.join(" "), format!("answer: {}", does.join(", ")))
         });
-        let keys = KEYS.iter().filter(|(_, _, places)| places.contains(&place));
+        // A key that answers does nothing else here.
+        let answers_by = |keys: &str| item.is_some_and(|item| item.answers.iter().any(|by| by.key.to_string() == keys));
+        let keys = KEYS.iter().filter(|(keys, _, places)| places.contains(&place) && !answers_by(keys));
         let keys = keys.map(|(keys, does, _)| ((*keys).to_owned(), (*does).to_owned()));
         answers.into_iter().chain(keys).map(|(keys, does)| format!("{keys:<27} {does}")).collect()
     }
@@ -287,7 +290,7 @@ impl State {
                     self.overlay = Some(Overlay::Typing { prompt: Prompt::Send(uuid), typed: String::new() });
                 }
             }
-            'y' => {
+            'Y' => {
                 if let Some(id) = self.process().map(|process| process.short.clone()) {
                     // Whether the terminal takes it, nobody is told.
                     self.status = format!("id {id}, sent to the clipboard of the terminal");

@@ -302,7 +302,7 @@ impl State {
             }
             Input::Ready { incomplete } => {
                 // The first row so far was that of whatever was told of first. The cursor begins with what waits.
-                if !self.ready && !self.touched {
+                if self.is_loading() && !self.touched {
                     (self.selected, self.cursor) = (None, 0);
                 }
                 (self.connected, self.ready, self.stale) = (true, true, true);
@@ -327,11 +327,16 @@ impl State {
                 }
             }
             Input::Key(key) => {
-                self.touched |= !self.ready;
+                self.touched |= self.is_loading();
                 return self.press(key);
             }
         }
         Vec::new()
+    }
+
+    /// Tells whether there may be more than was told so far.
+    fn is_loading(&self) -> bool {
+        !self.ready || self.incomplete
     }
 
     fn take(&mut self, change: Change) {
@@ -463,4 +468,9 @@ impl State {
         self.known.values().any(|known| known.process.state == Life::Running && !known.process.paused)
             || self.rows.iter().any(|row| matches!(row.kind, RowKind::Item(_)))
     }
+}
+
+/// Tells whether a process waits for an answer: nobody has paused it, unless `pause_kept` says so.
+pub(crate) fn asks(process: &Process) -> bool {
+    matches!(process.display.as_str(), "approval" | "question" | "in_doubt")
 }

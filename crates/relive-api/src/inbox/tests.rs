@@ -129,9 +129,45 @@ fn all_items() -> Vec<Value> {
 fn no_answer_has_a_key_that_moves_or_leaves() {
     for fields in all_items() {
         for answer in item_of(&process(&fields)).unwrap().answers {
-            assert!(!"jkgGqs?/: p".contains(answer.key), "{} of {fields}", answer.key);
+            assert!(!"jkgGq?/: p".contains(answer.key), "{} of {fields}", answer.key);
         }
     }
+}
+
+/// A key that resumes what has failed, pressed again and again, raises no limit and repeats no call.
+#[test]
+fn what_spends_more_or_repeats_a_call_has_a_key_of_its_own() {
+    let keys =
+        |fields: &Value| item_of(&process(fields)).unwrap().answers.into_iter().map(|answer| answer.key).collect();
+    let own: Vec<String> = ["budget_exceeded", "in_doubt"].map(|reason| keys(&suspended(reason))).into();
+    assert_eq!(own, ["m", "dnt"]);
+    let others: String = [dead(1, true), suspended("quota"), suspended("question")].iter().map(keys).collect();
+    assert!(!others.contains(['m', 't', 'd']), "{others}");
+}
+
+#[test]
+fn an_item_says_what_happened_in_words() {
+    let check = |mut fields: Value, more: Value, expect: &str| {
+        for (name, value) in more.as_object().unwrap() {
+            fields[name] = value.clone();
+        }
+        assert_eq!(item_of(&process(&fields)).unwrap().text, expect);
+    };
+    let absent = json!({"kind": "startup_failed", "stage": "execve", "errno": "ENOENT", "code": 2});
+    let program = json!({"body": "exec", "intent": "/nope --fast", "status": absent});
+    check(dead(127, true), program, "program not found: /nope");
+    let agent = json!({"body": "cli", "agent": {"dialect": "claude"}, "status": absent});
+    check(dead(127, true), agent, "program not found: the CLI agent `claude` is not installed");
+    let killed = json!({"kind": "killed", "signal": "SIGTERM"});
+    let ended = |reason: &str| json!({"code": 1, "reason": reason, "err": null});
+    check(dead(1, true), json!({"status": killed, "exit": ended("interrupted")}), "ended by SIGTERM");
+    let hint = "relive resume 5 --max-steps 4";
+    let steps = json!({"max_steps": 2, "hint": hint, "exit": ended("max steps exceeded")});
+    check(dead(1, true), steps, "max steps exceeded: --max-steps 2");
+    check(suspended("budget_exceeded"), json!({"max_steps": 2, "hint": hint}), "reached --max-steps 2");
+    check(suspended("budget_exceeded"), json!({}), "budget exceeded");
+    check(dead(1, true), json!({}), "no way");
+    check(dead(3, true), json!({"exit": {"code": 3, "reason": "exited", "err": null}}), "exit code 3");
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! What an item asks of a person, all of it.
 
-use relive_api::{Item, PendingCall};
+use relive_api::{Item, PendingCall, numbers_choose};
 use relive_types::text::{BAR, REST_BAR, exact, lines as lines_of};
 use serde_json::Value;
 
@@ -73,10 +73,10 @@ fn whole(state: &State, item: &Item) -> Vec<Line> {
         {
             Some(answer) => exact(&answer.command),
             None => {
-                let digits = |text: &str| text.trim().chars().all(|c| c.is_ascii_digit());
-                let is_number = item.answers.iter().any(|answer| item.is_choice(answer) && digits(&answer.text));
+                let choices = item.answers.iter().filter(|answer| item.is_choice(answer));
+                let choices: Vec<&str> = choices.map(|answer| answer.text.as_str()).collect();
                 // A text of a choice wins over the number of another one.
-                let by = if is_number { "TEXT" } else { "N" };
+                let by = if numbers_choose(&choices) { "N" } else { "TEXT" };
                 format!("relive resolve {} --answer {by}", item.id.split(':').next().unwrap_or_default())
             }
         };

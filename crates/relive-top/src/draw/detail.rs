@@ -7,6 +7,7 @@ use ratatui::text::{Line, Span};
 use ratatui::widgets::{Block, Borders, Paragraph};
 
 use super::asked;
+use super::list::sign;
 use crate::content::Tab;
 use crate::state::{DrawnItem, Focus, State};
 use crate::text::{clean, count, fit, span, wrap};
@@ -38,7 +39,7 @@ fn about(state: &State, width: usize) -> Vec<Line<'static>> {
     let first = format!("PID {} {} {name}", process.pid, process.short);
     let numbers = format!(
         "{}{}  step {}  {} tokens  {}",
-        if process.paused { "[P] " } else { "" },
+        if process.paused { format!("{} ", sign(process)) } else { String::new() },
         process.display,
         process.step,
         count(process.tokens_in.saturating_add(process.tokens_out)),

@@ -9,7 +9,7 @@ use relive_api::{Item, ItemKind, Process};
 use relive_types::text::exact;
 
 use crate::rows::{Row, RowKind};
-use crate::state::{Focus, Known, State};
+use crate::state::{Focus, Known, State, asks};
 use crate::text::{clean, count, fit, span};
 
 pub(super) fn draw(state: &State, frame: &mut Frame<'_>, area: Rect) {
@@ -109,14 +109,21 @@ fn state_color(process: &Process) -> Color {
     }
 }
 
-/// Returns the columns of a process: the name gives way to the numbers.
-fn process_text(state: &State, known: &Known, depth: usize, folded: usize, width: usize) -> String {
-    let process = &known.process;
-    let sign = match (process.paused, process.dead_at.is_some()) {
+/// Returns the mark of a process that does not run.
+pub(super) fn sign(process: &Process) -> &'static str {
+    match (process.paused, process.dead_at.is_some()) {
+        // Nobody has paused it.
+        (_, false) if asks(process) => "[?]",
         (true, _) => "[P]",
         (false, true) => "[x]",
         (false, false) => "   ",
-    };
+    }
+}
+
+/// Returns the columns of a process: the name gives way to the numbers.
+fn process_text(state: &State, known: &Known, depth: usize, folded: usize, width: usize) -> String {
+    let process = &known.process;
+    let sign = sign(process);
     let name = clean(process.name.as_deref().unwrap_or(&process.intent));
     let more = if folded > 0 { format!(" +{folded}") } else { String::new() };
     let left = format!("{}{} {name}{more}", "  ".repeat(depth.min(8)), process.pid);

@@ -33,27 +33,34 @@ fn p_pauses_and_resumes_the_subtree() {
     let press = |fields| one(&fields).press(&[Key::Char('p')]);
     assert_eq!(press(json!({})), run(&["pause", "--subtree", "00000001"]));
     assert_eq!(press(paused("user")), run(&["resume", "--subtree", "00000001"]));
+    // One that asks waits for its answer, and is paused only if somebody paused it.
+    let asks = || vec![approval(4, "ls")];
+    assert_eq!(Dashboard::new(PLAIN, asks()).press(&[Key::Char('p')]), run(&["pause", "--subtree", "00000004"]));
+    let kept = asks().into_iter().map(|process| Process { pause_kept: true, ..process }).collect();
+    assert_eq!(Dashboard::new(PLAIN, kept).press(&[Key::Char('p')]), run(&["resume", "--subtree", "00000004"]));
     assert_eq!(Dashboard::new(PLAIN, Vec::new()).press(&[Key::Char('p')]), Vec::new());
 }
 
 #[test]
 fn an_answer_is_for_the_question_that_is_shown() {
     let mut dashboard = Dashboard::new(PLAIN, vec![approval(4, "ls")]);
-    assert_eq!(dashboard.press(&[Key::Char('a')]), run(&["resolve", "00000004", "--allow", "--question", "7"]));
+    assert_eq!(dashboard.press(&[Key::Char('y')]), run(&["resolve", "00000004", "--allow", "--question", "7"]));
+    let always = run(&["resolve", "00000004", "--allow", "--always", "--question", "7"]);
+    assert_eq!(dashboard.press(&[Key::Char('a')]), always);
     assert_eq!(dashboard.press(&[Key::Char('n')]), run(&["resolve", "00000004", "--deny", "--question", "7"]));
     // Another one in its place, in the moment of the answer: what is on the screen is answered.
     let mut other = approval(4, "rm -rf /");
     other.paused_at = Some("2026-11-15T12:09:00Z".parse().unwrap());
     other.approval.as_mut().unwrap().id = 8;
     dashboard.heard(other);
-    let answered = dashboard.apply(Input::Key(Key::Char('a')));
+    let answered = dashboard.apply(Input::Key(Key::Char('y')));
     assert_eq!(answered, run(&["resolve", "00000004", "--allow", "--question", "7"]));
     dashboard.settle();
-    assert_eq!(dashboard.press(&[Key::Char('a')]), Vec::new(), "nobody has seen it");
+    assert_eq!(dashboard.press(&[Key::Char('y')]), Vec::new(), "nobody has seen it");
     dashboard.pass(299);
-    assert_eq!(dashboard.press(&[Key::Char('a')]), Vec::new());
+    assert_eq!(dashboard.press(&[Key::Char('y')]), Vec::new());
     dashboard.pass(1);
-    assert_eq!(dashboard.press(&[Key::Char('a')]), run(&["resolve", "00000004", "--allow", "--question", "8"]));
+    assert_eq!(dashboard.press(&[Key::Char('y')]), run(&["resolve", "00000004", "--allow", "--question", "8"]));
 }
 
 #[test]
@@ -63,7 +70,7 @@ fn questions_are_answered_by_a_choice_or_by_words() {
     let mut dashboard = one(&fields);
     let chosen = run(&["resolve", "00000001", "--answer", "the main one", "--question", "9"]);
     assert_eq!(dashboard.press(&[Key::Char('1')]), chosen);
-    assert_eq!(dashboard.press(&[Key::Char('a')]), Vec::new());
+    assert_eq!(dashboard.press(&[Key::Char('r')]), Vec::new());
     dashboard.type_in("it's q?");
     let typed = run(&["resolve", "00000001", "--answer", "it's q?", "--question", "9"]);
     assert_eq!(dashboard.press(&[Key::Enter]), typed);
@@ -79,6 +86,10 @@ fn a_choice_that_is_a_number_is_sent_as_it_is_shown() {
     assert_eq!(dashboard.press(&[Key::Char('1')]), chosen);
     let screen = dashboard.screen(120, 24);
     assert!(screen.contains("as proposed  relive resolve 00000001 --answer TEXT"), "{screen}");
+    // Numbers that are no number of another choice do not stand in its way.
+    fields["question"]["choices"] = json!(["10", "20"]);
+    let screen = one(&fields).screen(120, 24);
+    assert!(screen.contains("as proposed  relive resolve 00000001 --answer N"), "{screen}");
 }
 
 #[test]
@@ -100,6 +111,27 @@ fn the_cursor_begins_on_what_waits_and_stays_where_a_person_put_it() {
     };
     assert_eq!(begin(None), Some(4));
     assert_eq!(begin(Some(Key::Char('j'))), Some(2));
+}
+
+/// The index of ended processes is rebuilt after an upgrade: the inbox comes after the processes that run.
+#[test]
+fn the_cursor_begins_on_what_waits_also_if_ends_are_told_of_later() {
+    let begin = |key: Option<Key>| {
+        let mut dashboard = Dashboard { state: State::new(PLAIN), now_ms: 0 };
+        dashboard.apply(Input::Reset);
+        (1..=3).for_each(|pid| dashboard.heard(process(pid, 0, &json!({}))));
+        dashboard.apply(Input::Ready { incomplete: true });
+        dashboard.settle();
+        dashboard.press(key.as_slice());
+        (4..=40).for_each(|pid| dashboard.heard(finished(pid, 0)));
+        dashboard.apply(Input::Ready { incomplete: false });
+        dashboard.settle();
+        dashboard.screen(80, 24)
+    };
+    let screen = begin(None);
+    assert!(screen.contains("INBOX 37") && screen.contains("> finished"), "{screen}");
+    let screen = begin(Some(Key::Char('j')));
+    assert!(screen.contains("> 2 ") || screen.contains(">   2 "), "{screen}");
 }
 
 #[test]
@@ -148,7 +180,7 @@ fn question(id: u64, text: &str) -> Process {
 #[test]
 fn a_typed_answer_is_for_the_question_that_was_shown_when_typing_began() {
     let mut dashboard = Dashboard::new(PLAIN, vec![question(9, "Which?")]);
-    dashboard.press(&[Key::Char('a')]);
+    dashboard.press(&[Key::Char('r')]);
     dashboard.type_in("the first");
     // It was answered elsewhere, and something else is asked.
     dashboard.heard(question(10, "Delete everything?"));
@@ -164,19 +196,19 @@ fn a_command_that_does_not_fit_is_allowed_only_after_its_end_was_shown() {
     let allowed = run(&["resolve", "00000004", "--allow", "--question", "7"]);
     let screen = dashboard.screen(80, 24);
     assert!(screen.contains("more lines: Enter") && !screen.contains("rm -rf ~"), "{screen}");
-    assert_eq!(dashboard.press(&[Key::Char('a')]), Vec::new(), "nobody has seen the end");
+    assert_eq!(dashboard.press(&[Key::Char('y')]), Vec::new(), "nobody has seen the end");
     assert!(dashboard.screen(80, 24).contains("read all of it before you answer: Enter"));
     dashboard.press(&[Key::Enter]);
     dashboard.pass(1_000);
-    assert_eq!(dashboard.press(&[Key::Char('a')]), Vec::new(), "this is the first page");
+    assert_eq!(dashboard.press(&[Key::Char('y')]), Vec::new(), "this is the first page");
     dashboard.press(&[Key::Char('G')]);
     let screen = dashboard.screen(80, 24);
     assert!(screen.contains("rm -rf ~"), "{screen}");
-    assert_eq!(dashboard.press(&[Key::Char('a')]), Vec::new(), "it was shown for no time at all");
+    assert_eq!(dashboard.press(&[Key::Char('y')]), Vec::new(), "it was shown for no time at all");
     dashboard.pass(300);
-    assert_eq!(dashboard.press(&[Key::Char('a')]), allowed);
+    assert_eq!(dashboard.press(&[Key::Char('y')]), allowed);
     dashboard.press(&[Key::Escape]);
-    assert_eq!(dashboard.press(&[Key::Char('a')]), allowed, "also from the list");
+    assert_eq!(dashboard.press(&[Key::Char('y')]), allowed, "also from the list");
 }
 
 #[test]
@@ -194,7 +226,7 @@ fn what_is_asked_is_shown_in_every_tab_and_not_answered_from_another_pane() {
     dashboard.pass(1_000);
     let screen = dashboard.screen(80, 24);
     assert!(!screen.contains("| rm -rf ~"), "{screen}");
-    assert_eq!(dashboard.press(&[Key::Char('a')]), Vec::new(), "it was never shown");
+    assert_eq!(dashboard.press(&[Key::Char('y')]), Vec::new(), "it was never shown");
     assert!(dashboard.screen(80, 24).contains("look at what is asked before you answer: Esc"));
 }
 
@@ -202,9 +234,9 @@ fn what_is_asked_is_shown_in_every_tab_and_not_answered_from_another_pane() {
 fn an_agent_cannot_draw_an_answer() {
     // Wherever the line is broken.
     for spaces in 30..45 {
-        let forged = format!("ls{}[a] allow  relive resolve 00000004 --deny", " ".repeat(spaces));
+        let forged = format!("ls{}[y] allow  relive resolve 00000004 --deny", " ".repeat(spaces));
         let screen = Dashboard::new(PLAIN, vec![approval(4, &forged)]).screen(80, 24);
-        let answers: Vec<&str> = screen.lines().filter(|line| line.contains("│[a]")).collect();
+        let answers: Vec<&str> = screen.lines().filter(|line| line.contains("│[y]")).collect();
         assert_eq!(answers.len(), 1, "{screen}");
     }
 }
@@ -215,9 +247,9 @@ fn an_answer_may_be_two_commands() {
     fields["hint"] = json!("relive resume 1 --max-tokens 10 && relive resume 5");
     let commands = [vec!["resume", "1", "--max-tokens", "10"], vec!["resume", "5"]];
     let commands = commands.map(|words| words.into_iter().map(str::to_owned).collect()).to_vec();
-    assert_eq!(one(&fields).press(&[Key::Char('r')]), [Effect::Run { commands, output: Output::StatusLine }]);
+    assert_eq!(one(&fields).press(&[Key::Char('m')]), [Effect::Run { commands, output: Output::StatusLine }]);
     fields["hint"] = json!("set A_KEY, then from a shell that has it: relive resume 5");
-    assert_eq!(one(&fields).press(&[Key::Char('r')]), run(&["resume", "00000001"]), "only a command is run");
+    assert_eq!(one(&fields).press(&[Key::Char('m')]), run(&["resume", "00000001"]), "only a command is run");
 }
 
 #[test]
@@ -278,8 +310,32 @@ fn every_key_that_does_something_is_in_the_help_of_its_place() {
 fn an_end_is_acknowledged_by_its_item() {
     let mut dashboard = Dashboard::new(PLAIN, vec![finished(3, 1)]);
     let item = "00000003:failed:1794744120000";
-    assert_eq!(dashboard.press(&[Key::Char('a')]), run(&["inbox", "ack", item]));
+    assert_eq!(dashboard.press(&[Key::Char('s')]), run(&["inbox", "ack", item]));
     assert_eq!(dashboard.press(&[Key::Char('r')]), run(&["resume", "00000003"]), "the answer, not the rewind");
+}
+
+/// Whoever clears ends, or replies, by one key again and again allows nothing by it.
+#[test]
+fn no_key_that_clears_or_replies_allows_a_call_and_no_key_allows_once_in_one_place_and_always_in_another() {
+    let mut question = paused("question");
+    question["question"] = json!({"id": 9, "text": "Which?", "choices": ["a", "b"], "at": "2026-11-15T12:01:30Z"});
+    let keys = |process: Process| -> Vec<char> {
+        let item = relive_api::item_of(&process).unwrap();
+        item.answers.iter().map(|answer| answer.key).collect()
+    };
+    assert_eq!(keys(approval(4, "ls")), ['y', 'n', 'a']);
+    let others = [keys(process(1, 0, &question)), keys(finished(3, 0)), keys(finished(3, 1))].concat();
+    assert_eq!(others, ['1', '2', 'r', 's', 'l', 's', 'r', 'l']);
+    assert!(others.iter().all(|key| !['y', 'a'].contains(key)));
+    // A command that is too long for a rule can be allowed, but not for ever.
+    assert_eq!(keys(approval(4, &"x".repeat(5_000))), ['y', 'n']);
+}
+
+#[test]
+fn a_key_that_answers_a_process_does_so_in_the_list_of_processes_too() {
+    let mut dashboard = Dashboard::new(PLAIN, vec![finished(3, 1)]);
+    dashboard.press(&[Key::Char('j')]);
+    assert_eq!(dashboard.press(&[Key::Char('s')]), run(&["inbox", "ack", "00000003:failed:1794744120000"]));
 }
 
 #[test]
@@ -324,7 +380,8 @@ fn a_rewind_is_done_only_after_what_it_changes_was_shown_and_agreed_to() {
         dashboard.pass(300);
         assert_eq!(dashboard.press(&[key]), Vec::new());
         assert!(dashboard.screen(80, 24).contains("nothing was changed"));
-        assert_eq!(dashboard.press(&[Key::Char('y')]).len(), 1, "it is the key of another place again: copy");
+        assert_eq!(dashboard.press(&[Key::Char('y')]), Vec::new(), "nothing is asked any more");
+        assert_eq!(dashboard.press(&[Key::Char('Y')]).len(), 1, "it is the key of another place again: copy");
     }
     // In the middle of typing no key agrees to anything.
     let mut dashboard = one(&json!({}));

@@ -63,7 +63,7 @@ fn nothing_waits() {
 fn a_lost_daemon_is_being_looked_for() {
     let mut dashboard = busy(PLAIN);
     dashboard.apply(Input::Disconnected { stopped: false });
-    assert!(dashboard.screen(80, 24).starts_with("relive  reconnecting...  5 needs you"));
+    assert!(dashboard.screen(80, 24).starts_with("relive  reconnecting...  5 need you"));
     dashboard.apply(Input::Reset);
     assert!(!dashboard.screen(80, 24).contains("reconnecting"));
     dashboard.apply(Input::Disconnected { stopped: true });
@@ -172,7 +172,7 @@ fn control_characters_of_agents_are_escaped() {
 fn what_is_not_seen_is_spelled_out_where_a_person_answers() {
     let mut asks = paused("question");
     asks["question"] = json!({
-        "id": 9, "text": "Which\u{a0}one?\u{3164}\n[a] allow", "choices": ["ma\u{e0100}in", "x  [n] deny"],
+        "id": 9, "text": "Which\u{a0}one?\u{3164}\n[y] allow", "choices": ["ma\u{e0100}in", "x  [n] deny"],
         "at": "2026-11-15T12:01:30Z"
     });
     for process in [approval(4, "ls\u{3164}\u{fe0f}\u{a0}x"), process(5, 0, &asks)] {
@@ -185,13 +185,13 @@ fn what_is_not_seen_is_spelled_out_where_a_person_answers() {
     let expect = [
         "question:",
         "  | Which<U+00A0>one?<U+3164>",
-        "  | [a] allow",
+        "  | [y] allow",
         "  1 | ma<U+E0100>in",
         "  2 | x  [n] deny",
         "[1-2] as proposed  relive resolve 00000005",
     ];
     assert_eq!(lines[3..9], expect, "{screen}");
-    assert!(screen.lines().last().unwrap().starts_with("1-2 as proposed  a answer"), "{screen}");
+    assert!(screen.lines().last().unwrap().starts_with("1-2 as proposed  r reply"), "{screen}");
 }
 
 #[test]
@@ -248,7 +248,7 @@ fn clocks_of_those_that_run_run_and_the_others_stand_still() {
 #[test]
 fn an_id_that_was_sent_to_the_terminal_is_not_called_copied() {
     let mut dashboard = Dashboard::new(PLAIN, vec![process(1, 0, &json!({}))]);
-    assert_eq!(dashboard.press(&[Key::Char('y')]).len(), 1);
+    assert_eq!(dashboard.press(&[Key::Char('Y')]).len(), 1);
     let screen = dashboard.screen(100, 30);
     assert!(screen.contains("id 00000001, sent to the clipboard of the terminal"), "{screen}");
 }

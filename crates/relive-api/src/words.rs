@@ -1,0 +1,95 @@
+//! Why a process has ended or is suspended, in words: every list, the inbox and the screens say the same.
+
+use relive_core::Body;
+use relive_types::status::MAX_STEPS_EXCEEDED;
+use relive_types::{ProcessStatus, Why};
+
+use crate::process::Process;
+
+/// Returns the reason of an end. It names the signal of a process that one ended.
+#[must_use]
+pub fn end_reason(status: Option<&ProcessStatus>, reason: &str) -> String {
+    let signal = match status {
+        Some(ProcessStatus::Killed { signal }) => signal,
+        Some(ProcessStatus::StartupFailed { stage, errno, .. }) => {
+            return match (stage.as_str(), errno.as_str()) {
+                ("execve", "ENOENT") => "program not found".to_owned(),
+                ("execve", "EACCES") => "permission denied".to_owned(),
+                _ => reason.to_owned(),
+            };
+        }
+        Some(ProcessStatus::Exited { .. } | ProcessStatus::Abandoned | ProcessStatus::Faulted { .. }) | None => {
+            return reason.to_owned();
+        }
+    };
+    match reason {
+        "interrupted" => format!("ended by {}", signal.name()),
+        "budget_exceeded" => "budget exceeded".to_owned(),
+        "context cancelled while paused" => format!("ended by {} while suspended", signal.name()),
+        other => other.to_owned(),
+    }
+}
+
+/// Returns why a program never ran, with its name.
+#[must_use]
+pub fn not_started(process: &Process) -> Option<String> {
+    let Some(ProcessStatus::StartupFailed { stage, errno, .. }) = &process.status else { return None };
+    match process.body {
+        Body::Exec => {}
+        Body::Cli => return cli_not_started(process, stage, errno),
+        Body::Agent | Body::Compose | Body::Supervisor => return None,
+    }
+    // The intent is the command line; a name with a space in it is quoted there.
+    let program = process.intent.split(' ').next().filter(|word| !word.starts_with('\''))?;
+    match (stage.as_str(), errno.as_str()) {
+        ("execve", "ENOENT") => Some(format!("program not found: {program}")),
+        ("execve", "EACCES") => Some(format!("permission denied: {program}")),
+        ("execve", "ENOEXEC") => Some(format!("not in a format that can be executed: {program}")),
+        ("chdir", "ENOENT") => Some(format!("no such directory: {}", process.cwd)),
+        _ => None,
+    }
+}
+
+fn cli_not_started(process: &Process, stage: &str, errno: &str) -> Option<String> {
+    let dialect = process.agent.as_ref().and_then(|agent| agent["dialect"].as_str())?;
+    match (stage, errno) {
+        ("execve", "ENOENT") => Some(format!("program not found: the CLI agent `{dialect}` is not installed")),
+        _ => None,
+    }
+}
+
+/// Names the limit of its own that stopped a process: `--max-steps 20`. The hint is how to raise it.
+#[must_use]
+pub fn reached_limit(process: &Process) -> Option<String> {
+    let hint = process.hint.as_deref().filter(|hint| !hint.contains("&&"))?;
+    let limits = [
+        ("--max-steps", process.max_steps.map(|steps| format!(" {steps}"))),
+        ("--max-tokens", process.max_tokens.map(|tokens| format!(" {tokens}"))),
+        ("--max-cost", None),
+        ("--timeout", Some(format!(" after {}", crate::elapsed(process.elapsed_ms)))),
+    ];
+    let (option, value) = limits.into_iter().find(|(option, _)| hint.contains(&format!(" {option} ")))?;
+    Some(format!("{option}{}", value.unwrap_or_default()))
+}
+
+/// Names the limit that ended a process: its own with the value, or that of an ancestor.
+fn ended_by_limit(process: &Process) -> Option<String> {
+    let is_budget = process.why == Some(Why::Budget);
+    let exit = process.exit.as_ref()?;
+    if !is_budget && process.why != Some(Why::Timeout) && exit.reason != MAX_STEPS_EXCEEDED {
+        return None;
+    }
+    let of_ancestor = is_budget && process.hint.is_none() && process.successor_pid.is_none();
+    reached_limit(process).or_else(|| of_ancestor.then(|| "the budget of an ancestor".to_owned()))
+}
+
+/// Returns why a process has ended; `None` if it has not.
+#[must_use]
+pub fn end_in_words(process: &Process) -> Option<String> {
+    let exit = process.exit.as_ref()?;
+    let reason = not_started(process).unwrap_or_else(|| end_reason(process.status.as_ref(), &exit.reason));
+    Some(match ended_by_limit(process) {
+        Some(limit) => format!("{reason}: {limit}"),
+        None => reason,
+    })
+}
