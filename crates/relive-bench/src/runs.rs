@@ -47,6 +47,7 @@ pub(crate) fn begin_with(client: &BlockingClient, work: &Work, model: &str, env:
         allow_degraded: false,
         foreground: false,
         no_gateway: false,
+        terminal: None,
         uuid: uuid(),
         name: None,
         intent: "follow the script".to_owned(),

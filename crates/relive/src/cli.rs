@@ -101,8 +101,8 @@ pub(crate) enum Command {
 
 pub(crate) fn parse(typed: &[OsString]) -> Result<Cli, clap::Error> {
     let mut words = kill::spell_out(typed);
-    if words.get(1).is_some_and(|word| word == "help") {
-        // It is text.
+    if words.get(1).is_some_and(|word| word == "help") || words.iter().skip(1).all(|word| word == "--json") {
+        // Help, which the report puts into a document.
         words.retain(|word| word != "--json");
     }
     // The help of `help` itself.

@@ -71,12 +71,22 @@ pub(crate) fn meant_data(context: &Context) -> Option<&Path> {
 pub(crate) fn refuse_elsewhere(context: &Context) -> Outcome<()> {
     let socket = &context.paths.socket;
     match meant_data(context).and_then(|data| Some((data, crate::error::holder_of(data)?))) {
-        Some((data, (_, its_socket))) if its_socket != *socket => {
+        Some((data, (_, its_socket))) if !is_same_socket(&its_socket, socket) => {
             let (data, socket, log) = (data.to_owned(), socket.clone(), context.paths.log.clone());
             Err(StartError::Held { data, socket, log, said: String::new() }.into())
         }
         Some(_) | None => Ok(()),
     }
+}
+
+/// Compares sockets by where they are, whatever links their paths have. One that is not there, because its daemon is stopping,
+/// is known by its directory.
+fn is_same_socket(one: &Path, other: &Path) -> bool {
+    let place = |socket: &Path| {
+        let in_directory = || Some(socket.parent()?.canonicalize().ok()?.join(socket.file_name()?));
+        socket.canonicalize().ok().or_else(in_directory)
+    };
+    one == other || place(one).is_some_and(|one| Some(one) == place(other))
 }
 
 /// Returns when the daemon does not let this command see a process any more, with its answer: the output of a program is
@@ -336,3 +346,23 @@ macro_rules! noted {
 }
 
 noted!(Accepted, Affected, Lineage, Process, Removed, Resumed, SignalState);
+
+#[cfg(test)]
+mod tests {
+    use super::is_same_socket;
+
+    #[test]
+    #[expect(clippy::disallowed_methods, reason = "a test's own files")]
+    fn sockets_are_compared_by_where_they_are() {
+        let root = tempfile::tempdir().unwrap();
+        let at = |path: &str| root.path().join(path);
+        std::fs::create_dir_all(at("run")).unwrap();
+        std::os::unix::fs::symlink("run", at("link")).unwrap();
+        let is_same = |one: &str, other: &str| is_same_socket(&at(one), &at(other));
+        assert!(is_same("run/socket", "link/socket") && is_same("none/socket", "none/socket"));
+        assert!(!is_same("run/socket", "run/other") && !is_same("none/socket", "run/socket"));
+        std::os::unix::fs::symlink("run/socket", at("socket")).unwrap();
+        std::fs::write(at("run/socket"), "").unwrap();
+        assert!(is_same("run/socket", "link/socket") && is_same("socket", "link/socket"));
+    }
+}

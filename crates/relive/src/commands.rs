@@ -57,8 +57,8 @@ pub(crate) mod workspace;
 
 use std::future::Future;
 
-use relive_api::{Affected, Paths, PathsError};
-use relive_core::{ErrorCode, Pid};
+use relive_api::{Affected, KeptPause, Paths, PathsError};
+use relive_core::{ErrorCode, Pid, SuspendReason};
 
 use crate::cli::{Cli, Command};
 use crate::client::is_continues;
@@ -122,7 +122,7 @@ pub(crate) fn run(cli: Cli) -> Outcome<u8> {
         Command::Config(args) => config::run(context, &args),
         Command::Paths(_) => paths::run(context),
         Command::Doctor(_) => block_on(doctor::run(context)),
-        Command::Demo(_) => block_on(demo::run()),
+        Command::Demo(_) => block_on(demo::run(context)),
         Command::AgentEvents(args) => agent_events::run(&args),
     }
 }
@@ -168,12 +168,13 @@ fn tell_affected(context: &Context, id: &str, affected: &Affected, done: &str, u
     let undo = undo.map(|undo| format!(" (undo: {undo})")).unwrap_or_default();
     // Said already.
     let note = affected.note.as_ref().filter(|note| !is_continues(note));
-    let Affected { pids, pending, handled, .. } = affected;
-    let reached = pids.iter().filter(|pid| !pending.contains(pid) && !handled.contains(pid));
+    let Affected { pids, pending, handled, kept, .. } = affected;
+    let is_kept = |pid: &Pid| kept.iter().any(|kept| kept.pid == *pid);
+    let reached = pids.iter().filter(|pid| !pending.contains(pid) && !handled.contains(pid) && !is_kept(pid));
     let reached: Vec<Pid> = reached.copied().collect();
     let mut lines = Vec::new();
     match (reached.len(), note) {
-        (0, _) if !pending.is_empty() || !handled.is_empty() => {}
+        (0, _) if !pending.is_empty() || !handled.is_empty() || !kept.is_empty() => {}
         (0, Some(note)) => lines.push(note.clone()),
         (0, None) => lines.push(format!("{}: nothing changed", spoken(id))),
         (_, note) => {
@@ -184,6 +185,7 @@ fn tell_affected(context: &Context, id: &str, affected: &Affected, done: &str, u
     if !pending.is_empty() {
         lines.push(waits_for(pending));
     }
+    lines.extend(tell_kept(kept, ["pauses", "pause"]));
     if !handled.is_empty() {
         let handle = if handled.len() > 1 { "handle the signal themselves" } else { "handles the signal itself" };
         lines.push(format!("{} {handle}", name_pids(handled.len(), handled)));
@@ -204,6 +206,43 @@ fn tell_done(pids: &[Pid], pausing: &[Pid], done: &str) -> String {
         1 if pids.len() == 1 => format!("{named} is pausing"),
         some if some == pids.len() => format!("{named} are pausing"),
         some => format!("{named} {done}, except {}, still pausing", name_pids(some, pausing)),
+    }
+}
+
+/// Says what processes wait for, and that they do something `then`: of one, and of several.
+fn tell_kept(kept: &[KeptPause], then: [&str; 2]) -> Vec<String> {
+    let mut groups: Vec<([&str; 2], Vec<Pid>)> = Vec::new();
+    for KeptPause { pid, reason } in kept {
+        let what = awaited(*reason);
+        match groups.iter_mut().find(|(other, _)| *other == what) {
+            Some((_, pids)) => pids.push(*pid),
+            None => groups.push((what, vec![*pid])),
+        }
+    }
+    let tell = |([what, end], pids): ([&str; 2], Vec<Pid>)| {
+        let names = name_pids(pids.len(), &pids);
+        let [waits, then] = if pids.len() > 1 { ["wait", then[1]] } else { ["waits", then[0]] };
+        format!("{names} {waits} for {what} and {then} {end}")
+    };
+    groups.into_iter().map(tell).collect()
+}
+
+/// Names what a process waits for that is suspended for a reason which ends without a resume, and the moment at which that
+/// has come.
+fn awaited(reason: SuspendReason) -> [&'static str; 2] {
+    match reason {
+        SuspendReason::Approval | SuspendReason::Question | SuspendReason::InDoubt => {
+            ["your answer", "after the answer"]
+        }
+        SuspendReason::Quota => ["the quota of its provider", "after that"],
+        SuspendReason::NeedsCredentials => ["a key", "after that"],
+        SuspendReason::User
+        | SuspendReason::BudgetExceeded
+        | SuspendReason::DiskFull
+        | SuspendReason::IoError
+        | SuspendReason::CrashLoop
+        | SuspendReason::DaemonStop
+        | SuspendReason::Stalled => ["the daemon", "after its next start"],
     }
 }
 

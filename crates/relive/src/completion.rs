@@ -85,12 +85,20 @@ fn list(query: &ListQuery) -> Vec<Process> {
 fn candidates(processes: &[Process], verb: &str) -> Vec<CompletionCandidate> {
     let fits = |process: &&Process| match verb {
         "rm" => process.dead_at.is_some(),
-        "resolve" => matches!(process.suspend_reason, Some(SuspendReason::Approval | SuspendReason::InDoubt)),
+        "resolve" => needs_answer(process),
+        "pause" => !process.paused && !needs_answer(process),
+        "resume" => !needs_answer(process),
+        "proceed" | "abort" => process.display == "ready",
         _ => true,
     };
     let mut offered = HashSet::new();
     let fitting = processes.iter().filter(fits).map(candidate);
     fitting.filter(|candidate| offered.insert(candidate.get_value().to_owned())).collect()
+}
+
+fn needs_answer(process: &Process) -> bool {
+    use SuspendReason::{Approval, InDoubt, Question};
+    matches!(process.suspend_reason, Some(Approval | InDoubt | Question))
 }
 
 /// Offers a process by its name, or by its PID where it has none.
@@ -118,6 +126,9 @@ mod tests {
         check("rm", &["p1"]);
         check("resolve", &["p2"]);
         check("info", &["p1", "p2", "p3"]);
+        check("pause", &["p1", "p3"]);
+        check("resume", &["p1", "p3"]);
+        check("proceed", &[]);
     }
 
     #[test]

@@ -29,6 +29,9 @@ pub(crate) enum Kind {
     ClosedPipe,
 }
 
+/// The message if stdout takes nothing, as on a full disk.
+const NO_OUTPUT: &str = "cannot write to stdout";
+
 pub(crate) type Outcome<T> = Result<T, CommandError>;
 
 impl CommandError {
@@ -63,6 +66,11 @@ impl CommandError {
     pub(crate) fn because(mut self, source: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
         self.source = Some(source.into());
         self
+    }
+
+    /// Returns whether only the output failed, and nothing that the command did.
+    pub(crate) fn is_about_output(&self) -> bool {
+        self.message == NO_OUTPUT
     }
 
     pub(crate) fn code(&self) -> Option<ErrorCode> {
@@ -224,7 +232,7 @@ impl From<io::Error> for CommandError {
         if error.kind() == io::ErrorKind::BrokenPipe {
             return Self { kind: Kind::ClosedPipe, message: String::new(), source: None, hint: None };
         }
-        Self::internal("cannot write to stdout").because(error)
+        Self::internal(NO_OUTPUT).because(error)
     }
 }
 

@@ -15,9 +15,8 @@ use crate::terminal::{ColorChoice, Look, Paint};
 pub(crate) fn error(error: &CommandError, json: bool, color: ColorChoice) -> ExitCode {
     if error.kind != Kind::ClosedPipe {
         // If neither stream accepts it nobody can be told; the exit code is still correct.
-        if json {
-            let _ = writeln!(std::io::stdout(), "{}", as_json(error));
-        } else {
+        let is_told = json && writeln!(std::io::stdout(), "{}", as_json(error)).is_ok();
+        if !is_told {
             let _ = write!(std::io::stderr(), "{}", as_text(error, &Look::of_stderr(color)));
         }
     }
@@ -45,16 +44,24 @@ pub(crate) fn as_text(error: &CommandError, look: &Look) -> String {
 /// Reports a usage error; help and version take the same path.
 pub(crate) fn usage(error: &clap::Error, typed: &[OsString]) -> ExitCode {
     let text = error.render().to_string();
+    let json = typed.iter().take_while(|arg| *arg != "--").any(|arg| arg == "--json");
+    let is_bare = typed.iter().skip(1).all(|arg| arg == "--json");
     let is_asked_for = matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion)
-        || (error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand && typed.len() == 1);
+        || (error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand && is_bare);
     if is_asked_for {
         let mut out = std::io::stdout();
+        let text = if !json {
+            text
+        } else if error.kind() == ErrorKind::DisplayVersion {
+            format!("{}\n", crate::commands::version::as_json())
+        } else {
+            format!("{}\n", serde_json::json!({ "help": text }))
+        };
         return match write!(out, "{text}").and_then(|()| out.flush()) {
             Ok(()) => ExitCode::SUCCESS,
             Err(error) => self::error(&error.into(), false, ColorChoice::Never),
         };
     }
-    let json = typed.iter().take_while(|arg| *arg != "--").any(|arg| arg == "--json");
     let advice = advise(error, typed);
     let text = apply(&advice, &text);
     if json {

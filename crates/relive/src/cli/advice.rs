@@ -3,13 +3,17 @@
 //! Clap's own tips fail when they are typed (`rm -f prog`: "use '-- -f'"), and its closest name for a habit from another
 //! tool is nonsense (`stop`: "restore").
 
+mod habits;
+
 use std::ffi::OsString;
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Command, CommandFactory as _};
 use relive_types::program::quote;
+use relive_types::suggest::closest;
 
 use super::Cli;
+use habits::{COMMANDS, DROPPED, GROUPS, OPTIONS};
 
 /// Better words for an error of clap; what is missing stays as clap says it.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -20,55 +24,6 @@ pub(crate) struct Advice {
     pub(crate) no_tip: bool,
 }
 
-/// Commands of other tools, and ours. `ID` is what was typed after the command; with a `TEXT`, only the first word of it.
-const COMMANDS: &[(&str, &str)] = &[
-    ("stop halt", "relive pause ID` or `relive kill ID"),
-    ("start unpause continue", "relive resume ID"),
-    ("restart", "relive kill ID; relive wait ID; relive resume ID"),
-    ("status inspect show describe", "relive info ID"),
-    ("ls list", "relive ps"),
-    ("htop watch", "relive top"),
-    ("tail follow", "relive logs -f ID"),
-    ("remove delete del", "relive rm ID"),
-    ("prune clean cleanup", "relive gc --dry-run"),
-    ("cancel end terminate", "relive kill ID"),
-    ("approve allow", "relive resolve ID --allow"),
-    ("reject deny", "relive resolve ID --deny"),
-    ("undo", "relive rewind ID --undo"),
-    ("cost costs stats", "relive usage"),
-    ("fork clone branch", "relive resume --fork ID"),
-    ("freeze suspend", "relive pause ID"),
-    ("thaw unfreeze wake", "relive resume ID"),
-    ("jobs tasks agents processes", "relive ps"),
-    ("tree pstree", "relive ps --tree"),
-    ("log history", "relive logs ID"),
-    ("events trace", "relive strace ID"),
-    ("answer reply", "relive resolve ID --answer TEXT"),
-    ("message msg say tell", "relive send ID TEXT"),
-    ("notifications todo", "relive inbox"),
-    ("check setup", "relive doctor"),
-];
-
-const COMPOSE: &[(&str, &str)] = &[
-    ("ps ls list show info", "relive compose status ID"),
-    ("stop rm kill delete remove", "relive compose down ID"),
-    ("start run create", "relive compose up ID"),
-];
-
-/// Options of other tools, and ours.
-const OPTIONS: &[(&str, &str, &str)] = &[
-    ("rm", "-f", "-y"),
-    ("rm", "--force", "-y"),
-    ("logs", "--tail", "-n"),
-    ("ps", "-A", "-a"),
-    ("ps", "-e", "-a"),
-    ("run", "-m", "--model"),
-    ("resume", "-m", "--model"),
-    ("exec", "-e", "--env"),
-    ("exec", "-w", "--cwd"),
-    ("enter", "-e", "--env"),
-];
-
 /// Returns what to say instead of clap's words.
 #[expect(clippy::wildcard_enum_match_arm, reason = "clap's enum may grow, and its own words are kept for the rest")]
 pub(crate) fn advise(error: &clap::Error, typed: &[OsString]) -> Advice {
@@ -78,7 +33,8 @@ pub(crate) fn advise(error: &clap::Error, typed: &[OsString]) -> Advice {
         ErrorKind::InvalidSubcommand => known_command(&line, &text(error, ContextKind::InvalidSubcommand)),
         ErrorKind::UnknownArgument => unknown_argument(&line, &text(error, ContextKind::InvalidArg)),
         ErrorKind::ValueValidation => Advice { message: number(&error.render().to_string()), ..Advice::default() },
-        ErrorKind::MissingRequiredArgument => missing(&line),
+        ErrorKind::ArgumentConflict => without_terminal(&line).unwrap_or_default(),
+        ErrorKind::MissingRequiredArgument => without_terminal(&line).unwrap_or_else(|| missing(&line)),
         ErrorKind::MissingSubcommand | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
             Advice { message: Some("a command is missing".to_owned()), ..Advice::default() }
         }
@@ -152,22 +108,28 @@ impl<'a> Line<'a> {
 
 fn known_command(line: &Line<'_>, unknown: &str) -> Advice {
     let rest = line.rest();
-    let (table, ids) = match (line.name(), rest.as_slice()) {
-        ("compose", [_, ids @ ..]) => (COMPOSE, ids),
-        _ => (COMMANDS, rest.as_slice()),
-    };
-    if line.name() != unknown && line.name() != "compose" {
-        return Advice { message: Some(no_command(line, unknown)), ..Advice::default() };
+    if line.name() == "help" {
+        return unknown_help(unknown, &rest);
     }
-    let Some((_, meant)) = table.iter().find(|(habits, _)| habits.split(' ').any(|habit| habit == unknown)) else {
-        return Advice { message: Some(no_command(line, unknown)), ..Advice::default() };
+    let group = GROUPS.iter().find(|(group, _)| *group == line.name() && *group != unknown);
+    let (table, ids) = match (group, rest.as_slice()) {
+        (Some((_, table)), [_, ids @ ..]) => (*table, ids),
+        (Some(_) | None, _) => (COMMANDS, rest.as_slice()),
+    };
+    let is_habit = group.is_some() || line.name() == unknown;
+    let found = table.iter().find(|(habits, _)| is_habit && habits.split(' ').any(|habit| habit == unknown));
+    let Some((_, meant)) = found else {
+        return Advice { message: Some(no_command(line, unknown)), hint: closest_command(line, unknown), no_tip: true };
     };
     let meant = match (unknown, ids) {
-        ("status", []) => "relive ps",
+        ("status", []) if group.is_none() => "relive ps",
         _ => meant,
     };
     let (ids, text) = match ids.split_first() {
-        Some((id, text)) if meant.contains("TEXT") => (std::slice::from_ref(id), text.join(" ")),
+        Some((id, text)) if meant.contains("TEXT") && meant.contains("ID") => {
+            (std::slice::from_ref(id), text.join(" "))
+        }
+        Some(_) if meant.contains("TEXT") => (&[][..], ids.join(" ")),
         Some(_) | None => (ids, String::new()),
     };
     let ids = ids.iter().map(|id| quote(id)).collect::<Vec<_>>().join(" ");
@@ -182,6 +144,44 @@ fn known_command(line: &Line<'_>, unknown: &str) -> Advice {
     let hint = meant.replace("TEXT", "\0").replace("ID", placeholder).replace('\0', &text);
     let hint = if hint.contains('`') { format!("`{hint}`") } else { hint };
     Advice { message: Some(no_command(line, unknown)), hint: Some(hint), no_tip: true }
+}
+
+/// Puts the command that was probably meant in the place of a mistyped one.
+fn closest_command(line: &Line<'_>, unknown: &str) -> Option<String> {
+    let place = line.words.iter().position(|word| word == unknown)?;
+    let root = Cli::command();
+    let commands = if line.name() == unknown { &root } else { &line.command };
+    let known: Vec<&str> =
+        commands.get_subcommands().filter(|command| !command.is_hide_set()).map(Command::get_name).collect();
+    let meant = closest(unknown, known)?;
+    let mut words = line.words.to_vec();
+    words[place] = meant.to_owned();
+    Some(retyped(&words))
+}
+
+/// Says which help there is: that of the command that was probably meant.
+fn unknown_help(unknown: &str, rest: &[&str]) -> Advice {
+    let before: Vec<&str> = rest.iter().copied().take_while(|word| *word != unknown).collect();
+    let mut root = Cli::command();
+    root.build();
+    let parent = before.iter().try_fold(&root, |command, word| command.find_subcommand(word)).unwrap_or(&root);
+    let known: Vec<&str> =
+        parent.get_subcommands().filter(|command| !command.is_hide_set()).map(Command::get_name).collect();
+    let named = [before.as_slice(), &[unknown]].concat().join(" ");
+    let mut words = vec!["help"];
+    words.extend(&before);
+    words.extend(closest(unknown, known));
+    let hint = words.iter().map(|word| quote(word)).collect::<Vec<_>>().join(" ");
+    Advice {
+        message: Some(format!("there is no command `{named}`")),
+        hint: Some(format!("relive {hint}")),
+        no_tip: true,
+    }
+}
+
+fn retyped(words: &[String]) -> String {
+    let words: Vec<String> = words.iter().map(|word| quote(word)).collect();
+    format!("relive {}", words.join(" "))
 }
 
 fn no_command(line: &Line<'_>, unknown: &str) -> String {
@@ -199,10 +199,6 @@ fn unknown_argument(line: &Line<'_>, unknown: &str) -> Advice {
         };
         return Advice { message: Some(message), hint: None, no_tip: true };
     }
-    let retyped = |words: Vec<String>| {
-        let words: Vec<String> = words.iter().map(|word| quote(word)).collect();
-        format!("relive {}", words.join(" "))
-    };
     let is_lines = |place: usize| line.words.get(place + 1).is_some_and(|word| word.parse::<u64>().is_ok());
     if let ("logs", "--tail", Some(place)) = (line.name(), unknown, place)
         && line.words[place] == unknown
@@ -211,7 +207,7 @@ fn unknown_argument(line: &Line<'_>, unknown: &str) -> Advice {
         // Without a number it is the last lines, and those that come.
         let mut words = line.words.to_vec();
         words[place] = "-f".to_owned();
-        return Advice { message: None, hint: Some(retyped(words)), no_tip: true };
+        return Advice { message: None, hint: Some(retyped(&words)), no_tip: true };
     }
     if line.name() == "ps"
         && ["aux", "ax", "-ef", "-aux"].iter().any(|habit| line.words.iter().any(|word| word == habit))
@@ -221,16 +217,27 @@ fn unknown_argument(line: &Line<'_>, unknown: &str) -> Advice {
     if line.name() == "ps" && !unknown.starts_with('-') {
         return Advice { message: None, hint: Some(format!("relive info {}", quote(unknown))), no_tip: true };
     }
+    if let Some(hint) = dropped(line, unknown) {
+        return Advice { message: None, hint: Some(hint), no_tip: true };
+    }
+    let whole = match (line.name(), unknown) {
+        ("kill", "-l") => Some("relive help kill"),
+        ("", "-v") => Some("relive --version"),
+        _ => None,
+    };
+    if let Some(hint) = whole {
+        return Advice { message: None, hint: Some(hint.to_owned()), no_tip: true };
+    }
     let known = OPTIONS.iter().find(|(command, habit, _)| *command == line.name() && *habit == unknown);
     if let (Some((_, _, ours)), Some(place)) = (known, place) {
         let mut words = line.words.to_vec();
         words[place] = words[place].replacen(unknown, ours, 1);
-        return Advice { message: None, hint: Some(retyped(words)), no_tip: true };
+        return Advice { message: None, hint: Some(retyped(&words)), no_tip: true };
     }
     if let ("ps", "--filter", Some(place)) = (line.name(), unknown, place)
         && let Some(words) = without_filter(line.words, place)
     {
-        return Advice { message: None, hint: Some(retyped(words)), no_tip: true };
+        return Advice { message: None, hint: Some(retyped(&words)), no_tip: true };
     }
     if line.name() == "run" && !unknown.starts_with('-') {
         let places = line.positionals(line.verb + 1);
@@ -250,6 +257,34 @@ fn unknown_argument(line: &Line<'_>, unknown: &str) -> Advice {
         };
     }
     Advice::default()
+}
+
+/// Leaves out an option of another tool that is not needed here, or puts ours in the place of it and its value.
+fn dropped(line: &Line<'_>, unknown: &str) -> Option<String> {
+    let (_, _, instead) = DROPPED.iter().find(|(command, habit, _)| *command == line.name() && *habit == unknown)?;
+    let letter = unknown.strip_prefix('-').filter(|letter| letter.len() == 1);
+    // Several letters may be one word: `-it`.
+    let is_group =
+        |word: &str| word.starts_with('-') && !word.starts_with("--") && word.contains(letter.unwrap_or("-"));
+    let is_it = |word: &String| word.split('=').next() == Some(unknown) || letter.is_some() && is_group(word);
+    let place = line.words.iter().position(is_it)?;
+    let takes_next = instead.contains("VALUE") && !line.words[place].contains('=');
+    let rest = line.words.get(place + 1 + usize::from(takes_next)..).unwrap_or_default();
+    let others: String =
+        line.words[place].chars().filter(|other| letter.is_some() && !"-it".contains(*other)).collect();
+    let others = (!others.is_empty()).then(|| format!("-{others}"));
+    let ours = instead.trim_end_matches("VALUE").split_whitespace().map(str::to_owned).chain(others);
+    let words: Vec<String> = line.words[..place].iter().cloned().chain(ours).chain(rest.iter().cloned()).collect();
+    Some(retyped(&words))
+}
+
+/// Leaves out docker's `-t`, which only a CLI agent has here.
+fn without_terminal(line: &Line<'_>) -> Option<Advice> {
+    let is_agent = |word: &String| word == "--agent" || word.starts_with("--agent=");
+    if line.rest().is_empty() || line.words.iter().any(is_agent) {
+        return None;
+    }
+    Some(Advice { message: None, hint: Some(dropped(line, "-t")?), no_tip: true })
 }
 
 /// Rewrites docker's `--filter name=x` as our `--name x`.
@@ -322,97 +357,4 @@ fn missing(line: &Line<'_>) -> Advice {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[track_caller]
-    fn check(typed: &str, message: Option<&str>, hint: Option<&str>) {
-        let words: Vec<OsString> = typed.split(' ').map(OsString::from).collect();
-        let error = super::super::parse(&words).unwrap_err();
-        let advice = advise(&error, &words);
-        assert_eq!((advice.message.as_deref(), advice.hint.as_deref()), (message, hint), "{typed}: {error}");
-    }
-
-    #[test]
-    fn options_of_other_tools_are_replaced_by_ours() {
-        check("relive rm -f prog", None, Some("relive rm -y prog"));
-        check("relive rm --force prog", None, Some("relive rm -y prog"));
-        check("relive ps -a --filter name=x", None, Some("relive ps -a --name x"));
-        check("relive ps --filter state=dead", None, Some("relive ps --state dead"));
-        check("relive ps --filter=name=x", None, Some("relive ps --name x"));
-        check("relive logs --tail 10 x", None, Some("relive logs -n 10 x"));
-        check("relive logs --tail=10 x", None, Some("relive logs -n=10 x"));
-        check("relive ps -A", None, Some("relive ps -a"));
-        check("relive logs --tail x", None, Some("relive logs -f x"));
-        check("relive ps aux", None, Some("relive ps -a"));
-        check("relive ps -ef", None, Some("relive ps -a"));
-        check("relive ps work", None, Some("relive info work"));
-        check("relive run --max-steps -1 x", Some("--max-steps needs a number of at least 1"), None);
-        check("relive run --name -x y", Some("--name needs a value, and `-x` looks like an option"), None);
-        check("relive run --name --all y", Some("--name needs a value, and `--all` looks like an option"), None);
-        check("relive ps --tre", None, None);
-    }
-
-    #[test]
-    fn commands_of_other_tools_are_replaced_by_ours() {
-        let check = |typed: &str, command: &str, hint: &str| {
-            check(typed, Some(&format!("there is no command `{command}`")), Some(hint));
-        };
-        check("relive stop 3", "stop", "`relive pause 3` or `relive kill 3`");
-        check("relive --json start a b", "start", "relive resume a b");
-        check("relive status 3", "status", "relive info 3");
-        check("relive status", "status", "relive ps");
-        check("relive inspect", "inspect", "relive info ID");
-        check("relive ls", "ls", "relive ps");
-        check("relive tail web", "tail", "relive logs -f web");
-        check("relive fork work", "fork", "relive resume --fork work");
-        check("relive suspend work", "suspend", "relive pause work");
-        check("relive tree", "tree", "relive ps --tree");
-        check("relive log work", "log", "relive logs work");
-        check("relive answer 5 the second ID", "answer", "relive resolve 5 --answer 'the second ID'");
-        check("relive message 5", "message", "relive send 5 TEXT");
-        check("relive compose ps", "compose ps", "relive compose status RUN");
-        check("relive compose stop 5", "compose stop", "relive compose down 5");
-        check("relive compose start", "compose start", "relive compose up FILE");
-    }
-
-    #[test]
-    fn the_commands_that_are_proposed_exist() {
-        for (habits, meant) in COMMANDS.iter().chain(COMPOSE) {
-            for part in meant.replace("; ", "` or `").split("` or `") {
-                let part = part.replace("ID", "x");
-                let words: Vec<OsString> = part.split(' ').map(OsString::from).collect();
-                assert!(super::super::parse(&words).is_ok(), "{habits}: {part}");
-            }
-            let root = Cli::command();
-            let is_ours = |habit: &str| root.find_subcommand(habit).is_some();
-            assert!(meant.starts_with("relive compose") || !habits.split(' ').any(is_ours), "{habits}");
-        }
-    }
-
-    #[test]
-    fn missing_arguments_are_named_with_every_form_that_works() {
-        let all = "`relive pause ID` or `relive pause --all`; `relive ps` lists the processes";
-        check("relive pause", Some("`relive pause` needs a process"), Some(all));
-        let ended = "`relive rm ID` or `relive rm --all`; `relive ps -a` lists the processes";
-        check("relive rm", Some("`relive rm` needs a process"), Some(ended));
-        let rewind = "`relive rewind 5 --to-step N`, or `relive rewind 5 --undo` for the last rewind";
-        check("relive rewind 5 -y", Some("`relive rewind` needs --to-step N or --undo"), Some(rewind));
-        let quote = Some("the intent is more than one word: quote it");
-        check("relive run hi there", quote, Some("relive run \"hi there\""));
-        check("relive run -d --name a hi there you", quote, Some("relive run -d --name a \"hi there you\""));
-        check("relive run it's $HOME", quote, Some("relive run 'it'\\''s $HOME'"));
-    }
-
-    #[test]
-    fn numbers_are_asked_for_in_plain_words() {
-        let about = |value: &str| format!("invalid value '{value}' for '--max-steps <N>': ");
-        let check = |value: &str, wanted: &str| {
-            check(&format!("relive run --max-steps {value} x"), Some(&(about(value) + wanted)), None);
-        };
-        check("0", "use a whole number of at least 1");
-        check("abc", "use a whole number");
-        check("99999999999999999999999", "the number is too large");
-        check("4294967296", "the number is too large, use at most 4294967295");
-    }
-}
+mod tests;

@@ -25,6 +25,8 @@ impl Witness for LockHolder {
     }
 
     fn is_not_done(&self) {
-        crate::context::say("the daemon is still working on this; Ctrl-C stops waiting, not the work");
+        crate::context::say(
+            "the daemon is still working on this; Ctrl-C cancels the start of a process, and stops waiting for other work",
+        );
     }
 }

@@ -13,6 +13,7 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use super::interrupts::INTERRUPTED;
 use super::run::foreground::{self, AtQuestion};
+use super::targets::resumed_as;
 use super::wait::{Blocked, blocked};
 use crate::client::{Client, loses_sight, refuse_output};
 use crate::context::Context;
@@ -57,7 +58,7 @@ pub(crate) async fn run(context: &Context, args: &Args) -> Outcome<u8> {
     let pid = process.pid;
     match process.state {
         State::Created | State::Running => {}
-        State::Zombie | State::Dead => return Err(ended(&process)),
+        State::Zombie | State::Dead => return Err(ended(&client, &process).await),
     }
     let mut interrupts = signal(SignalKind::interrupt())
         .map_err(|error| CommandError::internal("cannot listen for Ctrl-C").because(error))?;
@@ -70,8 +71,8 @@ pub(crate) async fn run(context: &Context, args: &Args) -> Outcome<u8> {
         }
     };
     match (process.body, &process.session) {
-        (Body::Exec, Some(session)) => tokio::select! {
-            left = program(&client, args, &process, session, input, leave) => left,
+        (Body::Exec | Body::Cli, Some(session)) if process.body == Body::Exec || session.pty => tokio::select! {
+            left = program(&client, args.detach_key, &process, session, input, leave) => left,
             refused = loses_sight(&client, &args.id, process.uuid) => Err(refused),
         },
         (Body::Agent | Body::Cli, _) => {
@@ -96,9 +97,9 @@ pub(crate) async fn run(context: &Context, args: &Args) -> Outcome<u8> {
     }
 }
 
-async fn program(
+pub(super) async fn program(
     client: &Client<'_>,
-    args: &Args,
+    detach_key: Key,
     process: &Process,
     session: &Session,
     input: Input,
@@ -112,7 +113,7 @@ async fn program(
     refuse_output(&context.paths, &format!("PID {pid}"))?;
     let connection = match session::open(&session.folder).await? {
         Opened::Live(connection) => connection,
-        Opened::Ended(_) | Opened::Lost => return Err(ended(process)),
+        Opened::Ended(_) | Opened::Lost => return Err(ended(client, process).await),
     };
     let folder = Path::new(&session.folder);
     let from = Reader::tail(folder, RECENT_BYTES).map_err(unreadable)?;
@@ -121,12 +122,12 @@ async fn program(
         output.end();
         output.finished().await?;
         context.say(&match blocked(process, &pid.to_string()) {
-            Some(Blocked { why, next }) => format!("detached at the end of the input, PID {pid}: {why}: {next}"),
-            None => format!("detached at the end of the input, PID {pid} keeps running: relive logs -f {pid}"),
+            Some(Blocked { why, next }) => format!("detached; PID {pid} {why}: {next}"),
+            None => format!("detached; PID {pid} keeps running: relive logs -f {pid}"),
         });
         return Ok(0);
     }
-    let detach = (session.pty && io::stdin().is_terminal()).then_some(args.detach_key);
+    let detach = (session.pty && io::stdin().is_terminal()).then_some(detach_key);
     context.say(&match detach {
         Some(key) => format!("attached to PID {pid}; detach with {key}; Ctrl-C goes to the program"),
         None => format!("attached to PID {pid}; Ctrl-C detaches"),
@@ -138,7 +139,7 @@ async fn program(
             context.say(&format!("PID {pid} has ended with exit code {code}: relive info {pid}"));
             Ok(code)
         }
-        Left::Lost => lost(client, process).await,
+        Left::Lost { .. } => lost(client, process).await,
         Left::Detached => {
             // The last line of the program was not ended.
             context.say(&format!("\ndetached, PID {pid} keeps running: relive attach {pid}"));
@@ -165,14 +166,14 @@ async fn lost(client: &Client<'_>, process: &Process) -> Outcome<u8> {
 
 /// Whether something can be typed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Input {
+pub(super) enum Input {
     Open,
     /// Standard input is closed, an empty file or `/dev/null`, as in a script or a service.
     Ended,
 }
 
 impl Input {
-    fn of_stdin() -> Self {
+    pub(super) fn of_stdin() -> Self {
         let Ok(stdin) = rustix::fs::fstat(io::stdin()) else { return Self::Ended };
         let is_null = rustix::fs::stat("/dev/null").is_ok_and(|null| null.st_rdev == stdin.st_rdev);
         let kind = FileType::from_raw_mode(stdin.st_mode);
@@ -182,8 +183,12 @@ impl Input {
     }
 }
 
-fn ended(process: &Process) -> CommandError {
+async fn ended(client: &Client<'_>, process: &Process) -> CommandError {
     let pid = process.pid;
+    if let Some(now) = resumed_as(client, process).await {
+        let message = format!("PID {pid} has ended and was resumed as PID {now}");
+        return CommandError::new(ErrorCode::Conflict, message).with_hint(format!("relive attach {now}"));
+    }
     let error = CommandError::new(ErrorCode::Conflict, format!("PID {pid} has ended: there is nothing to attach to"));
     error.with_hint(format!("relive logs {pid}"))
 }

@@ -36,6 +36,11 @@ pub(crate) fn run(context: &Context, args: &Args) -> Outcome<u8> {
     let mut script = Vec::new();
     // The program is found like any command of the shell, so that the script survives an update to another directory.
     shell.write_registration(VARIABLE, "relive", "relive", "relive", &mut script)?;
-    context.print(&String::from_utf8_lossy(&script))?;
+    let script = String::from_utf8_lossy(&script);
+    if context.json {
+        context.print_json(&serde_json::json!({ "script": script }))?;
+    } else {
+        context.print(&script)?;
+    }
     Ok(0)
 }

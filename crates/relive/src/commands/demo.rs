@@ -12,6 +12,7 @@ use relive_journal::Disk;
 use serde_json::Value;
 use tokio::sync::oneshot;
 
+use crate::context::Context;
 use crate::error::{CommandError, Outcome};
 
 /// Show how agents are paused, recovered after `kill -9` of the daemon, and forked
@@ -31,7 +32,11 @@ const TREE: [&str; 4] = ["ps", "--tree", "--columns", "pid,name,state,step,elaps
 const PATIENCE: Duration = Duration::from_secs(30);
 const INTERRUPTED: u8 = 130;
 
-pub(crate) async fn run() -> Outcome<u8> {
+pub(crate) async fn run(context: &Context) -> Outcome<u8> {
+    if context.json {
+        let error = CommandError::invalid("the demo shows what a person sees, and has no JSON");
+        return Err(error.with_hint("relive demo"));
+    }
     let stage = Arc::new(Stage::new()?);
     let (done, finished) = oneshot::channel();
     let actor = Arc::clone(&stage);

@@ -5,7 +5,7 @@ use relive_api::DiffQuery;
 use crate::client::Client;
 use crate::context::Context;
 use crate::error::Outcome;
-use crate::render::files::{not_kept, stat, summary_of, unified};
+use crate::render::files::{not_kept, stat, summary_by_author, unified};
 
 /// Show how a process changed its files
 #[derive(Debug, clap::Args)]
@@ -56,8 +56,8 @@ pub(crate) async fn run(context: &Context, args: &Args) -> Outcome<u8> {
     if let Some(note) = &diff.note {
         context.say(&format!("note: {note}"));
     }
-    if let Some(skipped) = not_kept(&diff.skipped) {
-        context.say(&format!("note: too large, unreadable or special, so in no snapshot: {skipped}"));
+    if let Some(skipped) = not_kept(&diff.not_kept, &diff.skipped) {
+        context.say(&format!("note: in no snapshot: {skipped}"));
     }
     if diff.files.is_empty() {
         if diff.note.is_none() {
@@ -66,7 +66,7 @@ pub(crate) async fn run(context: &Context, args: &Args) -> Outcome<u8> {
         return Ok(0);
     }
     context.print(&stat(&diff.files, &context.out))?;
-    context.print_line(&summary_of(&diff.files))?;
+    context.print_line(&summary_by_author(&diff.files))?;
     if let Some(text) = &diff.diff {
         context.print(&format!("\n{}", unified(text, &context.out)))?;
     }

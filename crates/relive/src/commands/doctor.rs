@@ -25,6 +25,10 @@ pub(crate) struct Args {}
 
 /// The width of rows, on a terminal or not.
 const WIDTH: usize = 80;
+/// Longer lines are hard to read.
+const WIDTH_MAX: usize = 120;
+/// Room for words beside the indentation, however narrow the terminal.
+const WORDS_MIN: usize = 16;
 /// The width of the columns before the text.
 const INDENT: usize = 24;
 
@@ -94,21 +98,23 @@ fn text(rows: &[Row], look: &Look) -> String {
         let said = [&row.value, &row.means].into_iter().filter(|part| !part.is_empty());
         let said = said.map(|part| without_controls(part).into_owned()).collect::<Vec<_>>().join(": ");
         out.push_str(&format!("{}{space}{:<16}", look.paint(paint, word), row.name));
-        out.push_str(&wrapped(&said));
+        out.push_str(&wrapped(&said, look));
         if let Some(hint) = &row.hint {
             out.push_str(&" ".repeat(INDENT));
-            out.push_str(&wrapped(&format!("hint: {}", without_controls(hint))));
+            out.push_str(&wrapped(&format!("hint: {}", without_controls(hint)), look));
         }
     }
     out
 }
 
 /// Wraps text to lines that all begin at the same column. A longer word stays whole.
-fn wrapped(text: &str) -> String {
+fn wrapped(text: &str, look: &Look) -> String {
+    // On a narrow terminal there is still room for some words behind the indentation.
+    let width = look.width.unwrap_or(WIDTH).clamp(INDENT + WORDS_MIN, WIDTH_MAX);
     let mut out = String::new();
     let mut column = INDENT;
     for word in text.split_whitespace() {
-        if column > INDENT && column + 1 + word.width() > WIDTH {
+        if column > INDENT && column + 1 + word.width() > width {
             out.push('\n');
             out.push_str(&" ".repeat(INDENT));
             column = INDENT;
@@ -166,5 +172,8 @@ mod tests {
         assert_eq!(lines.next(), Some("ok      kernel          6.1: new enough"));
         assert_eq!(lines.next(), Some("weak    tree            process-group: so many words that one line of eighty"));
         assert!(text.contains("\n                        hint: so many words"), "{text}");
+        let on = |width| super::text(&rows, &Look { width: Some(width), ..Look::plain() });
+        assert!(on(40).lines().all(|line| line.width() <= 40), "{}", on(40));
+        assert!(on(200).lines().any(|line| line.width() > WIDTH), "{}", on(200));
     }
 }

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use relive_api::{GcAnswer, GcCandidate, GcRequest, Process};
 use relive_core::Uuid;
+use relive_types::program::quote;
 use relive_types::short_id::short;
 use serde_json::json;
 
@@ -28,26 +29,40 @@ const UNASKED_MAX: usize = 100;
 Examples:
   relive gc --dry-run                   show what would be removed, and why
   relive gc                             remove; asks if there are more than 100
-  relive gc --force                     remove without asking
-  relive gc --older-than 7d --dry-run   show what ended more than a week ago")]
+  relive gc -y                          remove without asking
+  relive gc --older-than 7d             remove what ended a week ago; asks first")]
 pub(crate) struct Args {
     /// Show what would be removed, and remove nothing
     #[arg(long, conflicts_with = "force")]
     dry_run: bool,
     /// Do not ask for confirmation, however many there are
-    #[arg(long)]
+    #[arg(short = 'y', long, visible_alias = "yes")]
     force: bool,
     /// Remove what ended longer ago than this, instead of what the configuration says
-    #[arg(long, value_name = "DURATION", value_parser = relive_types::duration::parse)]
-    older_than: Option<Duration>,
+    #[arg(long, value_name = "DURATION", value_parser = parse_age)]
+    older_than: Option<Age>,
+}
+
+/// A duration, and how it was typed, for hints.
+#[derive(Debug, Clone)]
+struct Age {
+    duration: Duration,
+    typed: String,
+}
+
+fn parse_age(text: &str) -> Result<Age, relive_types::duration::ParseError> {
+    Ok(Age { duration: relive_types::duration::parse(text)?, typed: text.to_owned() })
 }
 
 pub(crate) async fn run(context: &Context, args: &Args) -> Outcome<u8> {
     let client = Client::open(context, Start::IfHistories).await?;
-    let older_than_ms = args.older_than.map(as_millis);
+    let older_than_ms = args.older_than.as_ref().map(|age| as_millis(age.duration));
     let collect = GcRequest { older_than_ms, ..GcRequest::default() };
     let asked = !args.dry_run && !args.force && !context.json;
-    let request = GcRequest { dry_run: args.dry_run, at_most: asked.then_some(UNASKED_MAX), older_than_ms };
+    // An age that was typed may be a mistake, unlike the rules of the configuration: a person is asked as by `rm`. A script
+    // without a terminal is not, up to the same number as without it.
+    let unasked_max = if args.older_than.is_some() && context.can_ask() { 0 } else { UNASKED_MAX };
+    let request = GcRequest { dry_run: args.dry_run, at_most: asked.then_some(unasked_max), older_than_ms };
     let mut answer = match &client {
         Some(client) => client.gc(&request).await?,
         None => nothing(),
@@ -57,7 +72,7 @@ pub(crate) async fn run(context: &Context, args: &Args) -> Outcome<u8> {
         && !answer.collected
         && !answer.candidates.is_empty()
     {
-        if !confirm(context, &answer)? {
+        if !confirm(context, args, &answer)? {
             context.say("nothing was removed");
             return Ok(0);
         }
@@ -69,9 +84,7 @@ pub(crate) async fn run(context: &Context, args: &Args) -> Outcome<u8> {
         context.say(&so_far);
         // A daemon that is stopped meanwhile is not started again.
         let Some(client) = Client::open(context, Start::Never).await? else {
-            return Err(
-                CommandError::unavailable(format!("{so_far}: the daemon was stopped")).with_hint("relive gc --force")
-            );
+            return Err(CommandError::unavailable(format!("{so_far}: the daemon was stopped")).with_hint(unasked(args)));
         };
         let part = client.gc(&collect).await?;
         answer.left = part.left;
@@ -122,12 +135,18 @@ fn announced(answer: &GcAnswer) -> u64 {
     answer.candidates.iter().map(|candidate| candidate.bytes).sum()
 }
 
-fn confirm(context: &Context, answer: &GcAnswer) -> Outcome<bool> {
+/// Returns the same command without a question.
+fn unasked(args: &Args) -> String {
+    let older = args.older_than.as_ref().map(|age| format!(" --older-than {}", quote(&age.typed)));
+    format!("relive gc -y{}", older.unwrap_or_default())
+}
+
+fn confirm(context: &Context, args: &Args, answer: &GcAnswer) -> Outcome<bool> {
     let count = count(answer.candidates.len());
     let size = bytes(announced(answer));
     if !context.can_ask() {
         let message = format!("this would remove {count} ({size}), and there is no terminal to ask on");
-        return Err(CommandError::invalid(message).with_hint("relive gc --force"));
+        return Err(CommandError::invalid(message).with_hint(unasked(args)));
     }
     Ok(context.ask(&format!("Remove {count} ({size})? Removed processes cannot be resumed or read.")))
 }

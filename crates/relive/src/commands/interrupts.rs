@@ -5,8 +5,8 @@ use std::future::Future;
 use std::pin::Pin;
 use std::time::Duration;
 
-use relive_api::{Affected, SignalRequest};
-use relive_core::{Pid, Signal};
+use relive_api::{Affected, SignalRequest, StartCancelled};
+use relive_core::{Pid, Signal, Uuid};
 use tokio::signal::unix::Signal as Presses;
 use tokio::time::Instant;
 
@@ -18,6 +18,9 @@ pub(crate) const INTERRUPTED: u8 = 130;
 
 /// How long to wait for a killed process.
 const KILLED_WITHIN: Duration = Duration::from_secs(5);
+
+/// How long a pressed key waits for the PID to name.
+const PID_WITHIN: Duration = Duration::from_millis(300);
 
 /// The process in the foreground.
 #[derive(Debug, Clone, Copy)]
@@ -33,6 +36,38 @@ pub(crate) enum Reach {
     Process,
     /// Also those below it, whose questions are asked here too: none of them is left behind without anybody to answer.
     Subtree,
+}
+
+/// Waits for a request that starts a process. Ctrl-C cancels it, also while a copy of the files is being made: then nothing is
+/// started, and this returns `None`. A second Ctrl-C leaves without an answer.
+pub(crate) async fn start_or_cancel<T>(
+    client: &Client<'_>,
+    uuid: Uuid,
+    presses: &mut Presses,
+    start: impl Future<Output = Outcome<T>>,
+) -> Outcome<Option<T>> {
+    tokio::select! {
+        started = start => return started.map(Some),
+        _ = presses.recv() => {}
+    }
+    let context = client.context();
+    let cancelled = tokio::select! {
+        cancelled = client.cancel_start(uuid) => cancelled.ok(),
+        _ = presses.recv() => None,
+    };
+    match cancelled {
+        Some(StartCancelled { pid: None }) => context.say("interrupted: nothing was started"),
+        Some(StartCancelled { pid: Some(pid) }) => {
+            // It was quicker.
+            let request = SignalRequest { signal: Signal::Int.name().into(), subtree: true };
+            client.signal(&uuid.to_string(), &request).await?;
+            context.say(&format!("asked PID {pid} to stop (SIGINT)"));
+        }
+        None => {
+            context.say("interrupted before the daemon answered: `relive ps` shows whether the process was created");
+        }
+    }
+    Ok(None)
 }
 
 type Sending<'a> = Pin<Box<dyn Future<Output = Outcome<Affected>> + 'a>>;
@@ -99,6 +134,7 @@ pub(crate) async fn obey(
             // The terminal has echoed the key.
             context.say("");
         }
+        let pid = pid_now(client, uuid, pid).await;
         match signal {
             Signal::Int => context.say(&format!("asked PID {pid} to stop (SIGINT); press Ctrl-C again to kill it")),
             Signal::Kill => {
@@ -114,6 +150,13 @@ pub(crate) async fn obey(
                 async move { client.signal(uuid, &SignalRequest { signal: signal.name().into(), subtree }).await },
             );
     }
+}
+
+/// Returns the PID that a process has since a daemon was started again. Nobody waits long for that.
+async fn pid_now(client: &Client<'_>, uuid: &str, known: Pid) -> Pid {
+    let look = async { Client::beside(client.context()).await?.process(uuid).await.ok() };
+    let found = tokio::time::timeout(PID_WITHIN, look).await;
+    found.ok().flatten().map_or(known, |process| process.pid)
 }
 
 /// Names the processes below that got the signal too.

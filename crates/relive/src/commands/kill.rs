@@ -7,7 +7,7 @@ use relive_api::{Affected, ListQuery, Process, SignalRequest};
 use relive_core::{Body, ErrorCode, OsSignal, Pid, Signal, SuspendReason};
 
 use super::resume::raising;
-use super::targets::{Batch, Scope, Target, Targets, Told};
+use super::targets::{Batch, Scope, Target, Targets, Told, resumed_as};
 use super::tell_affected;
 use crate::client::{Client, is_continues};
 use crate::context::Context;
@@ -139,7 +139,11 @@ pub(crate) async fn run(context: &Context, args: &Args) -> Outcome<u8> {
         let sent = match target.error {
             Some(error) => Err(error),
             None if args.signal == AnySignal::Nothing => {
-                match client.process(&id).await.and_then(|process| lives(&process)) {
+                let looked = match client.process(&id).await {
+                    Ok(process) => lives(&client, &process).await,
+                    Err(error) => Err(error),
+                };
+                match looked {
                     Ok(()) => batch.answer(&target.id, &Affected::default(), &Told::default(), 0)?,
                     Err(error) => batch.failure(&target.id, error)?,
                 }
@@ -156,7 +160,10 @@ pub(crate) async fn run(context: &Context, args: &Args) -> Outcome<u8> {
                     Some(note) if matches!(args.signal, AnySignal::Os(_)) && !is_continues(note) => {
                         (format!("{note}\n"), 0)
                     }
-                    Some(_) | None => tell_affected(context, &target.id, &affected, &done, undo.as_deref()),
+                    Some(_) | None => {
+                        let (told, code) = tell_affected(context, &target.id, &affected, &done, undo.as_deref());
+                        (told + &unseen_stop(args.signal, &affected), code)
+                    }
                 };
                 batch.answer(&target.id, &affected, &Told::message(told), code)?;
             }
@@ -167,10 +174,28 @@ pub(crate) async fn run(context: &Context, args: &Args) -> Outcome<u8> {
 }
 
 /// Fails for a process that has ended.
-fn lives(process: &Process) -> Outcome<()> {
+async fn lives(client: &Client<'_>, process: &Process) -> Outcome<()> {
+    let pid = process.pid;
     match process.dead_at {
-        Some(_) => Err(CommandError::new(ErrorCode::Conflict, format!("PID {} has ended", process.pid))),
+        Some(_) => Err(match resumed_as(client, process).await {
+            Some(now) => {
+                CommandError::new(ErrorCode::Conflict, format!("PID {pid} has ended and was resumed as PID {now}"))
+                    .with_hint(format!("relive kill -0 {now}"))
+            }
+            None => CommandError::new(ErrorCode::Conflict, format!("PID {pid} has ended")),
+        }),
         None => Ok(()),
+    }
+}
+
+/// Says that a program which the system has stopped is not shown as stopped, unlike one that is paused.
+fn unseen_stop(signal: AnySignal, affected: &Affected) -> String {
+    let pid = affected.pids.first();
+    match (signal, pid) {
+        (AnySignal::Os(signal), Some(pid)) if ["SIGSTOP", "SIGTSTP"].contains(&signal.name().as_ref()) => {
+            format!("`relive ps` does not show that; to stop it visibly: relive kill -CONT {pid}; relive pause {pid}\n")
+        }
+        (AnySignal::Relive(_) | AnySignal::Os(_) | AnySignal::Nothing, _) => String::new(),
     }
 }
 
@@ -280,6 +305,20 @@ mod tests {
         assert_eq!(pids(1), [1, 2, 5, 3]);
         assert_eq!(pids(4), [4]);
         assert_eq!(pids(9), Vec::<u32>::new());
+    }
+
+    #[test]
+    fn only_a_stop_of_the_system_is_told_to_be_unseen() {
+        let check = |signal: &str, is_told: bool| {
+            let affected = Affected { affected: 1, pids: vec![Pid(5)], ..Affected::default() };
+            let told = unseen_stop(parse_signal(signal).unwrap(), &affected);
+            assert_eq!(told.contains("relive kill -CONT 5; relive pause 5"), is_told, "{signal}: {told}");
+        };
+        check("STOP", true);
+        check("20", true);
+        check("HUP", false);
+        check("PAUSE", false);
+        assert_eq!(unseen_stop(parse_signal("STOP").unwrap(), &Affected::default()), "");
     }
 
     #[test]

@@ -3,6 +3,7 @@
 mod follow;
 mod printer;
 mod program;
+mod spawns;
 
 use std::collections::VecDeque;
 
@@ -25,6 +26,7 @@ Examples:
   relive logs 5
   relive logs -f -n 20 fixer     the last 20 records, then new ones as they come
   relive logs -t --since 10m 5   the last ten minutes, with times
+  relive logs --spawns fixer     each start of the program of a CLI agent
   relive logs 5 --json | jq 'select(.kind==\"call_ended\")'")]
 pub(crate) struct Args {
     /// The PID, the name, or the UUID of a process; the first or last digits of a UUID are enough
@@ -44,6 +46,10 @@ pub(crate) struct Args {
     /// Show times in UTC instead of local time
     #[arg(long)]
     pub(super) utc: bool,
+    /// Of a CLI agent: each start of its program, with its arguments, its directory, the names of its variables, and how it
+    /// ended; secrets are masked
+    #[arg(long, conflicts_with_all = ["follow", "lines", "timestamps"])]
+    pub(super) spawns: bool,
     /// The node of a run that the process is, for JSON.
     #[arg(skip)]
     pub(super) node: Option<String>,
@@ -62,6 +68,9 @@ impl Args {
 pub(crate) async fn run(context: &Context, args: &Args) -> Outcome<u8> {
     let client = Client::about(context, &args.id).await?;
     let process = client.process(&args.id).await?;
+    if args.spawns {
+        return spawns::run(&client, args, &process).await;
+    }
     // Of a CLI agent its conversation is shown, not the lines that it is made of.
     if let Some(session) = process.session.as_ref().filter(|_| process.body != Body::Cli) {
         return tokio::select! {

@@ -51,7 +51,7 @@ fn page(command: &Command) -> std::io::Result<(String, Vec<u8>)> {
     let mut text = Vec::new();
     man.render_title(&mut text)?;
     man.render_name_section(&mut text)?;
-    man.render_synopsis_section(&mut text)?;
+    text.extend(synopsis_section(command).into_bytes());
     man.render_description_section(&mut text)?;
     text.extend(examples_section(&examples).into_bytes());
     man.render_options_section(&mut text)?;
@@ -64,16 +64,24 @@ fn page(command: &Command) -> std::io::Result<(String, Vec<u8>)> {
     Ok((man.get_filename(), text))
 }
 
+/// Returns the usage as in the help. The generator would list the options without their values.
+fn synopsis_section(command: &Command) -> String {
+    let usage = command.clone().render_usage().to_string();
+    let lines = usage.trim_start_matches("Usage:").lines().map(|line| verbatim(line.trim()));
+    format!(".SH SYNOPSIS\n.nf\n{}.fi\n", lines.collect::<String>())
+}
+
 /// Returns the examples in lines that are not filled, as they were written.
 fn examples_section(examples: &str) -> String {
     let Some((_, lines)) = examples.split_once('\n') else { return String::new() };
-    let line = |line: &str| {
-        let escaped = line.strip_prefix("  ").unwrap_or(line).replace('\\', "\\e").replace('-', "\\-");
-        let escaped = escaped.replace('\'', "\\(aq").replace('`', "\\(ga");
-        // Otherwise the line would be a command.
-        if escaped.starts_with('.') { format!("\\&{escaped}\n") } else { escaped + "\n" }
-    };
-    format!(".SH EXAMPLES\n.nf\n{}.fi\n", lines.lines().map(line).collect::<String>())
+    let lines = lines.lines().map(|line| verbatim(line.strip_prefix("  ").unwrap_or(line)));
+    format!(".SH EXAMPLES\n.nf\n{}.fi\n", lines.collect::<String>())
+}
+
+fn verbatim(line: &str) -> String {
+    let escaped = line.replace('\\', "\\e").replace('-', "\\-").replace('\'', "\\(aq").replace('`', "\\(ga");
+    // Otherwise the line would be a command.
+    if escaped.starts_with('.') { format!("\\&{escaped}\n") } else { escaped + "\n" }
 }
 
 #[cfg(test)]
@@ -92,5 +100,6 @@ mod tests {
         assert_eq!(name, "relive-compose-up.1");
         assert!(text.contains("\n.SH EXAMPLES\n.nf\nrelive compose up build.yaml\n"), "{text}");
         assert!(!text.contains("Examples:") && !text.contains("EXTRA"), "{text}");
+        assert!(text.contains("\n.SH SYNOPSIS\n.nf\nrelive compose up [OPTIONS] <FILE>\n.fi\n"), "{text}");
     }
 }

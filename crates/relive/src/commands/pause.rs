@@ -8,7 +8,7 @@ use super::tell_affected;
 use crate::client::Client;
 use crate::context::Context;
 use crate::error::{CommandError, Outcome};
-use crate::render::processes::suspension_of;
+use crate::render::processes::{suspension_of, wanted_from_you};
 
 /// Pause processes at their next step boundary
 #[derive(Debug, clap::Args)]
@@ -73,8 +73,9 @@ enum Untouched {
 
 /// Returns why a process was not paused. A pattern and `--all` only mean those that can be.
 async fn untouched(client: &Client<'_>, id: &str, affected: &Affected, now: bool) -> Option<Untouched> {
-    let Affected { pids, pending, handled, failed, pausing, .. } = affected;
-    let reached = !pids.is_empty() || !pending.is_empty() || !handled.is_empty() || !failed.is_empty();
+    let Affected { pids, pending, handled, failed, pausing, kept, .. } = affected;
+    let is_told = !pending.is_empty() || !handled.is_empty() || !failed.is_empty() || !kept.is_empty();
+    let reached = !pids.is_empty() || is_told;
     if reached {
         return None;
     }
@@ -85,31 +86,20 @@ async fn untouched(client: &Client<'_>, id: &str, affected: &Affected, now: bool
     if process.dead_at.is_some() {
         return Some(Untouched::Refused(conflict(format!("PID {pid} has ended, so it cannot be paused"))));
     }
-    let waits_for = match process.suspend_reason? {
-        SuspendReason::Approval => "approval",
-        SuspendReason::Question => "answer",
-        SuspendReason::User if !pausing.is_empty() => {
-            let cancel =
-                if now { String::new() } else { format!(" (to cancel its model call: relive pause --now {id})") };
-            let told = format!("PID {pid} is still pausing: it stops at its next boundary{cancel}\n");
-            return Some(Untouched::Suspended(told));
-        }
-        SuspendReason::User => {
-            return Some(Untouched::Suspended(format!("PID {pid} is already paused: nothing changed\n")));
-        }
-        reason @ (SuspendReason::BudgetExceeded
-        | SuspendReason::DiskFull
-        | SuspendReason::IoError
-        | SuspendReason::CrashLoop
-        | SuspendReason::InDoubt
-        | SuspendReason::Quota
-        | SuspendReason::NeedsCredentials
-        | SuspendReason::Stalled
-        | SuspendReason::DaemonStop) => {
-            let told =
-                format!("PID {pid} is already suspended ({}): nothing changed\n", suspension_of(&process, reason));
-            return Some(Untouched::Suspended(told));
-        }
+    let reason = process.suspend_reason?;
+    let Some(waits_for) = wanted_from_you(reason) else {
+        let told = match reason == SuspendReason::User {
+            true if pausing.is_empty() => format!("PID {pid} is already paused: nothing changed\n"),
+            true => {
+                let cancel =
+                    if now { String::new() } else { format!(" (to cancel its model call: relive pause --now {id})") };
+                format!("PID {pid} is still pausing: it stops after this step{cancel}\n")
+            }
+            false => {
+                format!("PID {pid} is already suspended ({}): nothing changed\n", suspension_of(&process, reason))
+            }
+        };
+        return Some(Untouched::Suspended(told));
     };
     let message = format!("PID {pid} waits for your {waits_for}, so it cannot be paused");
     Some(Untouched::Refused(conflict(message).with_hint(format!("relive resolve {id}"))))

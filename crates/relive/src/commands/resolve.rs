@@ -1,6 +1,6 @@
 //! `relive resolve`: answers an approval or a question, or resolves a call in doubt.
 
-use relive_api::{PendingCall, PendingQuestion, Process, Resolution, ResolveRequest};
+use relive_api::{Affected, PendingCall, PendingQuestion, Process, Resolution, ResolveRequest, chosen};
 use relive_core::{ErrorCode, Pid, SuspendReason, Uuid};
 use relive_types::CommandRule;
 use relive_types::rule::RuleError;
@@ -56,7 +56,7 @@ pub(crate) struct Args {
     /// Answer the question of the agent; the number of a choice stands for it
     #[arg(long, value_name = "TEXT", group = "outcome", allow_hyphen_values = true)]
     answer: Option<String>,
-    /// Answer only if this is still the question, as `relive inbox --json` names it
+    /// Refuse unless the pending question has this number (`question` in `relive inbox --json`)
     #[arg(long, value_name = "N", requires = "outcome")]
     question: Option<u64>,
 }
@@ -79,19 +79,19 @@ struct Waiting<'a> {
 pub(crate) async fn run(context: &Context, args: &Args) -> Outcome<u8> {
     let client = Client::about(context, &args.id).await?;
     let decisions = [
-        (args.allow, Resolution::Allow, "resumed: the call is allowed"),
-        (args.deny, Resolution::Deny, "resumed: the call is denied"),
-        (args.done, Resolution::Done, "resumed: the call happened"),
-        (args.not_done, Resolution::NotDone, "resumed: the call did not happen"),
-        (args.retry, Resolution::Retry, "resumed: the call is repeated"),
+        (args.allow, Resolution::Allow, "the call is allowed"),
+        (args.deny, Resolution::Deny, "the call is denied"),
+        (args.done, Resolution::Done, "the call happened"),
+        (args.not_done, Resolution::NotDone, "the call did not happen"),
+        (args.retry, Resolution::Retry, "the call is repeated"),
     ];
     if let Some(answer) = &args.answer {
         let asked = client.process(&args.id).await?.question;
         let choices = asked.as_ref().map(|asked| asked.choices.as_slice()).unwrap_or_default();
-        let answer = questions::words(answer, choices).unwrap_or_default();
+        let answer = chosen(answer, choices).unwrap_or_default();
         let request = ResolveRequest::answer(answer, args.question.or(asked.as_ref().map(|asked| asked.id)));
         let affected = client.resolve(&args.id, &request).await?;
-        return report_affected(context, &args.id, &affected, "resumed: the question is answered", None);
+        return report(context, &args.id, &affected, "the question is answered");
     }
     let Some((_, outcome, done)) = decisions.into_iter().find(|(said, ..)| *said) else {
         return show(context, &args.id, &client.process(&args.id).await?);
@@ -105,7 +105,16 @@ pub(crate) async fn run(context: &Context, args: &Args) -> Outcome<u8> {
         ResolveRequest { always: args.always, reason: args.reason.clone(), id, rule, ..ResolveRequest::new(outcome) };
     let affected = client.resolve(&args.id, &request).await?;
     let stored = request.rule.map(|rule| format!("; stored the rule {}", approval::exact(&rule.to_string())));
-    report_affected(context, &args.id, &affected, &format!("{done}{}", stored.unwrap_or_default()), None)
+    report(context, &args.id, &affected, &format!("{done}{}", stored.unwrap_or_default()))
+}
+
+/// Says what was answered, and whether the process runs with that.
+fn report(context: &Context, id: &str, affected: &Affected, answered: &str) -> Outcome<u8> {
+    let done = match affected.paused.first() {
+        None => format!("resumed: {answered}"),
+        Some(pid) => format!("stays paused: {answered} (to let it run: relive resume {pid})"),
+    };
+    report_affected(context, id, affected, &done, None)
 }
 
 /// Returns the rule that a permanent answer stores; `None` if it applies to every call of the tool.

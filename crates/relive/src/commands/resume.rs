@@ -1,10 +1,12 @@
 //! `relive resume`: resume a process, or fork it.
 
-use relive_api::{Process, ResumeRequest, Resumed, WorkspaceKind};
+use relive_api::{KeptPause, Process, ResumeRequest, Resumed, WorkspaceKind};
 use relive_core::{Body, Pid, ProcessStatus, State, SuspendReason};
 use relive_types::program::quote;
 use relive_types::short_id::short;
+use tokio::signal::unix::{SignalKind, signal};
 
+use super::interrupts::{INTERRUPTED, start_or_cancel};
 use super::limits::LimitArgs;
 use super::started::{self, Answer, NotStarted};
 use super::targets::{Batch, Scope, Targets, Told};
@@ -80,15 +82,16 @@ pub(crate) async fn run(context: &Context, args: &Args) -> Outcome<u8> {
     let mut batch = Batch::new(context, &args.targets);
     let Some(client) = args.targets.client(context).await? else { return batch.finish("nothing to resume") };
     let mut targets = args.targets.expand(&client, Scope::Suspended).await?;
-    // A process that waits for an answer is resumed by the answer: `--all` and a pattern do not mean it.
-    targets.retain(|target| !target.found.as_ref().is_some_and(|process| waits_for_answer(process)));
+    // A process that waits for an answer is resumed by the answer: `--all` and a pattern mean only a pause of it.
+    let is_meant = |process: &Process| process.pause_kept || !waits_for_answer(process);
+    targets.retain(|target| target.found.as_deref().is_none_or(is_meant));
     for target in targets {
         let resumed = match target.error {
             Some(error) => Err(error),
             None => resume(context, args, &client, &target.id).await,
         };
         match resumed {
-            Ok(Some((resumed, told, failed))) => {
+            Ok(Resuming::Done { resumed, told, failed }) => {
                 let told = match &failed {
                     Some(failed) => Told::message(report::as_text(&failed.error, &context.err)),
                     None => Told::message(told).with_pid(context, resumed.pid),
@@ -97,10 +100,11 @@ pub(crate) async fn run(context: &Context, args: &Args) -> Outcome<u8> {
                 let error = failed.map(|failed| failed.error.detail());
                 batch.answer(&target.id, &Answer { answer: resumed, error }, &told, code)?;
             }
-            Ok(None) => {
+            Ok(Resuming::Unwanted) => {
                 context.say("nothing was resumed");
                 return Ok(0);
             }
+            Ok(Resuming::Interrupted) => return Ok(INTERRUPTED),
             Err(error) => batch.failure(&target.id, error)?,
         }
     }
@@ -112,13 +116,20 @@ fn waits_for_answer(process: &Process) -> bool {
     matches!(process.suspend_reason, Some(Approval | Question | InDoubt))
 }
 
-/// Resumes one process, or forks it; `None` if the person who was asked wants nothing.
-async fn resume(
-    context: &Context,
-    args: &Args,
-    client: &Client<'_>,
-    id: &str,
-) -> Outcome<Option<(Resumed, String, Option<NotStarted>)>> {
+/// What became of a process that was to be resumed.
+enum Resuming {
+    Done {
+        resumed: Box<Resumed>,
+        told: String,
+        failed: Option<NotStarted>,
+    },
+    /// The person who was asked wants nothing.
+    Unwanted,
+    Interrupted,
+}
+
+/// Resumes one process, or forks it.
+async fn resume(context: &Context, args: &Args, client: &Client<'_>, id: &str) -> Outcome<Resuming> {
     // A failure to look is told by the resume itself.
     let before = std::ops::Deref::deref(client).process(id).await.ok();
     let mut request = args.changes.request();
@@ -134,10 +145,10 @@ async fn resume(
         match next_task(context, before) {
             NextTask::Say(text) => request.input = Some(text),
             NextTask::Continue => continues = true,
-            NextTask::Nothing => return Ok(None),
+            NextTask::Nothing => return Ok(Resuming::Unwanted),
         }
     }
-    let resumed = client.resume(id, &request).await?;
+    let Some(resumed) = fork_or_resume(client, id, &request).await? else { return Ok(Resuming::Interrupted) };
     if continues && !context.json && !context.can_ask() {
         let pid = before.as_ref().map_or(resumed.pid, |before| before.pid);
         let to = if args.fork { "the fork" } else { "it" };
@@ -145,6 +156,11 @@ async fn resume(
             "PID {pid} had completed: sent {to} \"{CONTINUE}\" (use --input TEXT to send something else)"
         ));
     }
+    // One that was about to end had ended by then: the resume gave it another PID.
+    let before = before.map(|before| match args.fork || before.pid == resumed.pid {
+        true => before,
+        false => Process { state: State::Dead, ..before },
+    });
     let is_started = |before: &Process| {
         started::is_program(before.body) && (args.fork || before.state == State::Dead) && resumed.changed
     };
@@ -166,7 +182,15 @@ async fn resume(
             Some(added) => format!("PID {} is already running: {added}\n", resumed.pid),
             None => told,
         };
-    Ok(Some((resumed, told, failed)))
+    Ok(Resuming::Done { resumed: Box::new(resumed), told, failed })
+}
+
+/// Sends the request. Ctrl-C cancels a fork, whose files may take long to copy; then this returns `None`.
+async fn fork_or_resume(client: &Client<'_>, id: &str, request: &ResumeRequest) -> Outcome<Option<Resumed>> {
+    let Some(fork) = request.fork else { return client.resume(id, request).await.map(Some) };
+    let cannot = |error| CommandError::internal("cannot listen for Ctrl-C").because(error);
+    let mut presses = signal(SignalKind::interrupt()).map_err(cannot)?;
+    start_or_cancel(client, fork, &mut presses, client.resume(id, request)).await
 }
 
 /// Says what a resume adds to a process that runs.
@@ -264,17 +288,11 @@ fn check(args: &Args) -> Outcome<()> {
 }
 
 pub(crate) fn tell(resumed: &Resumed, fork: bool) -> String {
+    if let Some(unchanged) = not_resumed(resumed) {
+        return unchanged;
+    }
     let Resumed { pid, resumed_from_step: step, .. } = resumed;
-    if resumed.pending.contains(pid) {
-        return super::waits_for(&resumed.pending) + "\n";
-    }
     let model = resumed.model.as_ref().map(|model| format!(" ({model})")).unwrap_or_default();
-    if !resumed.changed {
-        return format!("PID {pid} is already running: nothing changed\n");
-    }
-    if resumed.cancelled.contains(pid) {
-        return cancelled(resumed);
-    }
     let uuid = short(resumed.uuid);
     let mut told = match resumed.origin_uuid.filter(|_| fork) {
         Some(origin) => {
@@ -305,22 +323,29 @@ pub(crate) fn tell(resumed: &Resumed, fork: bool) -> String {
 fn all_resumed(resumed: &Resumed) -> String {
     match resumed.affected {
         0 | 1 => String::new(),
-        count => format!("{} resumed\n", super::name_pids(count, &resumed.pids)),
+        _ => name_resumed(resumed, &resumed.pids),
     }
+}
+
+/// Names processes that were resumed, apart from those that still wait for something else.
+fn name_resumed(resumed: &Resumed, pids: &[Pid]) -> String {
+    let waits = |pid: &Pid| resumed.kept.iter().any(|kept| kept.pid == *pid);
+    let running: Vec<Pid> = pids.iter().copied().filter(|pid| !waits(pid)).collect();
+    let kept: Vec<KeptPause> = resumed.kept.iter().copied().filter(|kept| pids.contains(&kept.pid)).collect();
+    let mut lines = Vec::new();
+    if !running.is_empty() {
+        lines.push(format!("{} resumed", super::name_pids(running.len(), &running)));
+    }
+    lines.extend(super::tell_kept(&kept, ["runs", "run"]));
+    lines.into_iter().map(|line| line + "\n").collect()
 }
 
 /// A tree has nodes instead of steps and a model.
 fn tell_of_tree(resumed: &Resumed, kind: &str, [node, nodes]: [&str; 2]) -> String {
+    if let Some(unchanged) = not_resumed(resumed) {
+        return unchanged;
+    }
     let Resumed { pid, .. } = resumed;
-    if resumed.pending.contains(pid) {
-        return super::waits_for(&resumed.pending) + "\n";
-    }
-    if !resumed.changed {
-        return format!("PID {pid} is already running: nothing changed\n");
-    }
-    if resumed.cancelled.contains(pid) {
-        return cancelled(resumed);
-    }
     let uuid = short(resumed.uuid);
     let starts = match resumed.nodes {
         None => String::new(),
@@ -332,13 +357,26 @@ fn tell_of_tree(resumed: &Resumed, kind: &str, [node, nodes]: [&str; 2]) -> Stri
     told + &all_resumed(resumed)
 }
 
+/// Says why a process was not resumed, if it was not: it blocks the signal, runs already, or had not paused yet.
+fn not_resumed(resumed: &Resumed) -> Option<String> {
+    let Resumed { pid, .. } = resumed;
+    if resumed.pending.contains(pid) {
+        return Some(super::waits_for(&resumed.pending) + "\n");
+    }
+    if !resumed.changed {
+        return Some(format!("PID {pid} is already running: nothing changed\n"));
+    }
+    resumed.cancelled.contains(pid).then(|| cancelled(resumed))
+}
+
 /// Says that a process was never paused, and what else was resumed.
 fn cancelled(resumed: &Resumed) -> String {
     let mut told = format!("PID {} had not paused yet: its pause is cancelled\n", resumed.pid);
-    let others: Vec<Pid> = resumed.pids.iter().copied().filter(|pid| *pid != resumed.pid).collect();
-    if !others.is_empty() {
-        told.push_str(&format!("{} resumed\n", super::name_pids(others.len(), &others)));
+    if resumed.kept.iter().any(|kept| kept.pid == resumed.pid) {
+        return told + &name_resumed(resumed, &resumed.pids);
     }
+    let others: Vec<Pid> = resumed.pids.iter().copied().filter(|pid| *pid != resumed.pid).collect();
+    told.push_str(&name_resumed(resumed, &others));
     told
 }
 
@@ -358,16 +396,10 @@ pub(crate) fn tell_of_forked_program(resumed: &Resumed) -> String {
 
 /// A program has only its present: it is thawed, or run once more.
 fn tell_of_program(resumed: &Resumed, before: State) -> String {
+    if let Some(unchanged) = not_resumed(resumed) {
+        return unchanged;
+    }
     let Resumed { pid, uuid, .. } = resumed;
-    if resumed.pending.contains(pid) {
-        return super::waits_for(&resumed.pending) + "\n";
-    }
-    if !resumed.changed {
-        return format!("PID {pid} is already running: nothing changed\n");
-    }
-    if resumed.cancelled.contains(pid) {
-        return cancelled(resumed);
-    }
     match before {
         State::Created | State::Running => format!("PID {pid} resumed\n"),
         State::Zombie | State::Dead => {
@@ -383,95 +415,4 @@ fn tell_of_program(resumed: &Resumed, before: State) -> String {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::time::Duration;
-
-    use super::*;
-
-    fn resumed() -> Resumed {
-        Resumed {
-            pid: Pid(5),
-            uuid: "0198f3c1-0000-7000-8000-00000c9d1e77".parse().unwrap(),
-            origin_uuid: None,
-            resumed_from_step: 12,
-            max_steps: Some(20),
-            model: Some("anthropic/claude".into()),
-            changed: true,
-            affected: 1,
-            pids: vec![Pid(5)],
-            pending: Vec::new(),
-            cancelled: Vec::new(),
-            note: None,
-            workspace: None,
-            nodes: None,
-        }
-    }
-
-    #[test]
-    fn a_tree_is_told_of_by_the_nodes_that_start_again() {
-        let told = |nodes| {
-            let resumed = Resumed { nodes, model: None, max_steps: None, resumed_from_step: 0, ..resumed() };
-            tell_of_tree(&resumed, "run", ["node", "nodes"])
-        };
-        let running = "PID 5 running | resumed from 0c9d1e77\n";
-        assert_eq!(told(None), format!("resuming run 0c9d1e77 from its journal\n{running}"));
-        assert_eq!(told(Some(1)), format!("resuming run 0c9d1e77 from its journal: 1 node starts again\n{running}"));
-        assert!(told(Some(2)).contains(": 2 nodes start again\n"));
-        assert!(told(Some(0)).contains(": no node is left to start\n"));
-    }
-
-    #[test]
-    fn a_program_is_resumed_or_started_again_and_says_which() {
-        assert_eq!(tell_of_program(&resumed(), State::Running), "PID 5 resumed\n");
-        assert_eq!(
-            tell_of_program(&resumed(), State::Dead),
-            "starting 0c9d1e77 again: programs have no journal to resume from\nPID 5 started\n"
-        );
-        let gated = Resumed { note: Some("it waits at its gate".into()), ..resumed() };
-        assert!(tell_of_program(&gated, State::Dead).ends_with("\nPID 5 started; it waits at its gate\n"));
-    }
-
-    #[test]
-    fn a_fork_of_a_program_is_a_new_run_of_it() {
-        let origin_uuid = Some("0199a2b4-0000-7000-8000-00005f6a7b8c".parse().unwrap());
-        assert_eq!(
-            tell_of_forked_program(&Resumed { origin_uuid, model: None, ..resumed() }),
-            "starting the program of 5f6a7b8c again, as 0c9d1e77: programs have no steps to fork from\nPID 5 started\n"
-        );
-    }
-
-    #[test]
-    fn new_limits_and_messages_for_a_running_process_are_named() {
-        let none = Changes { input: None, model: None, limits: LimitArgs::default() };
-        assert_eq!(added(&none), None);
-        let limits = LimitArgs { max_steps: Some(9), timeout: Some(Duration::from_secs(60)), ..LimitArgs::default() };
-        let some = Changes { input: Some("x".into()), limits, ..none };
-        let expect = "it has new limits (max steps 9, timeout 1m00s), and it was sent the message";
-        assert_eq!(added(&some).as_deref(), Some(expect));
-    }
-
-    #[test]
-    fn resume_reports_the_step_and_the_process() {
-        assert_eq!(
-            tell(&resumed(), false),
-            "resuming 0c9d1e77 from its journal (step 12/20)\n\
-             PID 5 running (anthropic/claude) | resumed from 0c9d1e77\n"
-        );
-        let origin = Some("0198f3c1-0000-7000-8000-00000c9d1e77".parse().unwrap());
-        let uuid = "0199a2b4-0000-7000-8000-00005f6a7b8c".parse().unwrap();
-        let fork =
-            Resumed { pid: Pid(6), uuid, origin_uuid: origin, resumed_from_step: 5, max_steps: None, ..resumed() };
-        assert_eq!(
-            tell(&fork, true),
-            "forking 0c9d1e77 at step 5 -> 5f6a7b8c\nPID 6 running (anthropic/claude) | forked from 0c9d1e77\n"
-        );
-        let noted = Resumed { note: Some("the files differ".into()), ..fork.clone() };
-        assert!(tell(&noted, true).ends_with("| forked from 0c9d1e77\nnote: the files differ\n"));
-        // A fork that is resumed later is resumed, not forked again.
-        assert!(tell(&fork, false).starts_with("resuming 5f6a7b8c from its journal (step 5)\n"));
-        let without_model = Resumed { model: None, ..resumed() };
-        assert!(tell(&without_model, false).ends_with("PID 5 running | resumed from 0c9d1e77\n"));
-        let still = Resumed { changed: false, affected: 0, ..resumed() };
-        assert_eq!(tell(&still, false), "PID 5 is already running: nothing changed\n");
-    }
-}
+mod tests;

@@ -73,6 +73,18 @@ pub(crate) async fn run(context: &Context, args: &Args) -> Outcome<u8> {
 fn check(process: &Process, args: &Args) -> Outcome<()> {
     let (id, pid) = (&args.id, process.pid);
     let conflict = |message: String| CommandError::new(ErrorCode::Conflict, message);
+    let tree = match process.body {
+        Body::Agent | Body::Exec | Body::Cli => None,
+        Body::Compose => Some("a run of a compose file"),
+        Body::Supervisor => Some("a supervisor"),
+    };
+    if let Some(tree) = tree {
+        let hint = match &process.exit {
+            Some(exit) if exit.code != 0 => format!("relive resume {id}"),
+            Some(_) | None => format!("relive compose status {id}"),
+        };
+        return Err(conflict(format!("PID {pid} is {tree}, which is resumed and not retried")).with_hint(hint));
+    }
     match &process.exit {
         None => Err(conflict(format!("PID {pid} has not ended, so there is nothing to retry"))
             .with_hint(format!("relive resume --fork {id}"))),

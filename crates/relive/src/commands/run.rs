@@ -5,6 +5,7 @@ mod policy;
 pub(crate) mod questions;
 mod show;
 mod stdin;
+mod terminal;
 
 use std::cell::Cell;
 use std::path::PathBuf;
@@ -16,7 +17,7 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use self::foreground::{Arrival, AtQuestion, Manner};
 use self::stdin::Patience;
-use super::interrupts::{Front, INTERRUPTED, Reach, obey};
+use super::interrupts::{Front, INTERRUPTED, Reach, obey, start_or_cancel};
 use super::limits::LimitArgs;
 use super::started::{self, Answer, NotStarted};
 use crate::client::{Client, Start};
@@ -46,6 +47,8 @@ Examples:
       Use the settings in agents/reviewer.yaml.
   relive run -d --agent claude \"fix the test\"
       Run Claude Code, or codex, as a process that waits for further messages.
+  relive run --agent claude -t
+      Run Claude Code's own full-screen interface; Ctrl-] detaches.
   relive run --allow 'shell:cargo test*' \"fix the test\"
       Ask before every other command.
   relive run --ask write --deny shell \"tidy up\"
@@ -54,7 +57,8 @@ Examples:
       Do not read the input of the loop.")]
 pub(crate) struct Args {
     /// What the agent is to do; `-` reads it from standard input
-    intent: String,
+    #[arg(required_unless_present = "tty")]
+    intent: Option<String>,
     /// Run in the background and print the PID
     #[arg(short, long)]
     detach: bool,
@@ -72,7 +76,7 @@ pub(crate) struct Args {
     system: Option<String>,
     #[command(flatten)]
     limits: LimitArgs,
-    /// What to do with a tool call whose outcome is unknown after a crash
+    /// What to do with a tool call whose outcome is unknown after a crash: tell the model, suspend the agent until `relive resolve`, or repeat the call
     #[arg(long, value_name = "POLICY", value_parser = ["tell_model", "park", "retry"])]
     on_in_doubt: Option<String>,
     /// What to do when the agent reaches a limit of steps, tokens, cost or time
@@ -108,6 +112,9 @@ pub(crate) struct Args {
     /// and its usage is the CLI's own claim
     #[arg(long, requires = "agent")]
     no_gateway: bool,
+    /// Run a CLI agent with its own full-screen interface, in a terminal of its own, where you type what it is to do
+    #[arg(short, long, requires = "agent", conflicts_with_all = ["intent", "no_stdin", "stdin", "wait_approval", "yes"])]
+    tty: bool,
     #[command(flatten)]
     policy: policy::Args,
     #[command(flatten)]
@@ -115,50 +122,49 @@ pub(crate) struct Args {
 }
 
 pub(crate) async fn run(context: &Context, args: &Args) -> Outcome<u8> {
+    if args.tty {
+        return terminal::run(context, args).await;
+    }
     let request = request(context, args)?;
     let cannot = |error| CommandError::internal("cannot listen for Ctrl-C").because(error);
-    let mut interrupts = if args.detach { None } else { Some(signal(SignalKind::interrupt()).map_err(cannot)?) };
-    let begin = async {
-        let client = Client::open(context, Start::Always).await?;
-        let client = client.ok_or_else(|| CommandError::unavailable("no daemon is running"))?;
-        let created = if args.detach { client.run(&request).await } else { client.run_attended(&request).await };
-        let created = created.map_err(|error| explain(context, &request, error.into()))?;
-        Ok::<_, CommandError>((client, created))
-    };
-    let interrupted = async {
-        match &mut interrupts {
-            Some(interrupts) => interrupts.recv().await.unwrap_or(()),
-            None => std::future::pending().await,
-        }
-    };
-    let (client, created) = tokio::select! {
-        begun = begin => begun?,
-        () = interrupted => {
-            context.say("interrupted before the daemon answered: `relive ps` shows whether the process was created");
+    let mut interrupts = signal(SignalKind::interrupt()).map_err(cannot)?;
+    let client = tokio::select! {
+        client = Client::open(context, Start::Always) => client?,
+        _ = interrupts.recv() => {
+            context.say("interrupted: nothing was started");
             return Ok(INTERRUPTED);
         }
     };
-    match interrupts {
-        Some(interrupts) => {
-            let (uuid, pressed) = (created.uuid.to_string(), Cell::new(false));
-            let manner = Manner {
-                detach: args.detach_key,
-                unasked: if args.wait_approval { AtQuestion::Wait } else { AtQuestion::Fail },
-                arrival: Arrival::First,
-                generation: 1,
-            };
-            let front = Front { pid: created.pid, uuid: &uuid, reach: Reach::Subtree };
-            let leave = obey(&client, front, interrupts, None, &pressed);
-            foreground::run(&client, created, manner, &pressed, leave).await
-        }
-        None => {
-            let failed = match &args.agent {
+    let client = client.ok_or_else(|| CommandError::unavailable("no daemon is running"))?;
+    let begin = async {
+        let created = if args.detach { client.run(&request).await } else { client.run_attended(&request).await };
+        created.map_err(|error| explain(context, &request, error.into()))
+    };
+    let created = start_or_cancel(&client, request.uuid, &mut interrupts, begin).await?;
+    let Some(created) = created else { return Ok(INTERRUPTED) };
+    if args.detach {
+        let failed = async {
+            match &args.agent {
                 Some(_) => started::failure_of(&client, created.pid).await,
                 None => None,
-            };
-            in_background(context, created, failed)
-        }
+            }
+        };
+        let failed = tokio::select! {
+            failed = failed => failed,
+            _ = interrupts.recv() => None,
+        };
+        return in_background(context, created, failed);
     }
+    let (uuid, pressed) = (created.uuid.to_string(), Cell::new(false));
+    let manner = Manner {
+        detach: args.detach_key,
+        unasked: if args.wait_approval { AtQuestion::Wait } else { AtQuestion::Fail },
+        arrival: Arrival::First,
+        generation: 1,
+    };
+    let front = Front { pid: created.pid, uuid: &uuid, reach: Reach::Subtree };
+    let leave = obey(&client, front, interrupts, None, &pressed);
+    foreground::run(&client, created, manner, &pressed, leave).await
 }
 
 /// Prints the PID of a process in the background; fails like a shell for a CLI agent that could not be started.
@@ -177,7 +183,8 @@ fn in_background(context: &Context, created: Created, failed: Option<NotStarted>
 
 /// What the agent is to do, and what was piped in for it.
 fn task(context: &Context, args: &Args) -> Outcome<(String, Option<String>)> {
-    if args.intent == "-" {
+    let intent = args.intent.clone().unwrap_or_default();
+    if intent == "-" {
         if args.no_stdin {
             let message = "`-` reads the intent from standard input, and -n does not read it";
             return Err(CommandError::invalid(message).with_hint("relive run -n \"fix the failing test\""));
@@ -185,7 +192,7 @@ fn task(context: &Context, args: &Args) -> Outcome<(String, Option<String>)> {
         return Ok((stdin::intent()?, None));
     }
     if args.no_stdin {
-        return Ok((args.intent.clone(), None));
+        return Ok((intent, None));
     }
     let patience = if args.stdin { Patience::Endless } else { Patience::Short };
     let piped = stdin::read(patience)?;
@@ -193,12 +200,12 @@ fn task(context: &Context, args: &Args) -> Outcome<(String, Option<String>)> {
         context.say(&stdin::note(piped));
     }
     let text = piped.map(|piped| piped.text).filter(|text| !text.is_empty());
-    Ok((args.intent.clone(), text))
+    Ok((intent, text))
 }
 
 fn request(context: &Context, args: &Args) -> Outcome<RunRequest> {
     let cwd = current_directory()?;
-    let (intent, piped) = task(context, args)?;
+    let (intent, piped) = if args.tty { (terminal::intent(args), None) } else { task(context, args)? };
     if intent.trim().is_empty() {
         return Err(CommandError::invalid("the intent is empty: it says what the agent is to do")
             .with_hint("relive run \"fix the failing test\""));
@@ -224,6 +231,7 @@ fn request(context: &Context, args: &Args) -> Outcome<RunRequest> {
         allow_degraded: args.allow_degraded,
         foreground: !args.detach,
         no_gateway: args.no_gateway,
+        terminal: args.tty.then(terminal::size),
     })
 }
 

@@ -1,6 +1,6 @@
 //! Whether the program of a process that a command started runs, or could not be started.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use relive_api::{ErrorDetail, Process};
 use relive_core::{Body, ErrorCode, Pid, ProcessStatus};
@@ -12,8 +12,6 @@ use crate::render::exit;
 
 /// How long a program may take to start before the command leaves it alone.
 const STARTED_WITHIN: Duration = Duration::from_secs(10);
-/// A program passes its gate in less time, unless the gate is closed.
-const PASSED_WITHIN: Duration = Duration::from_secs(2);
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 
 /// The answer about a process that exists, and whose program could not be started.
@@ -42,7 +40,6 @@ pub(crate) fn is_program(body: Body) -> bool {
 /// Waits until the program of a process runs or waits at its gate. Returns why it could not be started.
 pub(crate) async fn failure_of(client: &Client<'_>, pid: Pid) -> Option<NotStarted> {
     let id = pid.to_string();
-    let mut at_gate_since = None;
     let looks = async {
         loop {
             // The process exists, whatever becomes of the wait for it.
@@ -52,10 +49,9 @@ pub(crate) async fn failure_of(client: &Client<'_>, pid: Pid) -> Option<NotStart
             }
             // Until there is room for it, however long that takes.
             let is_queued = process.agent.as_ref().is_some_and(|agent| agent["queued"].is_object());
-            let stage = process.session.as_ref().map(|session| session.stage.as_str());
-            let is_at_gate =
-                stage == Some("ready") && at_gate_since.get_or_insert_with(Instant::now).elapsed() > PASSED_WITHIN;
-            let has_begun = stage == Some("running") || is_at_gate;
+            // Each program passes the stage `ready`, but only one with a gate is shown as that.
+            let is_at_gate = process.display == "ready";
+            let has_begun = is_at_gate || process.session.as_ref().is_some_and(|session| session.stage == "running");
             if !is_program(process.body) || process.paused || is_queued || has_begun {
                 return None;
             }

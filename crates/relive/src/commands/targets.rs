@@ -183,6 +183,14 @@ pub(super) async fn only_process(client: &Client<'_>, id: &str) -> Outcome<Proce
     Err(CommandError::invalid(message).with_hint(format!("relive ps -a --name {}", quote(id))))
 }
 
+/// Returns the PID under which a process lives again whose earlier incarnation was named.
+pub(super) async fn resumed_as(client: &Client<'_>, ended: &Process) -> Option<Pid> {
+    ended.successor_pid?;
+    // Only for the words: what was named has ended whatever becomes of this.
+    let now = std::ops::Deref::deref(client).process(&ended.uuid.to_string()).await.ok()?;
+    (now.dead_at.is_none() && now.pid != ended.pid).then_some(now.pid)
+}
+
 /// An answer for a person or a script: what was done is said on stderr, and stdout has data only.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Told {

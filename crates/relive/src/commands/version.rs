@@ -1,6 +1,6 @@
 //! `relive version`.
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::context::Context;
 use crate::error::Outcome;
@@ -14,11 +14,16 @@ Examples:
 pub(crate) struct Args {}
 
 pub(crate) fn run(context: &Context) -> Outcome<u8> {
-    let version = env!("CARGO_PKG_VERSION");
     if context.json {
-        context.print_json(&json!({ "version": version, "api": relive_api::API_VERSION }))?;
+        context.print_json(&as_json())?;
     } else {
-        context.print_line(&format!("relive {version}"))?;
+        context.print_line(&format!("relive {VERSION}"))?;
     }
     Ok(0)
+}
+
+const VERSION: &str = env!("CARGO_PKG_VERSION");
+
+pub(crate) fn as_json() -> Value {
+    json!({ "version": VERSION, "api": relive_api::API_VERSION })
 }

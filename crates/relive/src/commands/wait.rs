@@ -2,6 +2,7 @@
 
 mod needs_me;
 
+use std::convert::Infallible;
 use std::time::{Duration, Instant};
 
 use relive_api::{Process, WaitAnswer};
@@ -15,6 +16,9 @@ use crate::error::{CommandError, Outcome};
 use crate::render;
 use crate::render::time::{as_millis, elapsed};
 use crate::terminal::one_line;
+
+/// How often to look whether a process waits for a person. It has waited for hours if nobody is told.
+const LOOK_EVERY: Duration = Duration::from_secs(2);
 
 /// Wait for a process to end, and exit with its code
 #[derive(Debug, clap::Args)]
@@ -78,8 +82,12 @@ async fn wait(
     left: Option<Duration>,
 ) -> Outcome<WaitAnswer> {
     let process = client.process(id).await?;
-    say_what_it_waits_for(context, &process, id);
-    let answer = match client.wait(id, &process.uuid.to_string(), left).await? {
+    let uuid = process.uuid.to_string();
+    let waited = tokio::select! {
+        waited = client.wait(id, &uuid, left) => waited?,
+        never = say_what_it_waits_for(client, &process, id) => match never {},
+    };
+    let answer = match waited {
         Waited::Answer(answer) => *answer,
         Waited::TimedOut => timed_out(&process),
     };
@@ -90,7 +98,7 @@ async fn wait(
         let message = format!("PID {} has not ended after {timeout}", process.pid);
         let error = |message| CommandError::new(ErrorCode::Timeout, message);
         return Err(match blocked(&process, id) {
-            Some(Blocked { why, next }) => error(format!("{message}: {why}")).with_hint(next),
+            Some(Blocked { why, next }) => error(format!("{message}: it {why}")).with_hint(next),
             None => error(format!("{message}, and keeps running")).with_hint(format!("relive wait {id}")),
         });
     }
@@ -106,10 +114,13 @@ pub(super) struct Blocked {
 /// Says what a process waits for, unless it continues by itself.
 pub(super) fn blocked(process: &Process, id: &str) -> Option<Blocked> {
     if process.display == "ready" {
-        return Some(Blocked { why: "it waits at its gate".to_owned(), next: format!("relive proceed {id}") });
+        return Some(Blocked { why: "waits at its gate".to_owned(), next: format!("relive proceed {id}") });
     }
     let reason = process.suspend_reason?;
-    let why = format!("it is suspended ({})", render::processes::suspension_of(process, reason));
+    let why = match render::processes::wanted_from_you(reason) {
+        Some(wanted) => format!("waits for your {wanted}"),
+        None => format!("is suspended ({})", render::processes::suspension_of(process, reason)),
+    };
     let next = match (&process.hint, reason) {
         (Some(hint), _) => one_line(hint),
         (None, SuspendReason::Approval | SuspendReason::Question | SuspendReason::InDoubt) => {
@@ -130,13 +141,26 @@ pub(super) fn blocked(process: &Process, id: &str) -> Option<Blocked> {
     Some(Blocked { why, next })
 }
 
-/// Says that a process cannot end before a person has done something.
-fn say_what_it_waits_for(context: &Context, process: &Process, id: &str) {
-    if context.json || !context.err.is_terminal {
-        return;
+/// Says that a process cannot end before a person has done something, each time that this is something else; also in the
+/// log of a script, which would wait for ever without a word.
+async fn say_what_it_waits_for(client: &Client<'_>, process: &Process, id: &str) -> Infallible {
+    let (context, uuid) = (client.context(), process.uuid.to_string());
+    if context.json {
+        return std::future::pending().await;
     }
-    if let Some(Blocked { why, next }) = blocked(process, id) {
-        context.say(&format!("PID {}: {why}: {next}", process.pid));
+    let mut said = None;
+    let mut now = process.clone();
+    loop {
+        let blocked = blocked(&now, id).map(|Blocked { why, next }| format!("PID {} {why}: {next}", now.pid));
+        if blocked != said {
+            blocked.iter().for_each(|blocked| context.say(blocked));
+            said = blocked;
+        }
+        tokio::time::sleep(LOOK_EVERY).await;
+        // No daemon is started for this: the wait itself does that.
+        if let Some(daemon) = Client::beside(context).await {
+            now = daemon.process(&uuid).await.unwrap_or(now);
+        }
     }
 }
 

@@ -5,9 +5,9 @@
 
 use std::iter;
 
+pub(crate) use relive_api::command_of as command;
 use relive_api::{PendingCall, Process};
 use relive_types::CommandRule;
-use relive_types::rule::COMMAND_TOOL;
 pub(crate) use relive_types::text::exact;
 use relive_types::text::{BAR, REST_BAR, lines};
 use serde_json::Value;
@@ -22,12 +22,6 @@ use crate::terminal::{Look, Paint};
 const BYTES_MAX: usize = 1 << 20;
 /// The narrowest terminal that lines are wrapped for.
 const WIDTH_MIN: usize = 20;
-
-/// The command that a call would run, if it runs one.
-pub(crate) fn command(call: &PendingCall) -> Option<&str> {
-    let runs = call.tool == COMMAND_TOOL;
-    call.args.get("command").and_then(Value::as_str).filter(|_| runs)
-}
 
 /// The file that a call would change, and what it would be, as far as the call says.
 pub(crate) fn written_file(call: &PendingCall) -> Option<&str> {
@@ -180,12 +174,10 @@ fn wrapped(line: &str, room: Option<usize>) -> Vec<String> {
 
 /// The rule that `always` stores for this call; none where it holds for every call of the tool.
 pub(crate) fn rule_for_always(call: &PendingCall) -> Outcome<Option<CommandRule>> {
-    let Some(command) = command(call) else { return Ok(None) };
-    let rule = CommandRule::exactly(command).map_err(|error| {
+    relive_api::rule_for_always(call).map_err(|error| {
         CommandError::invalid(format!("the command cannot be allowed permanently: {error}"))
             .with_hint("--rule RULE names the commands, like 'shell:git status*'")
-    })?;
-    Ok(Some(rule))
+    })
 }
 
 /// Returns a text of others as it is shown: behind a bar, wrapped, and cut where it is too long.

@@ -1,7 +1,7 @@
 //! The end of a process in words: its exit code, which is that of `wait`, and the reason.
 
 use relive_api::{Exit, Process};
-use relive_core::{Body, ProcessStatus};
+use relive_core::ProcessStatus;
 
 use crate::terminal::one_line;
 
@@ -12,52 +12,12 @@ pub(crate) fn code(process: &Process, exit: &Exit) -> i32 {
 
 /// Returns the reason in one line. It names the signal of a process that one ended.
 pub(crate) fn reason(status: Option<&ProcessStatus>, reason: &str) -> String {
-    let signal = match status {
-        Some(ProcessStatus::Killed { signal }) => signal,
-        Some(ProcessStatus::StartupFailed { stage, errno, .. }) => {
-            return match (stage.as_str(), errno.as_str()) {
-                ("execve", "ENOENT") => "program not found".to_owned(),
-                ("execve", "EACCES") => "permission denied".to_owned(),
-                _ => one_line(reason),
-            };
-        }
-        Some(ProcessStatus::Exited { .. } | ProcessStatus::Abandoned | ProcessStatus::Faulted { .. }) | None => {
-            return one_line(reason);
-        }
-    };
-    match reason {
-        "interrupted" => format!("ended by {}", signal.name()),
-        "budget_exceeded" => "budget exceeded".to_owned(),
-        "context cancelled while paused" => format!("ended by {} while suspended", signal.name()),
-        other => one_line(other),
-    }
+    one_line(&relive_api::end_reason(status, reason))
 }
 
 /// Returns why a program never ran, in words and with its name.
 pub(crate) fn not_started(process: &Process) -> Option<String> {
-    let Some(ProcessStatus::StartupFailed { stage, errno, .. }) = &process.status else { return None };
-    match process.body {
-        Body::Exec => {}
-        Body::Cli => return cli_not_started(process, stage, errno),
-        Body::Agent | Body::Compose | Body::Supervisor => return None,
-    }
-    // The intent is the command line; a name with a space in it is quoted there.
-    let program = one_line(process.intent.split(' ').next().filter(|word| !word.starts_with('\''))?);
-    match (stage.as_str(), errno.as_str()) {
-        ("execve", "ENOENT") => Some(format!("program not found: {program}")),
-        ("execve", "EACCES") => Some(format!("permission denied: {program}")),
-        ("execve", "ENOEXEC") => Some(format!("not in a format that can be executed: {program}")),
-        ("chdir", "ENOENT") => Some(format!("no such directory: {}", one_line(&process.cwd))),
-        _ => None,
-    }
-}
-
-fn cli_not_started(process: &Process, stage: &str, errno: &str) -> Option<String> {
-    let dialect = process.agent.as_ref().and_then(|agent| agent["dialect"].as_str()).map(one_line)?;
-    match (stage, errno) {
-        ("execve", "ENOENT") => Some(format!("program not found: the CLI agent `{dialect}` is not installed")),
-        _ => None,
-    }
+    relive_api::not_started(process).map(|why| one_line(&why))
 }
 
 /// Returns an end for a list: `exit 2`, `exit 1, SIGTERM`, `exit 1, max steps exceeded`.

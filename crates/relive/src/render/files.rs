@@ -3,7 +3,7 @@
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt as _;
 
-use relive_api::FileChange;
+use relive_api::{FileChange, NotKept};
 use relive_types::file_name;
 
 use super::table::{Align, Cell, Column, draw};
@@ -25,18 +25,50 @@ pub(crate) fn summary_of(files: &[FileChange]) -> String {
     summary(files.len() as u64, sum(|file| file.added), sum(|file| file.removed))
 }
 
+/// The same, with what others changed in the same directory apart.
+pub(crate) fn summary_by_author(files: &[FileChange]) -> String {
+    let (others, own): (Vec<FileChange>, Vec<FileChange>) = files.iter().cloned().partition(|file| file.foreign);
+    match (own.as_slice(), others.as_slice()) {
+        (own, []) => summary_of(own),
+        ([], others) => format!("by others: {}", summary_of(others)),
+        (own, others) => format!("{}; by others: {}", summary_of(own), summary_of(others)),
+    }
+}
+
 /// A path that was typed, as a request names it: in quotes, as `diff` shows it, if it is not UTF-8.
 pub(crate) fn typed(path: &OsStr) -> String {
     path.to_str().map_or_else(|| file_name::quoted(path.as_bytes()).into_owned(), str::to_owned)
 }
 
-/// The paths that a snapshot could not keep, for one line.
-pub(crate) fn not_kept(skipped: &[String]) -> Option<String> {
+/// The paths that a snapshot could not keep, each with the reason, for one line. An earlier daemon tells only the paths.
+pub(crate) fn not_kept(not_kept: &[NotKept], paths: &[String]) -> Option<String> {
     const NAMED_MAX: usize = 5;
-    let named = skipped.iter().take(NAMED_MAX).map(|path| one_line(path)).collect::<Vec<_>>().join(", ");
-    let more = skipped.len().saturating_sub(NAMED_MAX);
+    let with_reason = |file: &NotKept| match file.reason.as_deref() {
+        Some(reason) => format!("{} ({})", one_line(&file.path), words_of(reason)),
+        None => one_line(&file.path),
+    };
+    let mut all: Vec<String> = not_kept.iter().map(with_reason).collect();
+    if all.is_empty() {
+        all = paths.iter().map(|path| one_line(path)).collect();
+    }
+    let more = all.len().saturating_sub(NAMED_MAX);
     let more = if more == 0 { String::new() } else { format!(" and {more} more") };
-    (!skipped.is_empty()).then(|| format!("{named}{more}"))
+    all.truncate(NAMED_MAX);
+    (!all.is_empty()).then(|| format!("{}{more}", all.join(", ")))
+}
+
+/// The reason why a snapshot lacks a file, in words.
+fn words_of(reason: &str) -> &str {
+    match reason {
+        "too_large" => "too large",
+        "special" => "a pipe, socket or device",
+        "other_file_system" => "on another file system",
+        "too_deep" => "too many directories deep",
+        "changing" => "changed while it was read",
+        "rules_too_large" => "too large to be applied",
+        // Such as `unreadable`, and those of a newer daemon.
+        other => other,
+    }
 }
 
 /// One line a file.
@@ -47,7 +79,7 @@ pub(crate) fn stat(files: &[FileChange], look: &Look) -> String {
     let columns = [left("CHANGE"), right("ADDED"), right("REMOVED"), path];
     let count = |count: Option<u64>| count.map_or_else(|| "-".to_owned(), |count| count.to_string());
     let row = |file: &FileChange| {
-        let marks: Vec<&str> = [(file.binary, "binary"), (file.foreign, "foreign")]
+        let marks: Vec<&str> = [(file.binary, "binary"), (file.foreign, "by others")]
             .into_iter()
             .filter(|(is, _)| *is)
             .map(|(_, mark)| mark)
@@ -87,6 +119,18 @@ mod tests {
     use super::*;
 
     #[test]
+    fn files_that_are_not_kept_are_named_with_the_reason() {
+        let file = |path: &str, reason: Option<&str>| NotKept { path: path.into(), reason: reason.map(str::to_owned) };
+        let all =
+            [file("p", Some("special")), file("b", Some("too_large")), file("u", Some("unreadable")), file("x", None)];
+        let told = "p (a pipe, socket or device), b (too large), u (unreadable), x";
+        assert_eq!(not_kept(&all, &[]).as_deref(), Some(told));
+        let paths: Vec<String> = (0..7).map(|number| number.to_string()).collect();
+        assert_eq!(not_kept(&[], &paths).as_deref(), Some("0, 1, 2, 3, 4 and 2 more"));
+        assert_eq!(not_kept(&[], &[]), None);
+    }
+
+    #[test]
     fn a_path_that_is_not_utf_8_is_typed_as_it_is_shown() {
         assert_eq!(typed(OsStr::new("src/ä b")), "src/ä b");
         assert_eq!(typed(OsStr::from_bytes(b"a\xff")), r#""a\377""#);
@@ -104,9 +148,11 @@ mod tests {
         };
         let files = [file("src/a.rs", "modified", Some((12, 3))), file("logo.png", "added", None)];
         assert_eq!(summary_of(&files), "+12 -3 in 2 files");
+        assert_eq!(summary_by_author(&files), "+12 -3 in 1 file; by others: +0 -0 in 1 file");
+        assert_eq!(summary_by_author(&files[..1]), "+12 -3 in 1 file");
         assert_eq!(
             stat(&files, &Look::plain()),
-            "CHANGE                   ADDED  REMOVED  PATH\nmodified                    12        3  src/a.rs\nadded (binary, foreign)      -        -  logo.png\n"
+            "CHANGE                     ADDED  REMOVED  PATH\nmodified                      12        3  src/a.rs\nadded (binary, by others)      -        -  logo.png\n"
         );
         assert_eq!(summary_of(&files[..1]), "+12 -3 in 1 file");
     }

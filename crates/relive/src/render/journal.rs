@@ -12,6 +12,7 @@ use serde::de::DeserializeOwned;
 use super::approval::exact;
 use super::files::count;
 use super::line::Line;
+use super::processes::{suspension, wanted_from_you};
 use super::time::Clock;
 use crate::terminal::{Look, Paint, one_line, without_controls};
 
@@ -171,7 +172,7 @@ fn cut_off(cause: Option<&str>) -> String {
 }
 
 fn signalled(signalled: &Signalled) -> String {
-    let state = if signalled.pending { " is blocked and pending" } else { " was sent: the process has to end" };
+    let state = if signalled.pending { " is pending" } else { " was sent" };
     format!("{}{state}", signalled.signal)
 }
 
@@ -225,8 +226,8 @@ fn flow(record: &FlowRecord) -> Option<String> {
             let note = note.map(|note| format!(": {}", one_line(&note))).unwrap_or_default();
             format!("{slot} was to be started again and was stopped{note}")
         }
-        Event::Redo { slot, .. } => format!("{slot} is to continue"),
-        Event::Reopened { .. } => "what did not succeed is to continue".to_owned(),
+        Event::Redo { slot, .. } => format!("{slot} will be resumed"),
+        Event::Reopened { .. } => "what did not succeed will be resumed".to_owned(),
     })
 }
 
@@ -288,19 +289,12 @@ fn opened(opened: &Opened, look: &Look) -> String {
 
 /// Says why a process does not continue.
 fn paused(paused: &Paused) -> String {
-    match paused.reason {
-        SuspendReason::User => format!("paused by {}", asker(paused.cause)),
-        SuspendReason::Approval => "waits for your approval".to_owned(),
-        SuspendReason::Question => "waits for your answer".to_owned(),
-        other @ (SuspendReason::BudgetExceeded
-        | SuspendReason::DiskFull
-        | SuspendReason::IoError
-        | SuspendReason::CrashLoop
-        | SuspendReason::InDoubt
-        | SuspendReason::Quota
-        | SuspendReason::NeedsCredentials
-        | SuspendReason::DaemonStop
-        | SuspendReason::Stalled) => format!("paused ({})", super::processes::suspension(other)),
+    if paused.reason == SuspendReason::User {
+        return format!("paused by {}", asker(paused.cause));
+    }
+    match wanted_from_you(paused.reason) {
+        Some(wanted) => format!("waits for your {wanted}"),
+        None => format!("paused ({})", suspension(paused.reason)),
     }
 }
 

@@ -2,11 +2,13 @@
 
 use std::collections::{BTreeMap, HashSet};
 
-use relive_api::{Exit, PendingCall, PendingQuestion, Process, Session, TreeUsage, Workspace, reason_word};
-use relive_core::status::MAX_STEPS_EXCEEDED;
+use relive_api::{
+    PendingCall, PendingQuestion, Process, Session, TreeUsage, Workspace, WorkspaceKind, end_in_words, reason_word,
+};
 use relive_core::{Body, Pid, ProcessStatus, Timestamp, Usd, Why};
 
 mod columns;
+mod observed;
 
 use super::approval::exact;
 use super::files::not_kept;
@@ -15,7 +17,8 @@ use super::table::{Cell, Table};
 use super::time::{Clock, elapsed};
 use crate::terminal::{Look, Paint, one_line};
 
-pub(crate) use columns::{Column, SortKey, suspension, suspension_of};
+pub(crate) use columns::{Column, SortKey, suspension, suspension_of, wanted_from_you};
+use observed::{Listed, Observed};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Order {
@@ -40,11 +43,12 @@ pub(crate) fn rows(
     look: &Look,
 ) -> Vec<Vec<Cell>> {
     let placed = match order {
-        Order::Listed => processes.iter().map(|process| (String::new(), process)).collect(),
+        Order::Listed => processes.iter().map(|process| (String::new(), Listed::Process(process))).collect(),
         Order::Tree => tree(processes, look),
     };
-    let row = |(branch, process): (String, &Process)| {
-        columns.iter().map(|column| column.cell(&branch, process, now, look)).collect()
+    let row = |(branch, listed): (String, Listed<'_>)| match listed {
+        Listed::Process(process) => columns.iter().map(|column| column.cell(&branch, process, now, look)).collect(),
+        Listed::Observed(subagent) => columns.iter().map(|column| subagent.cell(*column, &branch, now)).collect(),
     };
     placed.into_iter().map(row).collect()
 }
@@ -89,6 +93,17 @@ fn body(body: Body) -> &'static str {
     }
 }
 
+/// Returns what a process is, in words.
+fn kind(body: Body) -> &'static str {
+    match body {
+        Body::Agent => "agent",
+        Body::Exec => "program",
+        Body::Cli => "CLI agent",
+        Body::Compose => "compose run",
+        Body::Supervisor => "supervisor",
+    }
+}
+
 fn out_of(count: impl ToString, max: Option<impl ToString>) -> String {
     match max {
         Some(max) => format!("{}/{}", count.to_string(), max.to_string()),
@@ -99,23 +114,7 @@ fn out_of(count: impl ToString, max: Option<impl ToString>) -> String {
 /// The exit code, and the reason.
 fn exit(process: &Process) -> Option<(i32, String)> {
     let exit = process.exit.as_ref()?;
-    let reason =
-        super::exit::not_started(process).unwrap_or_else(|| super::exit::reason(process.status.as_ref(), &exit.reason));
-    let reason = match ended_by_limit(process, exit) {
-        Some(limit) => format!("{reason}: {limit}"),
-        None => reason,
-    };
-    Some((super::exit::code(process, exit), reason))
-}
-
-/// Names the limit that ended a process: its own with the value, or that of an ancestor.
-fn ended_by_limit(process: &Process, exit: &Exit) -> Option<String> {
-    let is_budget = process.why == Some(Why::Budget);
-    if !is_budget && process.why != Some(Why::Timeout) && exit.reason != MAX_STEPS_EXCEEDED {
-        return None;
-    }
-    let of_ancestor = is_budget && process.hint.is_none() && process.successor_pid.is_none();
-    columns::limit(process).or_else(|| of_ancestor.then(|| "the budget of an ancestor".to_owned()))
+    Some((super::exit::code(process, exit), one_line(&end_in_words(process)?)))
 }
 
 fn cost(process: &Process) -> String {
@@ -124,10 +123,12 @@ fn cost(process: &Process) -> String {
 
 /// Returns a cost; `-` where it is not known, and before the first answer of a model.
 pub(crate) fn spent(cost: Option<Usd>, tokens: u64) -> String {
-    match cost {
-        Some(cost) if tokens > 0 || cost != Usd::default() => dollars(cost),
-        Some(_) | None => "-".to_owned(),
-    }
+    cost.filter(|_| has_spent(cost, tokens)).map_or_else(|| "-".to_owned(), dollars)
+}
+
+/// Returns whether a model has answered: before that, nothing is spent.
+pub(crate) fn has_spent(cost: Option<Usd>, tokens: u64) -> bool {
+    tokens > 0 || cost.is_some_and(|cost| cost != Usd::default())
 }
 
 pub(crate) fn dollars(cost: Usd) -> String {
@@ -137,7 +138,7 @@ pub(crate) fn dollars(cost: Usd) -> String {
 }
 
 /// Depth first, children by PID, each with the branch that leads to it. Whoever's parent is not listed is a root.
-fn tree<'a>(processes: &'a [Process], look: &Look) -> Vec<(String, &'a Process)> {
+fn tree<'a>(processes: &'a [Process], look: &Look) -> Vec<(String, Listed<'a>)> {
     let (tee, corner, through, blank) =
         if look.ascii { ("|- ", "`- ", "|  ", "   ") } else { ("├─ ", "└─ ", "│  ", "   ") };
     let listed: HashSet<Pid> = processes.iter().map(|process| process.pid).collect();
@@ -154,11 +155,17 @@ fn tree<'a>(processes: &'a [Process], look: &Look) -> Vec<(String, &'a Process)>
     let mut open: Vec<(String, String, &Process)> =
         children.remove(&None).into_iter().flatten().map(|root| (String::new(), String::new(), root)).collect();
     while let Some((branch, below, process)) = open.pop() {
-        for (place, child) in children.remove(&Some(process.pid)).into_iter().flatten().enumerate() {
+        let its = children.remove(&Some(process.pid)).unwrap_or_default();
+        out.push((branch, Listed::Process(process)));
+        let mut observed = observed::of(process).filter(Observed::is_running).peekable();
+        while let Some(subagent) = observed.next() {
+            let is_last = its.is_empty() && observed.peek().is_none();
+            out.push((format!("{below}{}", if is_last { corner } else { tee }), Listed::Observed(subagent)));
+        }
+        for (place, child) in its.into_iter().enumerate() {
             let (last, go_on) = if place == 0 { (corner, blank) } else { (tee, through) };
             open.push((format!("{below}{last}"), format!("{below}{go_on}"), child));
         }
-        out.push((branch, process));
     }
     out
 }
@@ -175,7 +182,7 @@ pub(crate) fn details(process: &Process, clock: &Clock, look: &Look) -> String {
     add("HINT", process.hint.as_deref().map(one_line));
     add("NAME", process.name.as_deref().map(one_line));
     add("INTENT", Some(one_line(&process.intent)));
-    add("BODY", Some(body(process.body).into()));
+    add("TYPE", Some(kind(process.body).into()));
     add("MODEL", process.model.as_deref().map(one_line));
     for file in &process.instructions {
         let cut = if file.cut { ", only the beginning was read" } else { "" };
@@ -183,8 +190,11 @@ pub(crate) fn details(process: &Process, clock: &Clock, look: &Look) -> String {
     }
     add("DIRECTORY", Some(one_line(&process.cwd)));
     add("WORKSPACE", process.workspace.as_ref().map(workspace));
-    add("NOT KEPT", process.workspace.as_ref().and_then(|workspace| not_kept(&workspace.skipped)));
+    add("NOT KEPT", process.workspace.as_ref().and_then(|files| not_kept(&files.not_kept, &files.skipped)));
     add("DOING", process.doing.as_deref().map(one_line));
+    for subagent in observed::of(process) {
+        add("SUBAGENT", Some(subagent.in_words(clock)));
+    }
     add("PARENT", Some(parent(process)));
     add("FORK OF", process.origin_uuid.map(|uuid| format!("{uuid} at step {}", process.origin_step.unwrap_or(0))));
     add("SUCCESSOR", process.successor_pid.map(|pid| format!("PID {pid}")));
@@ -202,6 +212,7 @@ pub(crate) fn details(process: &Process, clock: &Clock, look: &Look) -> String {
     add("CREATED", Some(clock.second(process.created_at)));
     let paused_by = process.paused_by.as_deref().map(|by| format!(" by {}", one_line(by))).unwrap_or_default();
     add("PAUSED", process.paused_at.map(|at| format!("{}{paused_by}", clock.second(at))));
+    add("THEN", process.pause_kept.then(|| "paused, until it is resumed".to_owned()));
     add("RESUMED", process.resumed_by.as_deref().map(|by| format!("by {}", one_line(by))));
     add("ENDED", process.dead_at.map(|at| clock.second(at)));
     add("APPROVAL", process.approval.as_ref().map(|asked| decision(process, asked)));
@@ -230,12 +241,20 @@ pub(crate) fn details(process: &Process, clock: &Clock, look: &Look) -> String {
     rows.into_iter().map(line).collect()
 }
 
-/// `own, exact, 3 files changed`.
+/// `a copy of its own; every change is recorded; 3 files changed`.
 fn workspace(workspace: &Workspace) -> String {
-    let grade = workspace.grade.as_ref().map(|grade| format!(", {grade}")).unwrap_or_default();
-    let changed =
-        workspace.changed.map(|changed| format!(", {changed} {} changed", if changed == 1 { "file" } else { "files" }));
-    format!("{}{grade}{}", workspace.kind.word(), changed.unwrap_or_default())
+    let place = match workspace.kind {
+        WorkspaceKind::Own => "a copy of its own",
+        WorkspaceKind::Here => "its directory",
+    };
+    let grade = workspace.grade.as_deref().map(|grade| match grade {
+        "exact" => "every change is recorded".to_owned(),
+        "partial" => "some files are not recorded".to_owned(),
+        "moving" => "files changed while they were recorded".to_owned(),
+        other => one_line(other),
+    });
+    let changed = workspace.changed.map(|changed| format!("{} changed", super::files::count(changed)));
+    [Some(place.to_owned()), grade, changed].into_iter().flatten().collect::<Vec<_>>().join("; ")
 }
 
 /// OS pids as a list.
@@ -251,7 +270,7 @@ fn session_rows(session: &Session) -> Vec<(&'static str, String)> {
     rows.extend(inner.map(|pid| ("OWN PID", pid.to_string())));
     rows.extend(session.init_pid.map(|pid| ("INIT PID", pid.to_string())));
     rows.push(("FROZEN", if session.frozen { "yes" } else { "no" }.into()));
-    rows.push(("HELD BY", format!("tree {}, pause {}, kill {}", session.tree, session.pause, session.kill)));
+    rows.push(("CONTROL", control(session)));
     rows.push(("ISOLATION", session.isolation.clone()));
     rows.push(("NETWORK", one_line(&session.network)));
     if !session.namespaces.is_empty() {
@@ -287,6 +306,14 @@ fn session_rows(session: &Session) -> Vec<(&'static str, String)> {
     }
     rows.push(("FILES", one_line(&session.folder)));
     rows
+}
+
+/// Returns by what its processes are found, paused and killed: one word if that is the kernel's own way.
+fn control(session: &Session) -> String {
+    match [&session.tree, &session.pause, &session.kill].map(String::as_str) {
+        ["cgroup2", "cgroup2-freeze", "cgroup-kill"] => "cgroup v2".to_owned(),
+        [tree, pause, kill] => format!("tree {tree}, pause {pause}, kill {kill}"),
+    }
 }
 
 /// What the kernel did to a program that used too much memory.

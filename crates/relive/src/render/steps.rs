@@ -115,7 +115,7 @@ pub(crate) struct ChangedFiles {
 
 impl ChangedFiles {
     fn shown(self) -> String {
-        let foreign = if self.foreign == 0 { String::new() } else { format!(" ({} foreign)", self.foreign) };
+        let foreign = if self.foreign == 0 { String::new() } else { format!(" ({} by others)", self.foreign) };
         if self.changed == 0 {
             "none".to_owned()
         } else {
@@ -286,7 +286,7 @@ mod tests {
         }
         assert_eq!(
             table(&steps.rows, &Clock::utc(), &Look::plain()),
-            "STEP  TIME           TOKENS  CALLS  FILES                          TEXT\n   1  12:00:00.000Z      18  shell  +12 -3 in 2 files (1 foreign)  I think so\n   2  12:00:01.000Z      42  -      none                           Done.\n"
+            "STEP  TIME           TOKENS  CALLS  FILES                            TEXT\n   1  12:00:00.000Z      18  shell  +12 -3 in 2 files (1 by others)  I think so\n   2  12:00:01.000Z      42  -      none                             Done.\n"
         );
     }
 

@@ -1,10 +1,10 @@
 //! The last line of `run`: the end and the usage.
 
 use relive_api::{Exit, Process};
-use relive_core::{Pid, ProcessStatus, Usd};
+use relive_core::{Body, Pid, ProcessStatus};
 
 use super::exit::{not_started, phrase};
-use super::processes::dollars;
+use super::processes::{dollars, has_spent};
 use super::time::elapsed;
 use crate::terminal::one_line;
 
@@ -13,6 +13,15 @@ pub(crate) fn line(process: &Process, exit: Option<&Exit>) -> String {
     if let Some(why) = not_started(process) {
         return format!("PID {} could not be started: {why}", process.pid);
     }
+    // A program has no steps and no tokens.
+    if process.body == Body::Exec {
+        let code = exit.filter(|exit| exit.reason == "exited").map(|exit| super::exit::code(process, exit));
+        let end = match code {
+            Some(code) => format!("PID {} ended with exit code {code}", process.pid),
+            None => end(process.pid, process.status.as_ref(), exit),
+        };
+        return format!("{end} after {}", elapsed(process.elapsed_ms));
+    }
     let tree = process.tree.as_ref().filter(|tree| tree.processes > 1);
     let (tokens_in, tokens_out, cost) = match tree {
         Some(tree) => (tree.tokens_in, tree.tokens_out, tree.cost_usd),
@@ -20,8 +29,7 @@ pub(crate) fn line(process: &Process, exit: Option<&Exit>) -> String {
     };
     let steps = if process.step == 1 { "1 step".to_owned() } else { format!("{} steps", process.step) };
     let mut parts = vec![steps, format!("{} tokens in, {} out", count(tokens_in), count(tokens_out))];
-    // Nothing was spent before the first answer of a model.
-    if tokens_in > 0 || tokens_out > 0 || cost.is_some_and(|cost| cost != Usd::default()) {
+    if has_spent(cost, tokens_in.saturating_add(tokens_out)) {
         parts.push(cost.map_or_else(|| "cost unknown".to_owned(), dollars));
     }
     parts.push(elapsed(process.elapsed_ms));
@@ -64,6 +72,7 @@ mod tests {
     use super::*;
     use crate::render::processes::tests::process;
     use relive_api::TreeUsage;
+    use relive_core::Usd;
 
     #[test]
     fn the_summary_shows_the_end_and_the_usage() {

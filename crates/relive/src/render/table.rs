@@ -20,6 +20,8 @@ pub(crate) enum Align {
     Right,
     /// To the left, and cut at its beginning: the end of a path says which directory it is.
     Path,
+    /// To the left, and cut before its last word if that is a time: `shell: make -j4 all... 41s`.
+    Timed,
 }
 
 /// One cell; its colour does not count in its width.
@@ -112,6 +114,7 @@ fn lines(
             let text = match column.align {
                 Align::Left | Align::Right => fit(&cell.text, *width, look),
                 Align::Path => fit_end(&cell.text, *width, look),
+                Align::Timed => fit_timed(&cell.text, *width, look),
             };
             let space = " ".repeat(width.saturating_sub(text.width()));
             let painted = cell.paint.map_or(text.clone().into(), |paint| look.paint(paint, &text));
@@ -119,7 +122,7 @@ fn lines(
                 line.push_str("  ");
             }
             match column.align {
-                Align::Left | Align::Path => line.extend([painted.as_ref(), &space]),
+                Align::Left | Align::Path | Align::Timed => line.extend([painted.as_ref(), &space]),
                 Align::Right => line.extend([space.as_ref(), painted.as_ref()]),
             }
         }
@@ -168,6 +171,18 @@ fn fit_end(text: &str, width: usize, look: &Look) -> String {
     format!("{}{}", look.ellipsis(), &text[start.unwrap_or(text.len())..])
 }
 
+/// Cuts a text before its last word if that is a time, to at most `width` columns.
+fn fit_timed(text: &str, width: usize, look: &Look) -> String {
+    let is_time =
+        |word: &str| word.starts_with(|first: char| first.is_ascii_digit()) && word.ends_with(['s', 'm', 'h', 'd']);
+    match text.rsplit_once(' ').filter(|(_, last)| is_time(last) && text.width() > width) {
+        Some((what, time)) if width > time.width() + CUT_MIN => {
+            format!("{} {time}", fit(what, width - time.width() - 1, look))
+        }
+        Some(_) | None => fit(text, width, look),
+    }
+}
+
 /// Cuts a text to at most `width` columns.
 pub(crate) fn fit(text: &str, width: usize, look: &Look) -> String {
     if text.width() <= width {
@@ -183,4 +198,20 @@ pub(crate) fn fit(text: &str, width: usize, look: &Look) -> String {
         }
     }
     kept + look.ellipsis()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_time_at_the_end_is_kept_when_the_text_before_it_is_cut() {
+        let look = Look { ascii: true, ..Look::plain() };
+        let check = |text: &str, width, expect: &str| assert_eq!(fit_timed(text, width, &look), expect);
+        check("shell: make -j4 41s", 19, "shell: make -j4 41s");
+        check("shell: trap '' INT TERM; for x 1m02s", 24, "shell: trap '' ... 1m02s");
+        check("shell: trap '' INT TERM", 18, "shell: trap '' ...");
+        // Without room for both, the beginning says more.
+        check("asking the model 41s", 10, "asking ...");
+    }
 }

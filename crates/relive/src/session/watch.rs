@@ -69,8 +69,10 @@ const SIZED_WITHIN: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 pub(crate) enum Left {
     Ended(ExitRecord),
-    /// Its shim is gone without an exit record.
-    Lost,
+    /// Its shim is gone without an exit record. Its output was shown up to this offset.
+    Lost {
+        shown: u64,
+    },
     Detached,
     /// Ctrl-C was pressed too often.
     Interrupted,
@@ -114,7 +116,7 @@ pub(crate) async fn watch(
                 let now = seen.borrow_and_update().clone();
                 match now.ended {
                     Some(record) => end = Some(Left::Ended(record)),
-                    None if now.gone || changed.is_err() => end = Some(Left::Lost),
+                    None if now.gone || changed.is_err() => end = Some(Left::Lost { shown: manner.from }),
                     None => output.grown(),
                 }
                 if end.is_some() {
@@ -150,7 +152,12 @@ pub(crate) async fn watch(
             _ = hang_ups.recv() => return Ok(Left::HungUp),
         }
         if all_shown && let Some(left) = end.take() {
-            return Ok(left);
+            return Ok(match left {
+                Left::Lost { .. } => Left::Lost { shown: *output.shown().borrow() },
+                other @ (Left::Ended(_) | Left::Detached | Left::Interrupted | Left::HungUp | Left::Signaled(_)) => {
+                    other
+                }
+            });
         }
     }
 }

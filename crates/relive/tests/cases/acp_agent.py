@@ -3,6 +3,7 @@
     say TEXT      says it
     run COMMAND   asks for permission, and runs it in a shell
     ask           asks its client for a file, which no client of ours offers, always with the same id
+    form SCHEMA   asks a person to fill in a form with these properties, and says what came back
     wait          works until it is cancelled
     call MODEL    asks the provider of its environment, as gemini or qwen would, and says what was counted
     flood COUNT   prints COUNT MiB of errors, so that its log forgets what came before
@@ -106,6 +107,10 @@ def turn(number, params):
         elif word == "ask":
             reply = ask("fs/read_text_file", {"sessionId": session, "path": "/etc/hostname"}, "again")
             say(session, "agent_message_chunk", "refused: %s" % reply["error"]["code"])
+        elif word == "form":
+            schema = {"type": "object", "properties": json.loads(rest)}
+            asks = {"sessionId": session, "mode": "form", "message": "Deploy where?", "requestedSchema": schema}
+            say(session, "agent_message_chunk", json.dumps(ask("elicitation/create", asks)["result"], sort_keys=True))
         elif word == "call":
             say(session, "agent_message_chunk", call(rest))
         elif word == "wait":

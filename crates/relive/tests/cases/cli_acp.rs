@@ -136,6 +136,39 @@ fn an_acp_agent_that_uses_the_id_of_a_request_again_is_answered_each_time() {
 }
 
 #[test]
+fn a_form_of_an_acp_agent_is_a_question_and_one_of_several_fields_is_declined_by_name() {
+    let acp = Acp::offering("");
+    let place = r#"{"place": {"type": "string", "enum": ["here", "there"], "description": "the place"}}"#;
+    let process = acp.run(&["--name", "deployer"], &format!("form {place}"));
+    let info = acp.world.await_display(&process.uuid, "question");
+    let question = &info["question"];
+    assert_eq!(question["text"], "Deploy where?\nplace: the place");
+    assert_eq!(question["choices"], json!(["here", "there", "(decline)"]));
+    // An answer that is none of these would be lost.
+    let expected = "it can only be answered with: here, there, (decline)";
+    acp.world.relive(&["resolve", "deployer", "--answer", "elsewhere"]).fails(2, &[expected]);
+    acp.world.kill_daemon();
+    let after = acp.world.await_display(&process.uuid, "question");
+    assert_eq!(after["question"], *question);
+    acp.world.relive(&["resolve", "deployer", "--answer", "2"]).ok();
+    // Acknowledged means durable.
+    acp.world.kill_daemon();
+    acp.await_idle(&process, 1);
+    assert_eq!(acp.said(&process).concat(), r#"{"action": "accept", "content": {"place": "there"}}"#);
+    acp.world.relive(&["send", "deployer", &format!("form {place}")]).ok();
+    acp.world.await_display(&process.uuid, "question");
+    acp.world.relive(&["resolve", "deployer", "--answer", "(decline)"]).ok();
+    acp.await_idle(&process, 2);
+    assert_eq!(acp.said(&process).last().unwrap(), r#"{"action": "decline"}"#);
+    let two = r#"{"a": {"type": "string"}, "b": {"type": "string"}}"#;
+    acp.world.relive(&["send", "deployer", &format!("form {two}")]).ok();
+    acp.await_idle(&process, 3);
+    assert_eq!(acp.said(&process).last().unwrap(), r#"{"action": "decline"}"#);
+    let told = acp.world.relive(&["strace", &process.uuid]).ok();
+    assert!(told.stdout.contains("a form was declined, because it has 2 fields: Deploy where?"), "{}", told.stdout);
+}
+
+#[test]
 fn a_turn_of_an_acp_agent_is_interrupted_and_the_agent_stays() {
     let acp = Acp::offering("");
     let process = acp.run(&[], "wait\nsay never");

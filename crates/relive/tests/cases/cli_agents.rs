@@ -253,6 +253,52 @@ fn a_question_of_claude_and_its_answer_survive_a_killed_daemon() {
     assert_eq!(questions.len(), 2, "it is asked once, and answered once: {questions:?}");
 }
 
+/// A question of codex's own.
+fn codex_asks(questions: &Value) -> Turn {
+    Turn::calls("request_user_input", json!({ "questions": questions }))
+}
+
+#[test]
+fn a_question_of_codex_is_a_question_of_the_process_and_its_answer_reaches_the_model() {
+    let test = "a_question_of_codex";
+    let option = |label: &str, about: &str| json!({"label": label, "description": about});
+    let colour = json!({"id": "colour", "header": "Colour", "question": "Which colour?",
+        "options": [option("red", "warm"), option("blue", "cold")]});
+    let size = json!({"id": "size", "header": "Size", "question": "Which size?",
+        "options": [option("large", "much"), option("small", "little")]});
+    let turns = [codex_asks(&json!([colour])), codex_asks(&json!([colour, size])), Turn::text("Painted.")];
+    let Some(agents) = Agents::new(test, "codex", turns) else { return };
+    let config = agents.world.root().join("home/.codex/config.toml");
+    let before = fs::read_to_string(&config).unwrap();
+    fs::write(config, format!("{before}[features]\ndefault_mode_request_user_input = true\n")).unwrap();
+    let process = agents.run("codex", &["--name", "painter"]);
+    let info = agents.world.await_display(&process.uuid, "question");
+    assert_eq!((&info["suspend_reason"], &info["question"]["choices"]), (&json!("question"), &json!(["red", "blue"])));
+    // The question and its answer survive the daemon, and the program is not disturbed.
+    agents.world.kill_daemon();
+    let after = agents.world.await_display(&process.uuid, "question");
+    assert_eq!(after["question"], info["question"]);
+    assert_eq!(after["session"]["host_pid"], info["session"]["host_pid"]);
+    agents.world.relive(&["resolve", "painter", "--answer", "2"]).ok();
+    agents.world.kill_daemon();
+    let next = wait_for("it asks for two things", || {
+        let question = agents.world.info(&process.uuid)["question"].clone();
+        question["text"].as_str().is_some_and(|text| text.contains("Which size?")).then_some(question)
+    });
+    assert!(next["text"].as_str().unwrap().contains("2. Which size? [large, small]"), "{next}");
+    let answer = |id: &str, text: &str| format!(r#"\"{id}\":{{\"answers\":[\"{text}\"]}}"#);
+    assert!(agents.last_question().contains(&answer("colour", "blue")), "{}", agents.last_question());
+    agents.world.relive(&["resolve", "painter", "--answer", "green, in my words\nlarge"]).ok();
+    agents.await_idle(&process, 1);
+    let question = agents.last_question();
+    for expect in [answer("colour", "green, in my words"), answer("size", "large")] {
+        assert!(question.contains(&expect), "{question}");
+    }
+    assert_eq!(agents.said(&process), ["Painted."]);
+    let questions = agents.world.records(&process.uuid, "question");
+    assert_eq!(questions.len(), 4, "each is asked once, and answered once: {questions:?}");
+}
+
 #[test]
 fn a_codex_asks_for_permission_and_takes_messages_one_after_the_other() {
     let test = "a_codex_asks_for_permission";

@@ -105,6 +105,28 @@ fn a_budget_refuses_the_next_call_and_ends_the_agent() {
 }
 
 #[test]
+fn an_agent_that_waits_for_more_budget_is_suspended_and_makes_the_call_when_it_has_it() {
+    for (agent, tool) in AGENTS {
+        let test = format!("an_agent_that_waits_for_more({agent})");
+        let turns = [tool("echo made > made").usage(900, 100, 0), Turn::text("It is done.")];
+        let Some(agents) = Agents::new(&test, agent, turns) else { continue };
+        let process = agents.run(agent, &["-y", "--max-tokens", "1000", "--on-budget", "suspend"]);
+        let info = agents.world.await_display(&process.uuid, "suspended");
+        assert_eq!((&info["suspend_reason"], &info["session"]["frozen"]), (&json!("budget_exceeded"), &json!(true)));
+        let asked = || agents.server.requests().iter().filter(|request| request.body["tools"].is_array()).count();
+        assert_eq!(asked(), 1);
+        agents.world.kill_daemon();
+        wait_until("it is frozen", || agents.world.info(&process.uuid)["session"]["frozen"] == true);
+        agents.world.relive(&["resume", &process.uuid, "--max-tokens", "100000"]).ok();
+        let after = agents.await_idle(&process, 1);
+        assert_eq!(after["session"]["host_pid"], info["session"]["host_pid"], "it is the same program");
+        assert_eq!((agents.said(&process).concat().as_str(), asked()), ("It is done.", 2));
+        assert!(calls(&agents.world, &process).iter().all(|call| call["refused"].is_null()));
+        assert_tokens(&agents, &after);
+    }
+}
+
+#[test]
 fn a_limit_in_dollars_is_kept_call_by_call() {
     let test = "a_limit_in_dollars";
     let turns = [bash("true").usage(400_000, 100, 0), Turn::text("never")];
@@ -237,24 +259,73 @@ fn tokens_in(call: &Value) -> u64 {
 }
 
 #[test]
-fn a_quota_that_resets_late_is_a_visible_wait() {
+fn a_quota_that_resets_late_suspends_the_agent_until_then() {
     for (agent, _) in AGENTS {
         let test = format!("a_quota_that_resets_late({agent})");
-        let turn = Turn::text("one").after(Failure::Status(429, Some("3600".into())));
+        let limited = || Failure::Status(429, Some("3600".into()));
+        let turn = Turn::text("one").after(limited()).after(limited());
         let Some(agents) = Agents::new(&test, agent, [turn]) else { continue };
         let process = agents.run(agent, &[]);
-        let info = wait_for("the wait is shown", || {
-            let info = agents.world.info(&process.uuid);
-            info["agent"]["gateway"]["limited_until"].is_string().then_some(info)
-        });
-        let doing = info["doing"].as_str().unwrap_or_default();
-        assert!(doing.starts_with("waits for the quota of its provider, which resets in 59m"), "{info}");
-        assert_eq!(info["agent"]["lifecycle"], "working");
+        let info = await_quota(&agents, &process);
+        assert_eq!(second(&info["resume_at"]), second(&info["agent"]["gateway"]["limited_until"]), "{info}");
+        let listed = agents.world.relive(&["ps"]).ok().stdout;
+        assert!(listed.contains("quota until "), "{listed}");
+        let inbox = agents.world.relive(&["inbox", "--json"]).ok().json();
+        let item = &inbox["items"][0];
+        assert_eq!((&item["kind"], &item["resume_at"]), (&json!("quota"), &info["resume_at"]), "{inbox}");
+        // It is a pause like any other: it outlives the daemon.
+        agents.world.kill_daemon();
+        let again = await_quota(&agents, &process);
+        assert_eq!(again["resume_at"], info["resume_at"]);
+        assert_eq!(agents.server.requests().len(), 1, "nothing was asked meanwhile");
+        // A person may try whether it is still so. It is, and the provider is not asked again and again.
+        agents.world.relive(&["resume", &process.uuid]).ok();
+        wait_until("it was tried", || agents.world.records(&process.uuid, "paused").len() == 2);
+        let tried = await_quota(&agents, &process);
+        assert!(tried["resume_at"].as_str() > info["resume_at"].as_str(), "the provider named another time: {tried}");
+        assert_eq!(agents.server.requests().len(), 2);
+        agents.world.relive(&["resume", &process.uuid]).ok();
+        let after = agents.await_idle(&process, 1);
+        assert_eq!(after["session"]["host_pid"], info["session"]["host_pid"], "it is the same program");
+        assert_eq!((agents.said(&process), agents.server.requests().len()), (vec!["one".to_owned()], 3));
+        assert_tokens(&agents, &after);
         agents.world.relive(&["kill", &process.uuid]).ok();
-        let ended = agents.world.await_field(&process.uuid, "state", "dead");
-        assert_eq!((&ended["why"], &ended["tokens_in"]), (&json!("user"), &json!(0)));
+        agents.world.await_field(&process.uuid, "state", "dead");
         agents.assert_nothing_left(&info["session"]["host_pid"]);
     }
+}
+
+/// Returns a time without the part of its second, which the gateway does not tell.
+fn second(time: &Value) -> &str {
+    &time.as_str().unwrap()[.."2026-11-17T12:00:00".len()]
+}
+
+/// Waits until an agent stands still, because its provider takes no calls.
+#[track_caller]
+fn await_quota(agents: &Agents, process: &Begun) -> Value {
+    wait_for("it waits for the quota", || {
+        let info = agents.world.info(&process.uuid);
+        let is_waiting = info["display"] == "suspended" && info["suspend_reason"] == "quota";
+        (is_waiting && info["session"]["frozen"] == true).then_some(info)
+    })
+}
+
+#[test]
+fn an_agent_that_waits_for_a_quota_continues_by_itself() {
+    let test = "an_agent_that_waits_for_a_quota_continues";
+    let turn = Turn::text("one").after(Failure::Status(429, Some("10".into())));
+    let Some(agents) = Agents::new(test, "claude", [turn]) else { return };
+    let agents = Agents { world: agents.world.with_env("RELIVE_FAULTS", "far-is-near"), ..agents };
+    let process = agents.run("claude", &[]);
+    wait_until("it waits", || !agents.world.records(&process.uuid, "paused").is_empty());
+    // The next daemon resumes it.
+    agents.world.kill_daemon();
+    let info = agents.await_idle(&process, 1);
+    let (paused, resumed) =
+        (agents.world.records(&process.uuid, "paused"), agents.world.records(&process.uuid, "resumed"));
+    assert_eq!((&paused[0]["reason"], &resumed[0]["by"]), (&json!("quota"), &json!("timer")), "{paused:?} {resumed:?}");
+    assert_eq!((agents.said(&process), agents.server.requests().len()), (vec!["one".to_owned()], 2));
+    assert_tokens(&agents, &info);
 }
 
 #[test]

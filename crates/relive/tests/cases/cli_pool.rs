@@ -104,6 +104,25 @@ fn case_45_a_full_pool_queues_and_the_next_message_continues_what_was_evicted() 
 }
 
 #[test]
+fn each_start_of_a_program_is_listed_with_its_end() {
+    let world = scripted("");
+    let process = run(&world, "crash once");
+    wait_until("it has answered", || lines(&world, "launches", &process) == 2);
+    await_lifecycle(&world, &process, "idle");
+    let listed = world.relive(&["logs", "--spawns", "--json", &process.uuid]).ok().stdout;
+    let spawns: Vec<Value> = listed.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let shown: Vec<_> = spawns.iter().map(|spawn| (&spawn["how"], &spawn["status"])).collect();
+    assert_eq!(shown, [(&json!("new"), &json!("crashed")), (&json!("resume"), &Value::Null)], "{listed}");
+    assert_eq!(spawns[1]["cwd"], world.work().to_str().unwrap());
+    assert!(spawns[1]["env_names"].as_array().unwrap().contains(&json!("HOME")), "{listed}");
+    assert!(spawns[1]["argv"].as_array().unwrap().contains(&json!(process.uuid)), "{listed}");
+    let text = world.relive(&["logs", "--spawns", &process.uuid]).ok().stdout;
+    assert!(text.contains(" resume: sh ") && text.contains("variables: "), "{text}");
+    let program = world.exec(&[], &["true"]);
+    world.relive(&["logs", "--spawns", &program.uuid]).fails(2, &["is no CLI agent", "relive info"]);
+}
+
+#[test]
 fn the_longest_idle_agent_makes_room_and_the_queue_keeps_its_order() {
     let world = scripted("pool: {max_running: 2}\n");
     let first = run(&world, "a");

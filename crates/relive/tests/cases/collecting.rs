@@ -61,7 +61,7 @@ fn case_29_a_hundred_go_unasked_and_more_are_asked_about() {
     world.relive(&["gc", "--dry-run"]).ok();
     assert_eq!(histories(&world), 104, "a dry run removes nothing");
 
-    world.relive(&["gc"]).fails(2, &["101", "hint: relive gc --force"]);
+    world.relive(&["gc"]).fails(2, &["101", "hint: relive gc -y"]);
     assert_eq!(histories(&world), 104, "no terminal, no flag: refused");
     let asked = world.on_terminal("gc").ok().stdout;
     assert!(asked.contains("Remove 101 processes") && asked.contains("[y/N]"), "{asked}");

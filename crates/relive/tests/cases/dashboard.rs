@@ -109,7 +109,7 @@ fn the_dashboard_answers_by_a_key_and_shows_the_command() {
     screen.command("relive top");
     screen.await_text("INBOX 3");
     let shown = screen.await_text("  | echo hi");
-    assert!(shown.contains("[a] allow  relive resolve "), "{shown}");
+    assert!(shown.contains("[y] allow  relive resolve "), "{shown}");
     // A key counts once what is asked was shown for a moment, so it may have to be pressed again: but not after it counted,
     // when it would answer the next item.
     let press = |key: &str, (uuid, kind): (&str, &str), until: &str| {
@@ -123,7 +123,7 @@ fn the_dashboard_answers_by_a_key_and_shows_the_command() {
             shown.any(|shown| shown.contains(until)).then_some(())
         });
     };
-    press("a", (&allowed.uuid, "approval"), "finished first");
+    press("y", (&allowed.uuid, "approval"), "finished first");
     assert_eq!(world.records(&allowed.uuid, "approval")[1]["decision"], "allowed");
     wait_for("the cursor is on the second", || {
         let is_there = line_with(&screen, "approval second").is_some_and(|line| line.starts_with('>'));
@@ -171,7 +171,7 @@ fn the_dashboard_forks_at_the_step_under_the_cursor_and_is_resized() {
     screen.resize(80, 24);
     screen.await_text("[Timeline]");
     screen.keys(&["?"]);
-    screen.await_text("pause or resume the subtree");
+    screen.await_text("pause or resume it (or the tagged) and all below");
     screen.keys(&["Escape"]);
     screen.keys(&["C-c"]);
     screen.await_code(0);
@@ -335,13 +335,13 @@ fn the_inbox_shows_what_came_while_it_was_open() {
     let first = world.run_with(RUNS_COMMAND, &["--name", "first"]);
     world.await_display(&first.uuid, "approval");
     screen.command("relive inbox");
-    screen.await_text("[a] allow  [n] deny  [s] skip  [q] leave");
+    screen.await_text("[y] allow  [n] deny  [a] always this command  [Space] skip  [q] leave");
     world.run_with(RUNS_COMMAND, &["--name", "second"]);
     await_items(&world, 2);
-    screen.keys(&["s"]);
+    screen.keys(&["Space"]);
     screen.await_text("[2/2] approval PID 2 (second)");
-    wait_for("it is asked about", || (screen.text().matches("[s] skip  [q] leave").count() == 2).then_some(()));
-    screen.keys(&["s"]);
+    wait_for("it is asked about", || (screen.text().matches("[Space] skip  [q] leave").count() == 2).then_some(()));
+    screen.keys(&["Space"]);
     let shown = screen.await_code(0);
     assert!(shown.contains("2 items still wait: relive inbox\n"), "{shown}");
 }
@@ -355,11 +355,11 @@ fn an_open_inbox_does_not_start_a_daemon_that_was_stopped() {
     world.await_display(&first.uuid, "approval");
     for command in ["relive next", "relive inbox"] {
         screen.command(command);
-        screen.await_text("[a] allow  [n] deny  [s] skip  [q] leave");
+        screen.await_text("[y] allow  [n] deny  [a] always this command  [Space] skip  [q] leave");
         world.relive(&["daemon", "stop"]).ok();
         screen.await_text("the daemon does not answer; an answer starts it");
         assert_eq!(world.daemon_pid(), None, "{command}");
-        screen.keys(&[if command == "relive next" { "q" } else { "a" }]);
+        screen.keys(&[if command == "relive next" { "q" } else { "y" }]);
         if command == "relive next" {
             screen.await_code(0);
             world.relive(&["daemon", "start"]).ok();
@@ -381,8 +381,8 @@ fn a_command_that_is_not_shown_whole_is_not_allowed_by_a_key() {
     let process = world.run(&json!({"turns": [{"calls": [call]}, {"text": "done"}]}).to_string());
     world.await_display(&process.uuid, "approval");
     screen.command("relive next");
-    screen.await_text("[a] allow  [n] deny  [s] skip  [q] leave");
-    screen.keys(&["a"]);
+    screen.await_text("[y] allow  [n] deny  [Space] skip  [q] leave");
+    screen.keys(&["y"]);
     screen.await_text("not all of it was shown; once you have seen it: relive resolve ");
     assert_eq!(world.records(&process.uuid, "approval").len(), 1, "asked, and not answered");
     screen.keys(&["n"]);
@@ -399,25 +399,44 @@ fn the_inbox_steps_through_its_items() {
     let ends = world.run_with("turns: [{text: done}]", &["--name", "ended"]);
     world.await_retired(&ends.uuid);
     screen.command("relive inbox");
-    let shown = screen.await_text("[a] answer  [s] skip  [q] leave");
+    let shown = screen.await_text("[r] reply  [Space] skip  [q] leave");
     assert!(shown.contains("[1/2] question PID 1 (asker)") && shown.contains("  2 | dev\n"), "{shown}");
-    screen.keys(&["a"]);
+    screen.keys(&["r"]);
     screen.await_text("your answer (Esc: none):");
     screen.line("the old one");
     screen.await_text("resumed: the question is answered");
     screen.await_text("[2/2] finished PID 2 (ended)");
-    screen.await_text("[a] seen  [l] show its log  [s] skip");
+    screen.await_text("[s] seen  [l] show its log  [Space] skip");
     // The first one ends after its answer: it is shown, too.
     await_items(&world, 2);
-    screen.keys(&["a"]);
+    screen.keys(&["s"]);
     let shown = screen.await_text("[3/3] finished PID 1 (asker)");
     assert!(shown.contains("acknowledged 1 process"), "{shown}");
-    wait_for("it is asked about", || (screen.text().matches("[s] skip  [q] leave").count() == 3).then_some(()));
-    screen.keys(&["s"]);
+    wait_for("it is asked about", || (screen.text().matches("[Space] skip  [q] leave").count() == 3).then_some(()));
+    screen.keys(&["Space"]);
     let shown = screen.await_code(0);
     assert!(shown.contains("1 item still waits: relive inbox\n"), "{shown}");
     assert_eq!(world.records(&asks.uuid, "question")[1]["answer"], "the old one");
     assert_eq!(world.records(&ends.uuid, "acked").len(), 1);
+}
+
+/// The same keys as in front of `run`: `a` is for every later call like it.
+#[test]
+fn an_approval_has_the_keys_of_run_in_the_inbox_and_always_stores_the_rule_of_run() {
+    let world = World::new();
+    let Some(screen) = Screen::open(&world, "an_approval_has_the_keys_of_run") else { return };
+    let calls = "{calls: [{name: shell, args: {command: echo hi}}]}";
+    let process = world.run(&format!("turns: [{calls}, {calls}, {{text: done}}]"));
+    world.await_display(&process.uuid, "approval");
+    screen.command("relive next");
+    screen.await_text("[y] allow  [n] deny  [a] always this command  [Space] skip  [q] leave");
+    // The keys of ends and questions are none here.
+    screen.keys(&["s", "r", "a"]);
+    let shown = screen.await_code(0);
+    assert!(shown.contains("resumed: the call is allowed; stored the rule shell:echo hi"), "{shown}");
+    world.await_retired(&process.uuid);
+    let approvals = world.records(&process.uuid, "approval");
+    assert_eq!(approvals.iter().filter(|record| record["decision"] == "asked").count(), 1, "{approvals:?}");
 }
 
 #[test]
@@ -427,11 +446,11 @@ fn ctrl_d_gives_no_answer() {
     let asks = world.run(ASKS);
     world.await_display(&asks.uuid, "question");
     screen.command("relive next");
-    screen.await_text("[a] answer  [s] skip  [q] leave");
-    screen.keys(&["a"]);
+    screen.await_text("[r] reply  [Space] skip  [q] leave");
+    screen.keys(&["r"]);
     screen.await_text("your answer (Esc: none):");
     screen.keys(&["C-d"]);
-    wait_for("it asks again", || (screen.text().matches("[s] skip  [q] leave").count() == 2).then_some(()));
+    wait_for("it asks again", || (screen.text().matches("[Space] skip  [q] leave").count() == 2).then_some(()));
     screen.keys(&["q"]);
     screen.await_code(0);
     assert_eq!(world.records(&asks.uuid, "question").len(), 1, "asked, and not answered");
@@ -446,11 +465,13 @@ fn a_key_that_was_typed_ahead_does_not_answer_the_next_item() {
     let second = world.run_with(RUNS_COMMAND, &["--name", "second"]);
     world.await_display(&second.uuid, "approval");
     screen.command("relive inbox");
-    screen.await_text("[a] allow  [n] deny  [s] skip  [q] leave");
-    screen.keys(&["a", "a"]);
+    screen.await_text("[y] allow  [n] deny  [a] always this command  [Space] skip  [q] leave");
+    screen.keys(&["y", "y"]);
     screen.await_text("[2/2] approval PID 2 (second)");
     world.await_retired(&first.uuid);
-    wait_for("the second is asked about", || (screen.text().matches("[s] skip  [q] leave").count() == 2).then_some(()));
+    wait_for("the second is asked about", || {
+        (screen.text().matches("[Space] skip  [q] leave").count() == 2).then_some(())
+    });
     screen.keys(&["q"]);
     screen.await_code(0);
     assert_eq!(world.records(&second.uuid, "approval").len(), 1, "asked, and not answered");

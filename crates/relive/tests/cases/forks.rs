@@ -87,7 +87,9 @@ fn case_19_a_fork_of_one_that_runs_leaves_it_running() {
 fn case_20_a_step_that_is_not_there_is_refused_by_name() {
     let (world, original) = fifty_steps();
     let before = contents(&world.directory(&original.uuid));
-    world.relive(&["resume", "--fork", "--from-step", "999", "1"]).fails(2, &["999", "50"]);
+    world
+        .relive(&["resume", "--fork", "--from-step", "999", "1"])
+        .fails(2, &["999", "hint: relive resume --fork --from-step 50 "]);
     let error = world.relive(&["resume", "--fork", "--from-step", "999", "--json", "1"]).exits(2).json();
     assert_eq!(error["error"]["code"], "INVALID");
     world.relive(&["resume", "--fork", "--from-step", "51", "1"]).fails(2, &["50"]);

@@ -187,7 +187,10 @@ fn the_commands_of_an_agent_are_confined_by_default_and_it_is_said() {
         if world.user().is_none() {
             let line = format!("run --yes --model {model} again");
             let first = world.on_terminal(&line).stdout;
-            assert!(first.lines().next().unwrap().ends_with(", commands are confined"), "{first}");
+            assert!(
+                first.lines().next().unwrap().ends_with(", its commands can write only in this directory"),
+                "{first}"
+            );
         }
         world.configure("isolation: {agents: none}\n");
         let begun = world.run_model(&model, &["--yes"]);

@@ -192,8 +192,7 @@ fn case_63_a_pid_that_ended_answers_for_its_own_end() {
         assert_eq!(info.get("note"), None);
         let waited = world.relive(&["wait", "--json", "1"]).exits(1).json();
         assert_eq!((&waited["pid"], &waited["why"]), (&json!(1), &json!("user")));
-        let killed = world.relive(&["kill", "1"]).ok();
-        assert!(killed.stderr.contains("has ended and was resumed as PID"), "{killed:?}");
+        world.relive(&["kill", "1"]).fails(3, &["PID 1 has ended and was resumed as PID", "hint: relive kill "]);
         assert_eq!(world.relive(&["pause", "--json", "1"]).exits(3).json()["error"]["code"], "CONFLICT");
         world.relive(&["send", "1", "listen"]).fails(3, &["has ended"]);
         assert_eq!(world.info(&process.uuid)["display"], "running");

@@ -49,10 +49,9 @@ impl Traced {
         let before = self.calls().len();
         self.world.relive(&["exec", "--", "true"]).ok();
         wait_until("its shim has gone", || {
-            let calls = self.calls();
-            let shim = calls[before..].iter().find(|line| line.contains("\"relive-shim\""));
-            let shim = shim.and_then(|line| line.split(' ').next()).map(|pid| format!("{pid} "));
-            shim.is_some_and(|shim| calls.iter().any(|line| line.starts_with(&shim) && line.contains("exited with 0")))
+            let calls = &self.calls()[before..];
+            let is_end = |shim: &str| calls.iter().any(|line| line.starts_with(shim) && line.contains("exited with 0"));
+            shim_in(calls).is_some_and(|shim| is_end(&shim))
         });
         self.calls().split_off(before)
     }
@@ -68,15 +67,23 @@ impl Traced {
     /// What one `true` in the foreground costs.
     fn program(&self) -> Calls {
         let calls = &self.calls_of_a_program();
-        let shim = calls.iter().position(|line| line.contains("execve(")).unwrap();
+        // The shim of the next program is started as well.
+        let is_launch = |line: &String| line.contains("execve(") && !line.contains("\"relive-shim\"");
+        let launch = calls.iter().position(is_launch).unwrap();
         let is_sync = |line: &&String| line.contains("sync(") || line.contains("sync_file_range(");
         let syncs = |calls: &[String]| calls.iter().filter(is_sync).cloned().collect();
         Calls {
-            syncs_before_launch: syncs(&calls[..shim]),
-            syncs_after_launch: syncs(&calls[shim..]),
+            syncs_before_launch: syncs(&calls[..launch]),
+            syncs_after_launch: syncs(&calls[launch..]),
             signal_calls: calls.iter().filter(|line| line.contains("rt_sigaction(")).count(),
         }
     }
+}
+
+/// The beginning of the lines of the shim, which syncs the log of its session.
+fn shim_in(calls: &[String]) -> Option<String> {
+    let line = calls.iter().find(|line| line.contains("fdatasync(") && line.contains("/sessions/1/log>"))?;
+    Some(format!("{} ", line.split(' ').next()?))
 }
 
 impl Drop for Traced {
@@ -105,8 +112,7 @@ fn a_shim_looks_at_each_file_of_the_kernel_once_and_makes_few_calls() {
     let Some(daemon) = Traced::start("all") else { return };
     daemon.calls_of_a_program();
     let calls = daemon.calls_of_a_program();
-    let shim = calls.iter().find(|line| line.contains("\"relive-shim\"")).unwrap();
-    let shim = format!("{} ", shim.split(' ').next().unwrap());
+    let shim = shim_in(&calls).unwrap();
     // A build for tests looks at descriptors before it closes them.
     let is_own = |line: &&String| line.starts_with(&shim) && line.contains('(') && !line.contains("F_GETFD");
     let own: Vec<&String> = calls.iter().filter(is_own).collect();

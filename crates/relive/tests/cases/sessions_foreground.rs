@@ -7,7 +7,8 @@ use std::process::Stdio;
 use rustix::process::Signal;
 use serde_json::json;
 
-use super::world::{World, finish, kill, short, wait_for};
+use super::sessions_support::is_alive;
+use super::world::{World, finish, kill, short, wait_for, wait_until};
 
 #[test]
 fn input_output_and_exit_code_are_the_program_s_own() {
@@ -191,7 +192,12 @@ fn a_program_inherits_from_the_shell_it_was_typed_in_and_not_from_the_daemon() {
     // The tests may run with another priority than usual themselves.
     let niceness: i32 = shell("nice").trim().parse().unwrap();
     assert!(typed.starts_with(&format!("0027\n{}\n321\n4321\n7\n", (niceness + 5).min(19))), "{typed}");
-    assert_eq!(shell("nice -n 5 \"$1\" exec -- sh -c \"$2\""), typed);
+    let exec = "nice -n 5 \"$1\" exec -- sh -c \"$2\"";
+    assert_eq!(shell(exec), typed);
+    // Nor from the shim that waited for it.
+    let spare = world.spare_shim();
+    assert_eq!(shell(exec), typed);
+    wait_until("that shim was used", || !is_alive(spare));
 }
 
 #[test]

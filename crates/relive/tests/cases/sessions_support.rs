@@ -39,6 +39,12 @@ impl World {
         wait_until(&format!("it has printed {text:?}"), || self.relive(&["logs", &of.uuid]).ok().stdout.contains(text));
     }
 
+    /// Waits until the daemon has a shim that waits for a session, and returns it.
+    #[track_caller]
+    pub(crate) fn spare_shim(&self) -> u64 {
+        wait_for("a shim waits for a session", || spare_of(u64::from(self.daemon_pid()?)))
+    }
+
     /// What a program ended with, as `wait` exits.
     #[track_caller]
     pub(crate) fn ends(&self, process: &Begun, code: i32) -> Value {
@@ -62,6 +68,21 @@ pub(crate) fn end_all(data: &Path) {
             });
         }
     }
+}
+
+/// The child of a daemon that waits for a session.
+pub(crate) fn spare_of(daemon: u64) -> Option<u64> {
+    let pids = fs::read_dir("/proc").unwrap().flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    let is_child = |pid: &u64| {
+        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+        let parent = stat.rsplit_once(") ").and_then(|(_, rest)| rest.split(' ').nth(1)?.parse().ok());
+        parent == Some(daemon)
+    };
+    let waits = |pid: &u64| {
+        let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+        line.starts_with(b"relive-shim\0waits-for-a-session")
+    };
+    pids.filter(is_child).find(waits)
 }
 
 /// Whether there is such an OS process.

@@ -89,6 +89,42 @@ fn copies_that_conflict_fail_the_join_until_a_person_has_merged_them() {
 }
 
 #[test]
+fn pipes_and_sockets_are_no_obstacle_to_a_join() {
+    let world = World::new();
+    let work = world.work();
+    let socket = std::os::unix::net::UnixListener::bind(work.join("socket")).unwrap();
+    assert!(std::process::Command::new("mkfifo").arg(work.join("pipe")).status().unwrap().success());
+    let run = world.up("nodes:
+  make: {command: [sh, -c, 'echo new > new; mkfifo made'], workspace: own}
+  join: {command: [sh, -c, 'cat new; test ! -e made; test -p pipe; test -S socket'], depends_on: [make]}
+");
+    world.relive(&["wait", &run.uuid]).ok();
+    assert_eq!(world.states(&run), "make=succeeded join=succeeded");
+    drop(socket);
+    let merged = world.relive(&["merge", &world.uuid_of(&run, "make"), "--dry-run"]).ok();
+    assert!(merged.stderr.contains("not merged, because they are pipes, sockets or devices: made"), "{merged:?}");
+}
+
+#[test]
+fn a_join_names_files_that_no_snapshot_keeps_and_continues_once_the_others_are_merged() {
+    let world = World::with_config("workspace: {max_file_mb: 1}\n");
+    let run = world.up("nodes:
+  make: {command: [sh, -c, 'echo new > new; truncate -s 2M large'], workspace: own}
+  join: {command: [sh, -c, 'cat new'], depends_on: [make]}
+");
+    world.relive(&["wait", &run.uuid]).exits(1);
+    assert_eq!(world.states(&run), "make=succeeded join=failed");
+    let (make, work) = (world.uuid_of(&run, "make"), world.work().display().to_string());
+    let reason = world.node(&run, "join")["reason"].as_str().unwrap().to_owned();
+    assert!(reason.contains("these cannot be kept now: large"), "{reason}");
+    assert!(reason.contains(&format!("(hint: relive merge {make} --into {work} --force)")), "{reason}");
+    world.relive(&["merge", &make, "--into", &work, "--force"]).ok();
+    world.relive(&["compose", "resume", &run.uuid, "--node", "join"]).ok();
+    world.relive(&["wait", &run.uuid]).ok();
+    assert_eq!(world.states(&run), "make=succeeded join=succeeded");
+}
+
+#[test]
 fn a_fork_of_a_node_takes_back_what_was_merged_of_the_process_before() {
     let world = World::new();
     world.put("f", LINES);

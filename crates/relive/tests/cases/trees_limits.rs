@@ -151,6 +151,41 @@ fn a_node_that_would_be_too_deep_has_failed() {
     assert!(reason.contains("it would be 1 levels deep, and limits.max_depth is 0"), "{reason}");
 }
 
+#[test]
+fn a_node_without_a_place_says_why_it_waits_and_starts_when_the_limit_is_raised() {
+    let world = World::new();
+    let run = world.up("nodes:
+  db: {command: [sh, -c, 'while [ ! -e never ]; do sleep 0.01; done'], restart: permanent}
+  first: {command: [sh, -c, 'while [ ! -e go ]; do sleep 0.01; done']}
+  second: {command: [sh, -c, 'echo second >> ran'], depends_on: [first]}
+");
+    wait_until("both are there", || ["db", "first"].iter().all(|node| world.node(&run, node)["pid"].is_u64()));
+    world.configure("limits: {max_children: 1}");
+    world.relive(&["compose", "status", &run.uuid]).ok();
+    world.file("go", "");
+    let why = "1 node runs, and limits.max_children is 1; services keep their places, so raise it in config.yaml";
+    wait_until("it says why it waits", || world.node(&run, "second")["reason"] == why);
+    assert_eq!(world.node(&run, "second")["state"], "waiting");
+    world.configure("limits: {max_children: 2}");
+    // Whoever looks at the run has the file read again.
+    wait_until("it has run", || world.states(&run).contains("second=succeeded"));
+    world.relive(&["wait", &run.uuid]).ok();
+}
+
+#[test]
+fn a_retry_of_a_run_names_the_resume() {
+    let world = World::new();
+    let run = world.up("nodes: {a: {command: [sh, -c, 'test -e go']}}\n");
+    world.relive(&["wait", &run.uuid]).exits(1);
+    let refused = world.relive(&["retry", &run.uuid]).exits(3);
+    assert_eq!(hint(&refused.stderr), ["resume", &run.uuid], "{refused:?}");
+    world.file("go", "");
+    world.relive(&["resume", &run.uuid]).ok();
+    world.relive(&["wait", &run.uuid]).ok();
+    let refused = world.relive(&["retry", &run.uuid]).exits(3);
+    assert_eq!(hint(&refused.stderr), ["compose", "status", &run.uuid], "{refused:?}");
+}
+
 /// Two children that are restarted together, of which the second waits for room.
 fn crowded(world: &World) -> crate::world::Begun {
     let keep = world.supervise(
@@ -257,4 +292,23 @@ fn a_cli_agent_that_the_budget_of_its_run_cannot_limit_is_not_started() {
         assert_eq!(node["exit"]["code"], 126, "{node}");
         assert!(node["reason"].as_str().unwrap().contains("can only be limited in time"), "{node}");
     }
+}
+
+#[test]
+fn a_model_that_cannot_exist_is_refused_before_anything_runs() {
+    let world = World::new();
+    world.file(
+        "tree.yaml",
+        "nodes:
+  first: {command: [touch, ran]}
+  thinks: {intent: think, model: opnai/gpt-5, depends_on: [first]}
+",
+    );
+    let why = "`thinks`: there is no model `opnai/gpt-5`: did you mean openai/gpt-5?";
+    world.relive(&["compose", "up", "tree.yaml"]).fails(2, &[why]);
+    let child = "{intent: think, model: nomodel}";
+    world.file("kept.yaml", &format!("children: {{below: {{supervisor: {{children: {{thinks: {child}}}}}}}}}\n"));
+    world.relive(&["supervise", "kept.yaml"]).fails(2, &["`thinks`: there is no model `nomodel`"]);
+    assert!(!world.work().join("ran").exists());
+    assert_eq!(world.relive(&["ps", "-a", "--json"]).ok().json()["processes"], serde_json::json!([]));
 }

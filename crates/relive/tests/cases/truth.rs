@@ -3,7 +3,7 @@
 use std::io::{BufRead as _, BufReader, Read as _};
 use std::process::Stdio;
 
-use crate::world::{World, wait_until};
+use crate::world::{World, short, wait_until};
 
 #[test]
 fn run_says_that_the_agent_keeps_running_when_nobody_reads_its_output() {
@@ -111,9 +111,70 @@ fn a_pid_that_ended_says_under_which_pid_its_process_runs_now() {
     world.relive(&["wait", &process.uuid]);
     world.relive(&["resume", &process.uuid]).ok();
     world.await_display(&process.uuid, "running");
-    let told = world.relive(&["kill", "1"]).ok();
-    assert!(told.stderr.contains("has ended and was resumed as PID 2, which got no signal"), "{told:?}");
+    let resumed = "PID 1 has ended and was resumed as PID 2";
+    let no_signal = format!("{resumed}, which got no signal");
+    world.relive(&["kill", "1"]).fails(3, &[&no_signal, "hint: relive kill 2"]);
+    world.relive(&["kill", "-9", "1"]).fails(3, &[&no_signal, "hint: relive kill -9 2"]);
+    let not_paused = format!("{resumed}, which was not paused");
+    world.relive(&["pause", "1"]).fails(3, &[&not_paused, "hint: relive pause 2"]);
+    world.relive(&["kill", "-0", "1"]).fails(3, &[resumed, "hint: relive kill -0 2"]);
+    world.relive(&["attach", "1"]).fails(3, &[resumed, "hint: relive attach 2"]);
     assert_eq!(world.info("2")["display"], "running");
+}
+
+#[test]
+fn an_earlier_pid_removes_nothing_over_http_either() {
+    let world = World::new();
+    let process = world.run_with("turns: [{text: one}, {text: two}]", &[]);
+    world.relive(&["wait", &process.uuid]).ok();
+    world.relive(&["resume", &process.uuid]).ok();
+    world.relive(&["wait", &process.uuid]).ok();
+    world.await_retired(&process.uuid);
+    let (status, answer) = world.http("POST", "/v1/processes/1/remove", "", "");
+    assert_eq!(status, 409, "{answer}");
+    assert!(answer.contains("PID 1 is an earlier run of PID 2; nothing was removed"), "{answer}");
+    assert_eq!(world.info("2")["exit"]["reason"], "completed");
+    let (status, answer) = world.http("POST", "/v1/processes/2/remove", "", "");
+    assert_eq!(status, 200, "{answer}");
+    world.relive(&["info", &process.uuid]).fails(4, &["was removed (by `relive rm`, or garbage collected)"]);
+}
+
+#[test]
+fn a_shown_id_can_be_shortened_as_in_other_tools() {
+    let world = World::new();
+    let process = world.run_hanging(&[]);
+    let shown = short(&process.uuid);
+    let is_part = |len: &usize| shown[..*len].bytes().any(|digit| digit.is_ascii_alphabetic());
+    let part = &shown[..(4..=shown.len()).find(is_part).unwrap()];
+    assert_eq!(world.info(part)["uuid"], process.uuid.as_str(), "{part} of {shown}");
+    world.relive(&["kill", part]).ok();
+    world.relive(&["wait", part]);
+    world.await_retired(&process.uuid);
+    world.relive(&["daemon", "restart"]).ok();
+    assert_eq!(world.info(part)["uuid"], process.uuid.as_str(), "{part} of {shown}, which has ended");
+}
+
+#[test]
+fn a_wait_without_a_terminal_says_what_the_process_waits_for() {
+    let world = World::new();
+    world.run_with("turns: [{calls: [{name: shell, args: {command: ls}}]}]", &["--name", "asks"]);
+    world.await_display("asks", "approval");
+    world.run_hanging(&["--name", "later"]);
+    let said = |name: &str| std::fs::read_to_string(world.root().join(name)).unwrap_or_default();
+    let waiting = ["asks", "later"].map(|name| {
+        let stderr = std::fs::File::create(world.root().join(name)).unwrap();
+        world.command(&["wait", name]).stdout(Stdio::null()).stderr(stderr).spawn().unwrap()
+    });
+    let asks = "PID 1 waits for your approval: relive resolve asks\n";
+    wait_until("it says that an approval is needed", || said("asks") == asks);
+    // This one is suspended only after the wait has begun.
+    world.relive(&["pause", "--now", "later"]).ok();
+    let paused = "PID 2 is suspended (paused): relive resume later\n";
+    wait_until("it says that it is paused", || said("later") == paused);
+    world.relive(&["kill", "-9", "-y", "asks", "later"]).ok();
+    for mut wait in waiting {
+        wait.wait().unwrap();
+    }
 }
 
 #[test]

@@ -172,7 +172,7 @@ fn a_wait_that_gives_up_says_what_the_process_waits_for() {
     world.await_stage(&gated, "ready");
     wait("gated", &["PID 1 has not ended after 0.1s: it waits at its gate", "hint: relive proceed gated"]);
     let left = world.relive(&["attach", "gated"]).ok();
-    assert!(left.stderr.contains("PID 1: it waits at its gate: relive proceed 1"), "{left:?}");
+    assert!(left.stderr.contains("PID 1 waits at its gate: relive proceed 1"), "{left:?}");
     world.run_hanging(&["--name", "paused"]);
     wait("paused", &["PID 2 has not ended after 0.1s, and keeps running", "hint: relive wait paused"]);
     world.relive(&["pause", "--now", "paused"]).ok();
@@ -180,7 +180,7 @@ fn a_wait_that_gives_up_says_what_the_process_waits_for() {
     wait("paused", &["it is suspended (paused)", "hint: relive resume paused"]);
     world.run_with("turns: [{calls: [{name: shell, args: {command: ls}}]}]", &["--name", "asks"]);
     world.await_display("asks", "approval");
-    wait("asks", &["it is suspended (needs your approval)", "hint: relive resolve asks"]);
+    wait("asks", &["it waits for your approval", "hint: relive resolve asks"]);
 }
 
 #[test]

@@ -9,6 +9,19 @@ use serde_json::json;
 use crate::world::World;
 
 #[test]
+fn a_link_in_place_of_the_directory_is_not_followed_by_a_snapshot() {
+    let world = World::new();
+    let outside = world.root().join("outside");
+    fs::create_dir(&outside).unwrap();
+    fs::write(outside.join("keep"), "of somebody else\n").unwrap();
+    let replace = "cd ..; mv work work.old; ln -s outside work";
+    let process = world.run_commands(&["echo 1 > a", replace, "true"], &[]);
+    let steps = world.relive(&["steps", "--json", &process.uuid]).ok().json();
+    assert_eq!(steps["steps"][1]["files_unknown"], true, "{steps}");
+    assert!(!world.relive(&["diff", &process.uuid]).ok().stdout.contains("somebody else"));
+}
+
+#[test]
 fn case_74_a_hostile_repository_runs_nothing_blocks_nothing_and_loses_no_snapshot_of_the_rest() {
     let world = World::new();
     let work = world.work();

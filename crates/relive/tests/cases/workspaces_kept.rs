@@ -7,6 +7,59 @@ use serde_json::json;
 use crate::world::World;
 
 #[test]
+fn case_75_rules_above_a_directory_hold_in_its_copy() {
+    let world = World::new();
+    let work = world.work();
+    fs::create_dir_all(work.join(".git/info")).unwrap();
+    fs::create_dir_all(work.join("s/excl")).unwrap();
+    for (path, text) in [
+        (".git/HEAD", "ref: refs/heads/main\n"),
+        (".git/info/exclude", "excl/\n"),
+        (".gitignore", "*.o\n"),
+        ("s/a", "1\n"),
+        ("s/k.o", "mine\n"),
+        ("s/excl/x", "mine\n"),
+    ] {
+        fs::write(work.join(path), text).unwrap();
+    }
+    let build = "echo 2 > a; mkdir -p excl; for f in k.o n.o excl/x excl/y; do echo built > $f; done";
+    let script =
+        world.script(&format!("turns: [{{calls: [{{name: shell, args: {{command: '{build}'}}}}]}}, {{text: over}}]"));
+    let args = ["run", "-d", "-y", "--isolation", "none", "--workspace", "own", "--json", "--model", &script, "x"];
+    let run = crate::world::output(world.command(&args).current_dir(work.join("s")).output().unwrap()).ok().json();
+    let process = crate::world::begun(&run);
+    world.relive(&["wait", &process.uuid]).ok();
+    world.await_retired(&process.uuid);
+    let diff = world.relive(&["diff", "--json", &process.uuid]).ok().json();
+    assert_eq!(diff["files"].as_array().unwrap().len(), 1, "{diff}");
+    let merged = world.relive(&["merge", "--json", &process.uuid]).ok().json();
+    assert_eq!((&merged["written"], &merged["files"][0]["path"]), (&json!(1), &json!("a")));
+    assert_eq!(fs::read_to_string(work.join("s/k.o")).unwrap(), "mine\n");
+    // A fork of the copy obeys them too.
+    let (fork, _) = world.fork_at(&process, 1, &[]);
+    fs::write(world.own(&fork).join("more.o"), "built").unwrap();
+    let diff = world.relive(&["merge", "--dry-run", "--json", &fork.uuid]).ok().json();
+    assert!(!diff.to_string().contains("more.o"), "{diff}");
+}
+
+#[test]
+fn case_75_an_ignored_file_that_was_removed_in_a_copy_is_named_by_its_merge() {
+    let world = World::new();
+    for (path, text) in [(".gitignore", "*.o\n"), ("a", "1\n"), ("kept.o", "1\n"), ("gone.o", "1\n")] {
+        fs::write(world.work().join(path), text).unwrap();
+    }
+    for args in [&["init", "-q"][..], &["add", "-f", "."]] {
+        let done = std::process::Command::new("git").current_dir(world.work()).args(args).status().unwrap();
+        assert!(done.success());
+    }
+    let process = world.run_commands(&["echo 2 > a; rm gone.o"], &["--workspace", "own"]);
+    let merged = world.relive(&["merge", &process.uuid]).ok();
+    let said = format!("ignored and not there in the workspace of {}, but not removed here: gone.o\n", process.uuid);
+    assert!(merged.stderr.contains(&said) && world.work().join("gone.o").exists(), "{merged:?}");
+    assert_eq!(fs::read_to_string(world.work().join("a")).unwrap(), "2\n");
+}
+
+#[test]
 fn case_75_files_that_a_merge_cannot_bring_back_are_named_and_keep_the_copy() {
     let world = World::with_config("workspace: {max_file_mb: 1}\n");
     let commands = ["head -c 2000000 /dev/zero > big; echo new > small"];
@@ -61,9 +114,9 @@ fn case_72_what_an_agent_does_after_a_merge_into_its_directory_is_its_own() {
     let own = &json!(null);
     assert_eq!(marks, [(&json!("first"), own), (&json!("merged"), &json!(true)), (&json!("mine"), own)]);
     let shown = world.relive(&["diff", &process.uuid, "--stat"]).ok().stdout;
-    assert!(shown.contains("added (foreign)"), "{shown}");
+    assert!(shown.contains("added (by others)"), "{shown}");
     let steps = world.relive(&["steps", &process.uuid]).ok().stdout;
-    assert!(steps.contains("in 2 files (1 foreign)"), "{steps}");
+    assert!(steps.contains("in 2 files (1 by others)"), "{steps}");
 }
 
 #[test]
@@ -204,4 +257,23 @@ fn case_75_a_file_that_an_agent_only_ignores_is_not_removed_by_its_merge() {
     }
     assert_eq!(fs::read_to_string(world.work().join("a.log")).unwrap(), "precious");
     assert!(world.own(&process).join("a.log").exists());
+}
+
+#[test]
+fn case_72_files_of_the_user_that_were_committed_since_are_not_removed() {
+    let world = World::new();
+    for (name, text) in [("a", "1\n"), (".env", "T\n"), ("server.key", "K\n")] {
+        fs::write(world.work().join(name), text).unwrap();
+    }
+    let commit =
+        "git init -q; git add -f .; git -c user.name=t -c user.email=t@t commit -qm x; echo 2 > a; echo n > made";
+    let process = world.run_commands(&[commit, "echo 3 > a"], &[]);
+    // The second finds nothing left to put back, and names them as well.
+    for _ in 0..2 {
+        let told = world.relive(&["rewind", &process.uuid, "--to-step", "0", "-y", "--json"]).ok().json();
+        assert!(told.to_string().contains("left alone: .env, server.key"), "{told}");
+        let read = |name: &str| fs::read_to_string(world.work().join(name)).unwrap();
+        assert_eq!([read("a"), read(".env"), read("server.key")], ["1\n", "T\n", "K\n"]);
+        assert!(!world.work().join("made").exists());
+    }
 }

@@ -30,6 +30,36 @@ fn case_71_a_fork_of_a_partial_step_stays_partial() {
 }
 
 #[test]
+fn case_72_a_directory_that_outgrew_the_limits_goes_back_with_force() {
+    let world = World::with_config("workspace: {max_files: 20}\n");
+    let grow = "for i in $(seq 50); do echo $i > f$i; done; echo BAD > a";
+    let process = world.run_commands(&["echo 1 > a", grow], &[]);
+    let before = look(&world.work());
+    let refused = world.relive(&["rewind", &process.uuid, "--to-step", "1", "-y"]);
+    let way_out = format!("hint: relive rewind {} --to-step 1 --force\n", process.uuid);
+    refused.fails(3, &["work has more than 20 files, the limit for snapshots", &way_out]);
+    let refused = world.relive(&["restore", &process.uuid, "--step", "1", "a"]);
+    refused.fails(3, &[&format!("hint: relive restore {} --step 1 --force a\n", process.uuid)]);
+    assert_eq!(look(&world.work()), before);
+    world.relive(&["restore", &process.uuid, "--step", "1", "--force", "a"]).ok();
+    assert_eq!((fs::read_to_string(world.work().join("a")).unwrap().as_str(), look(&world.work()).len()), ("1\n", 51));
+    let told = world.relive(&["rewind", &process.uuid, "--to-step", "1", "--force", "--json"]).ok().json();
+    assert_eq!((&told["verified"], look(&world.work()).len()), (&json!(true), 1));
+    // It is small again, so the next steps have snapshots.
+    let args = ["resume", &process.uuid, "--input", "go on", "--model"];
+    // The model continues with the turn after those that it has taken.
+    let turns =
+        "{text: x}, {text: x}, {text: x}, {calls: [{name: shell, args: {command: 'echo 2 > a'}}]}, {text: over}";
+    let more = world.script(&format!("turns: [{turns}]"));
+    world.relive(&[&args[..], &[&more]].concat()).ok();
+    world.relive(&["wait", &process.uuid]).ok();
+    world.await_retired(&process.uuid);
+    let shown = world.relive(&["steps", "--json", &process.uuid]).ok().json();
+    let changed: Vec<_> = shown["steps"].as_array().unwrap().iter().map(|step| &step["files"]["changed"]).collect();
+    assert!(changed.iter().rev().take(2).any(|changed| **changed == json!(1)), "{shown}");
+}
+
+#[test]
 fn case_71_the_steps_of_a_fork_show_what_the_step_it_began_with_changed() {
     let world = World::new();
     let process = world.run_commands(&["echo 1 > a", "echo 2 > a; echo 2 > b", "echo 3 > a"], &[]);

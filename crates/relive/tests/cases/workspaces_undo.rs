@@ -52,6 +52,26 @@ fn case_72_a_second_rewind_is_undone_to_the_state_before_it() {
 }
 
 #[test]
+fn case_72_an_undo_that_is_asked_for_again_after_a_crash_is_not_undone() {
+    let world = World::new();
+    let process = world.run_commands(&["echo 1 > f", "echo 2 > f"], &[]);
+    world.rewind(&process, 1, "-y");
+    let ask = || {
+        let path = format!("/v1/processes/{}/rewind", process.uuid);
+        let headers = "relive-request-id: one\r\ncontent-type: application/json\r\n";
+        let (status, answer) = world.http("POST", &path, headers, r#"{"undo":true}"#);
+        assert_eq!(status, 200, "{answer}");
+        serde_json::from_str::<Value>(&answer).unwrap()
+    };
+    let first = ask();
+    world.kill_daemon();
+    world.relive(&["ps", "-a"]).ok();
+    assert_eq!(ask(), first);
+    assert_eq!((world.read("f").as_str(), &first["restored"], &first["verified"]), ("2\n", &json!(1), &json!(true)));
+    assert_eq!(world.records(&process.uuid, "rewound").len(), 4, "two verbs, each begun and done");
+}
+
+#[test]
 fn case_72_a_partial_state_is_undone_as_it_is_typed() {
     let world = World::new();
     let process = world.run_commands(&["mkfifo pipe; echo 1 > f", "echo 2 > f"], &[]);

@@ -31,7 +31,7 @@ fn case_29_a_hundred_are_collected_unasked_and_a_hundred_and_one_are_not() {
 
     let place = Place::new();
     let daemon = collector(&place, 101);
-    place.relive(&["gc"]).exits(2).says("this would remove 101 processes (101.0 kB)").says("hint: relive gc --force");
+    place.relive(&["gc"]).exits(2).says("this would remove 101 processes (101.0 kB)").says("hint: relive gc -y");
     assert_eq!(daemon.asked("gc").len(), 1, "it was one call");
     assert_eq!(place.relive(&["gc", "--force"]).exits(0).stderr, "removed 101 processes, 101.0 kB freed\n");
     let json = place.relive(&["gc", "--json"]).exits(0).json();
@@ -56,6 +56,26 @@ fn case_29_on_a_terminal_it_asks_and_no_or_the_end_of_input_is_no() {
         assert!(said.contains("\nnothing was removed\n"), "on a line of its own: {answered:?}");
     }
     assert_eq!(daemon.asked("gc").len(), 5);
+}
+
+#[test]
+fn an_age_that_was_typed_is_asked_about_on_a_terminal() {
+    let place = Place::new();
+    let daemon = collector(&place, 1);
+    let yes = on_a_terminal(place.command(&["gc", "--older-than", "7d"]), "[y/N] ", "y\n");
+    assert!(yes.stderr.replace('\r', "").ends_with("removed 1 process, 1.0 kB freed\n"), "{yes:?}");
+    let asked = daemon.asked("gc");
+    assert_eq!((asked.len(), &asked[0].body["at_most"]), (2, &json!(0)));
+    let no = on_a_terminal(place.command(&["gc", "--older-than", "7d"]), "[y/N] ", "n\n");
+    assert!(no.stderr.contains("nothing was removed"), "{no:?}");
+    assert_eq!(daemon.asked("gc").len(), 3, "nothing was collected");
+    // Nobody is asked with -y, nor without a terminal, up to the same number as without an age.
+    assert_eq!(place.relive(&["gc", "-y", "--older-than", "7d"]).exits(0).stderr, "removed 1 process, 1.0 kB freed\n");
+    place.relive(&["gc", "--older-than", "7d"]).exits(0);
+    assert_eq!(daemon.asked("gc").last().unwrap().body["at_most"], 100);
+    let place = Place::new();
+    let _daemon = collector(&place, 101);
+    place.relive(&["gc", "--older-than", "7d"]).exits(2).says("hint: relive gc -y --older-than 7d\n");
 }
 
 /// A daemon with a parent, its child, and another one.

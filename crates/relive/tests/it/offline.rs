@@ -69,7 +69,7 @@ fn case_20_options_of_a_fork_are_refused_without_fork() {
 #[test]
 fn wrong_arguments_are_named_and_exit_with_2() {
     let place = Place::new();
-    place.relive(&["pss"]).exits(2).says("hint: a similar subcommand exists: 'ps'");
+    place.relive(&["pss"]).exits(2).says("hint: relive ps\n");
     place.relive(&["ps", "--tre"]).exits(2).says("hint: a similar argument exists: '--tree'");
     place.relive(&["wait", "5", "--timeout", "10"]).exits(2).says("a duration needs a unit");
     for command in [&["run", "--timeout", "0s", "x"][..], &["resume", "5", "--timeout", "0ms"]] {
@@ -92,11 +92,22 @@ fn wrong_arguments_are_named_and_exit_with_2() {
     assert!(place.relive(&[]).exits(0).stdout.contains("Usage: relive"), "no command is a question for help");
     let error = place.relive(&["pss", "--json"]).exits(2).json();
     let message = "there is no command `pss`";
-    let expected = json!({ "code": "INVALID", "message": message, "hint": "a similar subcommand exists: 'ps'" });
+    let expected = json!({ "code": "INVALID", "message": message, "hint": "relive ps --json" });
     assert_eq!(error["error"], expected);
-    assert_eq!(place.relive(&["--json"]).exits(2).json()["error"]["message"], "a command is missing");
+    assert!(place.relive(&["--json"]).exits(0).json()["help"].as_str().unwrap().contains("Usage: relive"));
+    assert_eq!(place.relive(&["--version", "--json"]).exits(0).json(), place.relive(&["version", "--json"]).json());
+    assert!(
+        place.relive(&["ps", "--help", "--json"]).exits(0).json()["help"]
+            .as_str()
+            .unwrap()
+            .contains("Usage: relive ps")
+    );
+    assert!(
+        place.relive(&["completions", "bash", "--json"]).exits(0).json()["script"].as_str().unwrap().contains("relive")
+    );
+    assert_eq!(place.relive(&["demo", "--json"]).exits(2).json()["error"]["hint"], "relive demo");
     assert_eq!(place.relive(&["--json", "ps", "--foo"]).exits(2).json()["error"]["hint"], "relive ps --help");
-    assert!(place.relive(&["help", "--json"]).exits(0).stdout.contains("Usage: relive"));
+    assert!(place.relive(&["help", "--json"]).exits(0).json()["help"].as_str().unwrap().contains("Usage: relive"));
     place.relive(&["run", "--env", "FOO", "x"]).exits(2).says("hint: relive run --env NAME=VALUE");
     let exec = place.relive(&["exec", "--env", "FOO", "--", "echo", "a b"]).exits(2);
     exec.says("hint: relive exec --env NAME=VALUE -- echo 'a b'\n");
@@ -183,7 +194,7 @@ fn help_is_short_or_long_and_goes_to_stdout() {
     let place = Place::new();
     let short = place.relive(&["run", "-h"]).exits(0).stdout;
     let long = place.relive(&["run", "--help"]).exits(0).stdout;
-    assert!(short.starts_with("Run an agent\n\nUsage: relive run [OPTIONS] <INTENT>\n"), "{short}");
+    assert!(short.starts_with("Run an agent\n\nUsage: relive run [OPTIONS] [INTENT]\n"), "{short}");
     assert!(long.starts_with("Examples:\n  relive run \"fix the failing test\""), "{long}");
     assert!(!place.relive(&["--help"]).exits(0).stdout.contains("demo-writer"));
     let version = format!("relive {}\n", env!("CARGO_PKG_VERSION"));
@@ -198,6 +209,16 @@ fn help_that_cannot_be_written_is_a_failure() {
         let output = place.command(args).stdout(full).output().unwrap();
         assert_eq!(output.status.code(), Some(125), "{args:?}");
         assert!(String::from_utf8(output.stderr).unwrap().starts_with("error: cannot write to stdout\n"), "{args:?}");
+    }
+}
+
+#[test]
+fn a_document_that_cannot_be_written_is_told_on_stderr() {
+    let place = Place::new();
+    for args in [&["ps", "--json"][..], &["paths", "--json"], &["demo", "--json"], &["pss", "--json"]] {
+        let full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+        let output = place.command(args).stdout(full).output().unwrap();
+        assert!(String::from_utf8(output.stderr).unwrap().starts_with("error: "), "{args:?}");
     }
 }
 

@@ -228,7 +228,14 @@ fn acknowledged(uuid: Uuid, asked: &Asked, remains: &Remains, wrong: &mut Vec<St
     }
     let incarnations = &journal.history.incarnations;
     for pid in &asked.pids {
-        if !incarnations.iter().any(|incarnation| incarnation.pid == *pid) {
+        // A fork that is asked for again may be suspended by then: it has a PID in each daemon, and is not opened for it.
+        let is_later = |record: &Record| record.kind() == "opened" && record.number("pid") > u64::from(pid.0);
+        let next = journal.records[journal.own..]
+            .iter()
+            .position(is_later)
+            .map_or(journal.records.len(), |next| journal.own + next);
+        let was_suspended = next.checked_sub(1).is_some_and(|last| journal.records[last].kind() == "paused");
+        if !was_suspended && !incarnations.iter().any(|incarnation| incarnation.pid == *pid) {
             wrong.push(format!("A: {uuid}: PID {pid} was acknowledged and never had the journal"));
         }
     }

@@ -7,6 +7,7 @@
 #![expect(clippy::disallowed_methods, reason = "what a test writes need not survive")]
 
 mod check;
+mod cli_agent;
 #[path = "../support/daemon.rs"]
 mod daemon;
 #[path = "../support/dice.rs"]

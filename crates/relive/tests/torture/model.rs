@@ -37,16 +37,19 @@ pub(crate) struct State {
     pub(crate) life: Life,
     /// Whether a call waits for an answer.
     pub(crate) question: bool,
+    /// Whether it was paused while it waits for an answer: it is suspended after that.
+    pub(crate) kept: bool,
     /// Whether it is suspended only for a verb about files.
     pub(crate) for_files: bool,
     pub(crate) items: usize,
 }
 
 impl State {
-    pub(crate) const FIRST: Self = Self { life: Life::Absent, question: false, for_files: false, items: 0 };
+    pub(crate) const FIRST: Self =
+        Self { life: Life::Absent, question: false, kept: false, for_files: false, items: 0 };
 
     fn becomes(self, life: Life) -> Self {
-        Self { life, for_files: false, ..self }
+        Self { life, kept: false, for_files: false, ..self }
     }
 
     /// With the next item behind it, if that is this one.
@@ -54,11 +57,25 @@ impl State {
         (items.get(self.items) == Some(item)).then_some(Self { items: self.items + 1, ..self })
     }
 
+    /// Has its answer, and is suspended if it was paused meanwhile.
+    fn answered(self) -> Self {
+        let answered = Self { question: false, ..self };
+        if self.kept { answered.becomes(Life::Suspended) } else { answered }
+    }
+
+    /// What a pause may make of one that asks: it has stopped for its question, or is about to.
+    fn paused_while_it_asks(self) -> [Self; 2] {
+        [Self { kept: true, ..self }, self.becomes(Life::Suspended)]
+    }
+
     /// What it may do by itself.
     pub(crate) fn by_itself(self, items: &[Item]) -> Option<Self> {
         match (items.get(self.items)?, self.life) {
-            (Item::Ended, Life::Ending) => Some(Self { items: self.items + 1, life: Life::Ended, ..self }),
-            (Item::Asked, Life::Running | Life::Ending) => Some(Self { items: self.items + 1, question: true, ..self }),
+            (Item::Ended, Life::Ending) => Some(Self { items: self.items + 1, ..self.becomes(Life::Ended) }),
+            // One that is on its way to its boundary may ask before it is there.
+            (Item::Asked, Life::Running | Life::Suspended | Life::Ending) => {
+                Some(Self { items: self.items + 1, question: true, ..self })
+            }
             (
                 Item::Created
                 | Item::Heard(_)
@@ -107,11 +124,16 @@ impl State {
             (Verb::Send(_), Life::Ended) => Vec::new(),
             (Verb::Send(text), Life::Running | Life::Suspended | Life::Ending) => one(hear(self, text)),
 
+            (Verb::Pause, Life::Running) if self.kept => vec![self],
+            (Verb::Pause, Life::Running) if self.question => {
+                self.paused_while_it_asks().into_iter().filter(|_| told.fits(true)).collect()
+            }
             (Verb::Pause, Life::Running) => if_told(true, Some(self.becomes(Life::Suspended))),
             (Verb::Pause, Life::Ended) => if_told(false, Some(self)),
             // One that is still on its way to its boundary may be told to hurry.
             (Verb::Pause, Life::Suspended | Life::Ending) => one(Some(self.becomes(self.life))),
 
+            (Verb::Resume, Life::Running) if self.kept => if_told(true, Some(Self { kept: false, ..self })),
             (Verb::Resume, Life::Running) => if_told(false, Some(self)),
             (Verb::Resume, Life::Suspended) => if_told(true, Some(self.becomes(Life::Running))),
             (Verb::Resume, Life::Ended) => if_told(true, self.revive(items)),
@@ -131,12 +153,16 @@ impl State {
             }
             (Verb::Signal(_), Life::Ended) => if_told(false, Some(self)),
 
-            (Verb::Resolve(decision), Life::Running | Life::Ending) if self.question && told.fits(true) => {
-                one(Self { question: false, ..self }.consume(items, &Item::Answered(*decision)))
+            (Verb::Resolve(decision), Life::Running | Life::Suspended | Life::Ending)
+                if self.question && told.fits(true) =>
+            {
+                one(self.answered().consume(items, &Item::Answered(*decision)))
             }
             (Verb::Resolve(_), _) => Vec::new(),
-            (Verb::Answer(text), Life::Running | Life::Ending) if self.question && told.fits(true) => {
-                one(Self { question: false, ..self }.consume(items, &Item::Told(text.clone())))
+            (Verb::Answer(text), Life::Running | Life::Suspended | Life::Ending)
+                if self.question && told.fits(true) =>
+            {
+                one(self.answered().consume(items, &Item::Told(text.clone())))
             }
             (Verb::Answer(_), _) => Vec::new(),
 
@@ -174,7 +200,7 @@ impl State {
             (Verb::ResumeNode, 400 | 409) => self.life != Life::Absent,
             (Verb::Send(_), 409) => matches!(self.life, Life::Ending | Life::Ended),
             (Verb::Resume | Verb::ResumeWith(_), 409) => {
-                self.life == Life::Ending || self.life == Life::Running && self.question
+                self.life == Life::Ending || self.life == Life::Running && self.question && !self.kept
             }
             (Verb::Resolve(_) | Verb::Answer(_), 409) => true,
             (Verb::Ack, 409) => self.life != Life::Ended,

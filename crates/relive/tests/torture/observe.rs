@@ -113,6 +113,8 @@ pub(crate) fn items(records: &[Value], texts: &HashSet<String>) -> Vec<Item> {
                 Some(answer) => Item::Told(answer.to_owned()),
                 None => Item::Asked,
             }),
+            // A pause that is kept until an answer.
+            ("signalled", _) if record["pending"] == true => {}
             ("signalled", _) => items.push(Item::Signalled),
             ("ended", _) => {
                 items.push(Item::Ended);

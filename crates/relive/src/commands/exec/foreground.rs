@@ -56,25 +56,28 @@ pub(super) async fn run(client: &Client<'_>, args: Attachment<'_>, started: Exec
             show_all(folder).await?;
             Left::Ended(record)
         }
-        Opened::Lost => {
-            if !started.folder.is_empty() {
-                show_all(folder).await?;
-            }
-            Left::Lost
-        }
+        Opened::Lost => Left::Lost { shown: 0 },
     };
     let left = match left {
         // Its last message may have been cut off, but be on the disk.
-        Left::Lost => match session::open(&started.folder).await? {
-            Opened::Ended(record) => Left::Ended(record),
-            Opened::Live(_) | Opened::Lost => Left::Lost,
+        Left::Lost { shown } => match session::open(&started.folder).await? {
+            Opened::Ended(record) => {
+                if shown == 0 {
+                    show_all(folder).await?;
+                }
+                Left::Ended(record)
+            }
+            Opened::Live(_) | Opened::Lost => Left::Lost { shown },
         },
         other @ (Left::Ended(_) | Left::Detached | Left::Interrupted | Left::HungUp | Left::Signaled(_)) => other,
     };
     match left {
         Left::Ended(record) => conclude(client, args, &started, &record).await,
-        Left::Lost => {
+        Left::Lost { shown } => {
             let answer = client.wait_for_end(&uuid).await?;
+            if shown == 0 {
+                show_last(client, &uuid).await?;
+            }
             say_why(client, &answer).await;
             Ok(answer.exit_code)
         }
@@ -97,6 +100,21 @@ async fn show_all(folder: &Path) -> Outcome<()> {
     let mut output = Output::start(folder, 0, plainly).map_err(unreadable)?;
     output.end();
     Ok(output.finished().await?)
+}
+
+/// Shows the output of a program that has ended. A shim that dies before its program runs is replaced by another one, which
+/// may have run it since this command lost sight of it.
+async fn show_last(client: &Client<'_>, uuid: &str) -> Outcome<()> {
+    let Some(session) = client.process(uuid).await?.session else { return Ok(()) };
+    match Output::start(Path::new(&session.folder), 0, plainly) {
+        Ok(mut output) => {
+            output.end();
+            Ok(output.finished().await?)
+        }
+        // It never began.
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
+        Err(error) => Err(unreadable(error)),
+    }
 }
 
 /// Returns the end from the daemon, so that the next caller finds it recorded; without a daemon, from the session.

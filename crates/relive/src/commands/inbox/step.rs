@@ -139,7 +139,7 @@ async fn ask(context: &Context, client: &Client<'_>, item: &Item, shown: &Shown,
         for (keys, does) in item.keys() {
             prompt.push_str(&format!("[{keys}] {does}  "));
         }
-        context.print(&context.out.paint(Paint::Bold, &format!("{prompt}[s] skip  [q] leave ")))?;
+        context.print(&context.out.paint(Paint::Bold, &format!("{prompt}[Space] skip  [q] leave ")))?;
         let key = match pressed(client, item, keys, is_silent).await? {
             Waited::Pressed(Pressed::Key(key)) => char::from(key),
             Waited::Pressed(Pressed::Signal(code)) => {
@@ -159,7 +159,10 @@ async fn ask(context: &Context, client: &Client<'_>, item: &Item, shown: &Shown,
         context.print(&format!("{}\n", exact(&key.to_string())))?;
         match key {
             'q' | 'Q' | '\u{1b}' => return Ok(Then::Leave(0)),
-            's' | 'S' | ' ' | '\n' | '\r' => return Ok(Then::Next),
+            ' ' | '\n' | '\r' => {
+                context.print("\n")?;
+                return Ok(Then::Next);
+            }
             key => {
                 let Some(answer) = item.answers.iter().find(|answer| answer.key == key) else { continue };
                 if !shown.whole && needs_all_seen(item, answer) {

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use relive_api::{Affected, Created, InputRequest, Isolation, Process, WaitAnswer};
 use relive_client::{Event, Source};
-use relive_core::{Body, ProcessStatus, State, Uuid};
+use relive_core::{Body, Pid, ProcessStatus, State, SuspendReason, Uuid};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 pub(crate) use super::questions::AtQuestion;
@@ -92,9 +92,16 @@ pub(crate) async fn run(
             context.say(&format!("nobody reads the output any more, PID {pid} keeps running: relive attach {pid}"));
             return Ok(SIGNALED + SIGPIPE);
         }
+        Err(error) if error.is_about_output() => {
+            let error = CommandError { message: format!("{}; PID {pid} keeps running", error.message), ..error };
+            return Err(error.with_hint(format!("relive attach {pid}")));
+        }
         watched => watched?,
     };
-    let keeps = if front.questions.is_asking() { "keeps waiting for your answer" } else { "keeps running" };
+    let (pid, keeps) = match &left {
+        Left::Ended(_) => (pid, "has ended"),
+        Left::Interrupted | Left::Detached | Left::Signaled(_) => now(&front, created).await,
+    };
     match left {
         Left::Ended(answer) => {
             front.show.ended(&answer).await?;
@@ -121,12 +128,27 @@ pub(crate) async fn run(
     }
 }
 
+/// Returns the PID that a process has by now, as a new daemon may run it, and what it does. No daemon is started for that.
+async fn now(front: &Foreground<'_>, created: Created) -> (Pid, &'static str) {
+    const WAITS: &str = "keeps waiting for your answer";
+    let daemon = Client::beside(front.client.context()).await;
+    let process = match &daemon {
+        Some(daemon) => daemon.process(&created.uuid.to_string()).await.ok(),
+        None => None,
+    };
+    let is_asking =
+        |process: &Process| matches!(process.suspend_reason, Some(SuspendReason::Approval | SuspendReason::Question));
+    let waits = front.questions.is_asking() || process.as_ref().is_some_and(is_asking);
+    (process.map_or(created.pid, |process| process.pid), if waits { WAITS } else { "keeps running" })
+}
+
 /// Says what the commands of an agent may reach.
 fn isolation_of(process: Process) -> String {
     let network = process.network.map(|network| format!(", network {network}")).unwrap_or_default();
     match process.isolation {
-        Some(isolation @ (Isolation::Confined | Isolation::Sealed)) => format!("commands are {isolation}{network}"),
-        Some(Isolation::None) | None => format!("commands are not isolated{network}"),
+        Some(Isolation::Confined) => format!("its commands can write only in this directory{network}"),
+        Some(Isolation::Sealed) => format!("its commands are sealed off and can write only in this directory{network}"),
+        Some(Isolation::None) | None => format!("its commands are not isolated{network}"),
     }
 }
 

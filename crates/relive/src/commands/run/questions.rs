@@ -7,7 +7,7 @@ use std::io::Read as _;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Component, Path};
 
-use relive_api::{PendingCall, Process, Resolution, ResolveRequest};
+use relive_api::{PendingCall, Process, Resolution, ResolveRequest, chosen, numbers_choose};
 use relive_core::{Pid, SuspendReason, Uuid};
 use relive_types::CommandRule;
 
@@ -193,7 +193,7 @@ impl<'a> Questions<'a> {
             About::Call { always: Always::No, .. } => "allow? [y]es, [n]o ".to_owned(),
             About::Words { choices } if choices.is_empty() => "your answer: ".to_owned(),
             // Each number would also be a text.
-            About::Words { choices } if has_numbers(choices) => "your answer (the text of a choice): ".to_owned(),
+            About::Words { choices } if !numbers_choose(choices) => "your answer (the text of a choice): ".to_owned(),
             About::Words { .. } => "your answer, or its number: ".to_owned(),
         };
         context.say_on(&context.err.paint(Paint::Bold, &prompt));
@@ -217,7 +217,7 @@ impl<'a> Questions<'a> {
         let (tool, stored) = match &question.about {
             About::Call { tool, always } => (tool.clone(), always.clone()),
             About::Words { choices } => {
-                let Some(answer) = words(line, choices) else {
+                let Some(answer) = chosen(line, choices) else {
                     self.client.context().say_on("your answer: ");
                     return None;
                 };
@@ -281,28 +281,6 @@ pub(super) fn waits_for_person(reason: SuspendReason) -> bool {
         | SuspendReason::Quota
         | SuspendReason::DaemonStop => false,
     }
-}
-
-/// Returns the answer that a line gives to a question: one of the choices by its text or else by its number, or the
-/// words themselves. The text comes first: with the choices "2" and "1", whoever says "2" means the first.
-pub(crate) fn words(line: &str, choices: &[String]) -> Option<String> {
-    let trimmed = line.trim();
-    let chosen = choices
-        .iter()
-        .find(|choice| *choice == line)
-        .or_else(|| choices.iter().find(|choice| *choice == trimmed))
-        .or_else(|| {
-            (1_usize..).zip(choices).find(|(number, _)| number.to_string() == trimmed).map(|(_, choice)| choice)
-        });
-    chosen.cloned().or_else(|| (!trimmed.is_empty()).then(|| trimmed.to_owned()))
-}
-
-/// Tells whether the number of a choice is the text of another one, and so cannot stand for it.
-fn has_numbers(choices: &[String]) -> bool {
-    (1_usize..).zip(choices).any(|(number, choice)| {
-        let number = number.to_string();
-        *choice != number && choices.contains(&number)
-    })
 }
 
 /// Whether a line would be an answer, had there been a question.
@@ -390,32 +368,5 @@ mod tests {
         check("NO", Some((Resolution::Deny, false)));
         check("", None);
         check("yesterday", None);
-    }
-
-    #[test]
-    fn a_question_is_answered_by_a_number_or_by_words() {
-        let choices = ["main".to_owned(), "dev".to_owned()];
-        let check = |line: &str, expect: Option<&str>| assert_eq!(words(line, &choices).as_deref(), expect, "{line:?}");
-        check("2", Some("dev"));
-        check(" main ", Some("main"));
-        check("3", Some("3"));
-        check("0", Some("0"));
-        check("  ", None);
-        check("02", Some("02"));
-        check("+2", Some("+2"));
-    }
-
-    #[test]
-    fn the_text_of_a_choice_wins_over_the_number_of_another() {
-        let choices = ["2", "1", "01", " 3 ", "many"].map(str::to_owned);
-        let check = |line: &str, expect: &str| assert_eq!(words(line, &choices).as_deref(), Some(expect), "{line:?}");
-        for choice in &choices {
-            check(choice, choice);
-        }
-        check("2\n", "2");
-        check("5", "many");
-        assert!(has_numbers(&choices));
-        assert!(!has_numbers(&["1", "2", "10"].map(str::to_owned)));
-        assert!(!has_numbers(&["main", "dev"].map(str::to_owned)));
     }
 }

@@ -1,6 +1,6 @@
 //! The columns of `ps`.
 
-use relive_api::{Process, reason_word};
+use relive_api::{Process, reached_limit, reason_word};
 use relive_core::{SuspendReason, Timestamp};
 
 use super::{body, cost, name, of_agent, out_of, state, state_paint};
@@ -88,7 +88,7 @@ impl Column {
             Self::Exit => ("EXIT", Align::Left),
             Self::Why => ("WHY", Align::Left),
             Self::Doing => ("DOING", Align::Left),
-            Self::Detail => ("DETAIL", Align::Left),
+            Self::Detail => ("DETAIL", Align::Timed),
             Self::Parent => ("PARENT", Align::Right),
             Self::Uuid => ("UUID", Align::Left),
         };
@@ -172,41 +172,45 @@ pub(crate) fn suspension(reason: SuspendReason) -> String {
     }
 }
 
+/// Returns what a suspended process waits for, if that is one word of a person.
+pub(crate) fn wanted_from_you(reason: SuspendReason) -> Option<&'static str> {
+    match reason {
+        SuspendReason::Approval => Some("approval"),
+        SuspendReason::Question => Some("answer"),
+        SuspendReason::User
+        | SuspendReason::BudgetExceeded
+        | SuspendReason::DiskFull
+        | SuspendReason::IoError
+        | SuspendReason::CrashLoop
+        | SuspendReason::InDoubt
+        | SuspendReason::Quota
+        | SuspendReason::NeedsCredentials
+        | SuspendReason::DaemonStop
+        | SuspendReason::Stalled => None,
+    }
+}
+
 /// Returns why a process is suspended, without the time at which it continues.
 pub(crate) fn suspension_of(process: &Process, reason: SuspendReason) -> String {
-    match limit(process).filter(|_| reason == SuspendReason::BudgetExceeded) {
+    match reached_limit(process).filter(|_| reason == SuspendReason::BudgetExceeded) {
         Some(limit) => format!("reached {limit}"),
         None => suspension(reason),
     }
 }
 
-/// Names the limit of its own that stopped a process: `--max-steps 20`. The hint is how to raise it.
-pub(super) fn limit(process: &Process) -> Option<String> {
-    let hint = process.hint.as_deref().filter(|hint| !hint.contains("&&"))?;
-    let limits = [
-        ("--max-steps", process.max_steps.map(|steps| format!(" {steps}"))),
-        ("--max-tokens", process.max_tokens.map(|tokens| format!(" {tokens}"))),
-        ("--max-cost", None),
-        ("--timeout", Some(format!(" after {}", crate::render::time::elapsed(process.elapsed_ms)))),
-    ];
-    let (option, value) = limits.into_iter().find(|(option, _)| hint.contains(&format!(" {option} ")))?;
-    Some(format!("{option}{}", value.unwrap_or_default()))
-}
-
 /// Returns why a process is suspended.
 fn why_suspended(process: &Process) -> Option<String> {
     let reason = suspension_of(process, process.suspend_reason?);
-    Some(match process.resume_at {
-        Some(moment) => format!("{reason} until {}", time_of_day(moment)),
-        None => reason,
-    })
+    let until = process.resume_at.map(|moment| format!(" until {}", time_of_day(moment))).unwrap_or_default();
+    let kept = if process.pause_kept { ", then paused" } else { "" };
+    Some(format!("{reason}{until}{kept}"))
 }
 
 fn detail(process: &Process) -> Option<String> {
     let ending = process.ending.map(|signal| format!("ending by {signal}"));
     let ended = super::exit(process).map(|(code, reason)| crate::render::exit::brief(code, &reason));
     // The state says already that it is pausing.
-    let pausing = (process.display == "pausing").then(|| "pauses at its next boundary".to_owned());
+    let pausing = (process.display == "pausing").then(|| "pausing after this step".to_owned());
     ended.or(ending).or(pausing).or_else(|| why_suspended(process)).or_else(|| process.doing.as_deref().map(one_line))
 }
 

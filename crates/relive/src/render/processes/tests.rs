@@ -63,7 +63,7 @@ fn on_a_terminal_the_table_fits_80_columns() {
     let look = Look { is_terminal: true, width: Some(80), ..Look::plain() };
     let expected = "\
 PID  STATE        NAME      INTENT           STEP     COST  AGE  DETAIL
-  1  running      p1        do it            3/20  $0.0123   2h  shell: make -j…
+  1  running      p1        do it            3/20  $0.0123   2h  shell: mak… 41s
   2  ⏸ suspended  ├─ p2     do it            3/20  $0.0123   2h  budget exceeded
   3  running      │  └─ p3  do it            3/20  $0.0123   2h  -
   4  dead         └─ p4     do it            3/20  $0.0123   2h  exit 1, max st…
@@ -72,7 +72,7 @@ PID  STATE        NAME      INTENT           STEP     COST  AGE  DETAIL
     assert_eq!(drawn(&sample(), Order::Tree, &look), expected);
     let ascii = "\
 PID  STATE          NAME      INTENT          STEP     COST  AGE  DETAIL
-  1  running        p1        do it           3/20  $0.0123   2h  shell: make...
+  1  running        p1        do it           3/20  $0.0123   2h  shell: ... 41s
   2  [P] suspended  |- p2     do it           3/20  $0.0123   2h  budget exce...
   3  running        |  `- p3  do it           3/20  $0.0123   2h  -
   4  dead           `- p4     do it           3/20  $0.0123   2h  exit 1, max...
@@ -135,7 +135,11 @@ fn a_tree_shows_every_process_once_for_any_parents() {
     list[0].ppid = Pid(4);
     list[4].ppid = Pid(99);
     let drawn = tree(&list, &Look::plain());
-    let mut pids: Vec<u32> = drawn.iter().map(|(_, process)| process.pid.0).collect();
+    let pid = |listed: &Listed<'_>| match listed {
+        Listed::Process(process) => Some(process.pid.0),
+        Listed::Observed(_) => None,
+    };
+    let mut pids: Vec<u32> = drawn.iter().filter_map(|(_, listed)| pid(listed)).collect();
     pids.sort_unstable();
     assert_eq!(pids, [1, 2, 3, 4, 15]);
 }
