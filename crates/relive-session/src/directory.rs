@@ -156,8 +156,8 @@ impl SessionDirectory {
         Ok((Self { path: path.to_owned(), ..directory }, lock))
     }
 
-    /// Creates it in the place of one whose program never ran. That one is renamed first, because a partial one would be
-    /// misread.
+    /// Creates it in the place of one whose program never ran, and whose lock the caller holds. That one is renamed first,
+    /// because a partial one would be misread.
     pub(crate) fn create_again(path: &Path) -> io::Result<(Self, OwnedFd)> {
         let old = aside(path).with_extension("old");
         remove(&old)?;
@@ -250,6 +250,22 @@ impl SessionDirectory {
     /// Returns whether there is no shim, and none is about to start, as far as the lock tells.
     pub fn lock_is_free(&self) -> io::Result<bool> {
         Ok(self.lock()? != Lock::Held)
+    }
+
+    /// Takes the lock of a session that has no shim, so that none is launched in its place meanwhile. Returns `None` if
+    /// somebody else has it, or another directory has taken the place of this one.
+    pub(crate) fn hold(&self) -> io::Result<Option<OwnedFd>> {
+        let lock = match self.open_file(LOCK, OFlags::RDONLY) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            lock => lock?,
+        };
+        match rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive) {
+            Err(rustix::io::Errno::WOULDBLOCK) => return Ok(None),
+            locked => locked?,
+        }
+        let (held, named) = (rustix::fs::fstat(&self.dir)?, rustix::fs::lstat(&self.path));
+        let is_in_place = named.is_ok_and(|named| (named.st_dev, named.st_ino) == (held.st_dev, held.st_ino));
+        Ok(is_in_place.then_some(lock))
     }
 
     fn lock(&self) -> io::Result<Lock> {

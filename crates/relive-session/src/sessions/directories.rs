@@ -3,9 +3,14 @@
 use std::io;
 use std::os::fd::OwnedFd;
 use std::path::Path;
+use std::time::{Duration, Instant};
 
+use super::LOOK_EVERY;
 use crate::directory::{self, Found, SessionDirectory};
 use crate::spec::Names;
+
+/// How long the remains of an earlier launch may take to be removed: longer than a tree is killed for.
+const CLEARED_WITHIN: Duration = Duration::from_secs(15);
 
 /// Returns the sessions in a directory of sessions whose names are numbers.
 pub fn numbered(path: &Path) -> io::Result<Vec<u32>> {
@@ -41,18 +46,38 @@ pub(super) fn create(path: &Path, boot_id: &str, names: Names) -> io::Result<(Se
             }
             created
         }
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-            if !matches!(SessionDirectory::open(path)?.look(boot_id)?, Found::NeverRan) {
-                return Err(error);
-            }
-            SessionDirectory::create_again(path)?
-        }
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => replace(path, boot_id)?,
         created => created?,
     };
     if names == Names::Apart {
         sync_dir(parent)?;
     }
     Ok(created)
+}
+
+/// Replaces a directory whose program never ran, once nobody removes what is left of that launch: the next one has cgroups
+/// of the same names.
+fn replace(path: &Path, boot_id: &str) -> io::Result<(SessionDirectory, OwnedFd)> {
+    let until = Instant::now() + CLEARED_WITHIN;
+    loop {
+        let old = SessionDirectory::open(path)?;
+        match old.look(boot_id)? {
+            Found::NeverRan => {
+                if let Some(_lock) = old.hold()? {
+                    return SessionDirectory::create_again(path);
+                }
+            }
+            // Whoever removes the remains holds the lock, as a shim does.
+            Found::Starting => {}
+            Found::Alive(_) | Found::Ended(_) | Found::ShimLost(_) | Found::OtherBoot(_) => {
+                return Err(io::ErrorKind::AlreadyExists.into());
+            }
+        }
+        if Instant::now() > until {
+            return Err(io::ErrorKind::AlreadyExists.into());
+        }
+        std::thread::sleep(LOOK_EVERY);
+    }
 }
 
 fn sync_dir(path: &Path) -> io::Result<()> {

@@ -45,12 +45,14 @@ impl Sessions {
                 }
                 Err(error) if error.kind() == io::ErrorKind::NotFound => None,
                 Ok((_, Found::Starting)) => {
+                    doubt.dispel();
                     self.wait(path, silence).await?;
                     continue;
                 }
                 Ok((directory, Found::Alive(socket))) => match self.adopt(directory, socket).await? {
                     Some(status) => return Ok(status),
                     None => {
+                        doubt.dispel();
                         self.wait(path, silence).await?;
                         continue;
                     }
@@ -79,7 +81,10 @@ impl Sessions {
                 // Only its program can have done that, so it has run.
                 return self.replace_directory(path).await.map(SessionStatus::Ended);
             }
-            return self.conclude(path, looked, doubt).await;
+            if let Some(status) = self.conclude(path, looked, &doubt).await? {
+                return Ok(status);
+            }
+            self.wait(path, silence).await?;
         }
     }
 
@@ -103,39 +108,38 @@ impl Sessions {
         }
     }
 
-    /// Returns what happened to a session of which nothing runs any more.
+    /// Returns what happened to a session of which nothing runs any more; `None` if somebody launches it again.
     async fn conclude(
         &self,
         path: &Path,
         looked: Option<(SessionDirectory, Found)>,
-        doubt: Doubt,
-    ) -> io::Result<SessionStatus> {
+        doubt: &Doubt,
+    ) -> io::Result<Option<SessionStatus>> {
         let ran_on = matches!(doubt, Doubt::Proved(_));
         let Some((directory, found)) = looked else {
             let lost = if ran_on { Some(self.replace_directory(path).await?) } else { None };
-            return Ok(lost.map_or(SessionStatus::NeverRan, SessionStatus::Ended));
+            return Ok(Some(lost.map_or(SessionStatus::NeverRan, SessionStatus::Ended)));
         };
         let shim_lost = failure("shim", "ESRCH", libc::ESRCH);
         let (state, why, failure) = match found {
             // Its program ran after it, and no shim has replaced it: it was the program's own.
-            Found::Ended(record) if doubt == Doubt::Proved(Some(record.clone())) && record.left.is_empty() => {
+            Found::Ended(record) if *doubt == Doubt::Proved(Some(record.clone())) && record.left.is_empty() => {
                 (self.state_of(&directory)?, EndedBy::ShimLost, shim_lost)
             }
-            Found::Ended(record) => return Ok(SessionStatus::Ended(record)),
+            Found::Ended(record) => return Ok(Some(SessionStatus::Ended(record))),
             Found::ShimLost(state) => (state, EndedBy::ShimLost, shim_lost),
             Found::NeverRan | Found::OtherBoot(_) if ran_on => (None, EndedBy::ShimLost, shim_lost),
             Found::OtherBoot(state) => (state, EndedBy::HostLost, failure("boot", "EHOSTDOWN", libc::EHOSTDOWN)),
             // The last two were handled before.
             Found::NeverRan | Found::Starting | Found::Alive(_) => {
-                self.clear(&directory).await?;
-                return Ok(SessionStatus::NeverRan);
+                return Ok(self.clear(directory).await?.then_some(SessionStatus::NeverRan));
             }
         };
         let tree = match (why, &state) {
             (EndedBy::HostLost, Some(state)) => Tree::reopen(&state.tree),
             _ => self.tree_of(path).await?,
         };
-        lost(directory, state, tree, why, failure).await.map(SessionStatus::Ended)
+        lost(directory, state, tree, why, failure).await.map(SessionStatus::Ended).map(Some)
     }
 
     /// Waits before the next look at a shim that neither answers nor exits. After too long it is sent SIGCONT; in the
@@ -171,11 +175,16 @@ impl Sessions {
     }
 
     /// Removes the remains of a session that never ran, whose shim was lost during the launch: its cgroup leaves, and
-    /// possibly a child at the gate.
-    async fn clear(&self, directory: &SessionDirectory) -> io::Result<()> {
+    /// possibly a child at the gate. Returns false, and removes nothing, if it is being launched again: its next launch has
+    /// leaves of the same names.
+    async fn clear(&self, directory: SessionDirectory) -> io::Result<bool> {
         let tree = self.tree_of(directory.path()).await?;
-        let cleared = spawn_blocking(move || empty(&tree));
-        cleared.await.map_err(io::Error::other)
+        let cleared = spawn_blocking(move || {
+            let Some(_lock) = directory.hold()? else { return Ok(false) };
+            empty(&tree);
+            Ok(true)
+        });
+        cleared.await.map_err(io::Error::other)?
     }
 
     /// Returns the last state of the shim, if it is from this boot.
@@ -197,6 +206,15 @@ enum Doubt {
     Suspected,
     /// It did, and was killed; with the exit record that was there before.
     Proved(Option<ExitRecord>),
+}
+
+impl Doubt {
+    /// Takes a suspicion back: a shim was seen.
+    fn dispel(&mut self) {
+        if *self == Self::Suspected {
+            *self = Self::None;
+        }
+    }
 }
 
 /// How long a shim has neither answered nor exited, and what was done about it.

@@ -2,12 +2,15 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use relive_session::directory::Found;
+use relive_session::directory::{Found, SessionDirectory, boot_id};
 use relive_session::proc::{self, Stat};
 use relive_session::protocol::Verb;
+use relive_session::sessions::Sessions;
 use relive_session::spec::{Gate, Namespace, Size, Spec, Stdio};
+use relive_session::stage::SessionResult;
 
 use crate::harness::*;
 
@@ -157,4 +160,37 @@ async fn every_launch_ends_whenever_it_is_killed_and_nothing_is_left() {
         std::fs::read_dir("/proc/self/fd").unwrap().filter_map(|entry| std::fs::read_link(entry.ok()?.path()).ok());
     assert_eq!(held.filter(|target| target.starts_with(&ours)).count(), 0, "descriptors of ended sessions");
     wait_until("sockets to be closed", || descriptors() < descriptors_before + DESCRIPTORS_OF_OTHERS).await;
+}
+
+/// Its next launch has cgroups of the same names as the one that was lost before it ran.
+#[tokio::test]
+async fn a_session_that_is_launched_again_is_not_taken_for_its_remains() {
+    const LAUNCHES: usize = 40;
+    const LOOKERS: usize = 8;
+    let dir = tempfile::tempdir().unwrap();
+    let sessions = Arc::new(Sessions::new(Lab::shim(), boot_id().unwrap(), ladder().plan.prefix.clone()));
+    for number in 0..LAUNCHES {
+        let path = dir.path().join(format!("again-{number}"));
+        // What a shim leaves that is lost before its program runs: a directory whose lock is free.
+        drop(SessionDirectory::create(&path).unwrap());
+        let over = Arc::new(AtomicBool::new(false));
+        let lookers: Vec<_> = (0..LOOKERS)
+            .map(|_| {
+                let (sessions, path, over) = (Arc::clone(&sessions), path.clone(), Arc::clone(&over));
+                tokio::spawn(async move {
+                    while !over.load(Ordering::Relaxed) {
+                        sessions.find(&path).await.unwrap();
+                    }
+                })
+            })
+            .collect();
+        let connection = sessions.launch(&path, &shell("sleep 0.02; exit 7")).await.unwrap();
+        let mut seen = connection.seen();
+        let ended = within("its end", seen.wait_for(|seen| seen.ended.is_some())).await.unwrap().ended.clone();
+        over.store(true, Ordering::Relaxed);
+        assert_eq!(ended.unwrap().result, SessionResult::Exited(7), "launch {number}");
+        for looker in lookers {
+            looker.await.unwrap();
+        }
+    }
 }
