@@ -2,6 +2,7 @@
 
 pub(crate) mod advice;
 mod groups;
+mod quick;
 #[cfg(test)]
 mod snapshots;
 
@@ -33,6 +34,15 @@ const HELP_WIDTH_MAX: usize = 100;
 #[command(name = "relive", version, before_long_help = EXAMPLES, max_term_width = HELP_WIDTH_MAX)]
 #[command(subcommand_required = true, arg_required_else_help = true)]
 pub(crate) struct Cli {
+    #[command(flatten)]
+    pub global: Global,
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+// The options of every command. Not a doc comment: that would be taken for the description of `relive`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Global {
     /// Print JSON: one document, or one object per line for streams
     #[arg(long, global = true, help_heading = "Global options")]
     pub json: bool,
@@ -40,8 +50,6 @@ pub(crate) struct Cli {
     #[arg(long, global = true, help_heading = "Global options")]
     #[arg(value_name = "auto|always|never", value_enum, default_value_t, hide_possible_values = true)]
     pub color: ColorChoice,
-    #[command(subcommand)]
-    pub command: Command,
 }
 
 #[derive(Debug, Subcommand)]
@@ -111,6 +119,9 @@ pub(crate) fn parse(typed: &[OsString]) -> Result<Cli, clap::Error> {
         && (flag == "--help" || flag == "-h")
     {
         *flag = "help".into();
+    }
+    if let Some(cli) = quick::parse(&words) {
+        return Ok(cli);
     }
     Cli::from_arg_matches(&groups::command().try_get_matches_from(words)?)
 }

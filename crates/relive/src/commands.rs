@@ -73,7 +73,9 @@ pub(crate) fn run(cli: Cli) -> Outcome<u8> {
         return agent_events::run(args);
     }
     let paths = Paths::from_env().map_err(no_paths)?;
-    let context = Context { json: cli.json, out: Look::of_stdout(cli.color), err: Look::of_stderr(cli.color), paths };
+    let global = &cli.global;
+    let context =
+        Context { json: global.json, out: Look::of_stdout(global.color), err: Look::of_stderr(global.color), paths };
     let context = &context;
     match cli.command {
         Command::Run(args) => block_on(run::run(context, &args)),

@@ -43,7 +43,7 @@ fn main() -> ExitCode {
         Ok(cli) => cli,
         Err(error) => return report::usage(&error, &typed),
     };
-    let (json, color) = (cli.json, cli.color);
+    let (json, color) = (cli.global.json, cli.global.color);
     match commands::run(cli) {
         Ok(code) => ExitCode::from(code),
         Err(error) => report::error(&error, json, color),
