@@ -15,6 +15,14 @@ pub(super) struct Index {
     link: Option<Link>,
 }
 
+/// The paths of an index.
+#[derive(Debug, Default)]
+pub(super) struct Listed {
+    pub(super) files: Vec<Vec<u8>>,
+    /// Repositories in the work tree, which have an index of their own.
+    pub(super) submodules: Vec<Vec<u8>>,
+}
+
 /// The mode and the path.
 type Entry = (u32, Vec<u8>);
 
@@ -47,8 +55,8 @@ impl Index {
         self.link.as_ref().map(|link| link.id.as_str())
     }
 
-    /// Returns the paths of all files, with those of the shared index; `None` if the list of removed ones is damaged.
-    pub(super) fn files(self, shared: Option<Self>) -> Option<Vec<Vec<u8>>> {
+    /// Returns all paths, with those of the shared index; `None` if the list of removed ones is damaged.
+    pub(super) fn listed(self, shared: Option<Self>) -> Option<Listed> {
         let shared = shared.map(|shared| shared.entries).unwrap_or_default();
         let removed = self.link.map(|link| link.removed).filter(|removed| !removed.is_empty());
         let mut is_removed = vec![false; shared.len()];
@@ -56,9 +64,17 @@ impl Index {
             set_bits(&removed, &mut is_removed)?;
         }
         let kept = shared.into_iter().zip(is_removed).filter(|(_, is_removed)| !is_removed).map(|(entry, _)| entry);
-        // Submodules and directories of a sparse index are not files. An entry without a path replaces a shared one.
-        let is_file = |(mode, path): &Entry| matches!(mode & 0o170_000, 0o100_000 | 0o120_000) && !path.is_empty();
-        Some(kept.chain(self.entries).filter(is_file).map(|(_, path)| path).collect())
+        let mut listed = Listed::default();
+        // An entry without a path replaces a shared one.
+        for (mode, path) in kept.chain(self.entries).filter(|(_, path)| !path.is_empty()) {
+            match mode & 0o170_000 {
+                0o100_000 | 0o120_000 => listed.files.push(path),
+                0o160_000 => listed.submodules.push(path),
+                // A directory of a sparse index: none of its files is in the work tree.
+                _ => {}
+            }
+        }
+        Some(listed)
     }
 }
 

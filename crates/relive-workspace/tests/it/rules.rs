@@ -191,6 +191,40 @@ fn tracked_files_of_a_split_index_are_included() {
 }
 
 #[test]
+fn tracked_files_of_submodules_are_included() {
+    let mut bed = bed();
+    init(&bed);
+    bed.write(".gitignore", "*.o\n");
+    bed.write("sub/inner/deep.o", "x");
+    bed.write("sub/lib.o", "x");
+    bed.write("sub/.env", "x");
+    bed.write("sub/other.o", "x");
+    let commit = "git config user.name t; git config user.email t@t";
+    shell(
+        &bed.root,
+        &format!(
+            "(cd sub/inner; git init -q; {commit}; git add -f deep.o; git commit -qm x)
+             (cd sub; git init -q; {commit}; git add -f lib.o .env inner; git commit -qm x); git add -f sub .gitignore"
+        ),
+    );
+    let taken = bed.take();
+    assert_eq!(bed.ls_tree(&taken.snapshot), [".gitignore", "sub/.env", "sub/inner/deep.o", "sub/lib.o"]);
+    assert_eq!(taken.snapshot.grade, Grade::Exact);
+    // A change of the index of a submodule alone, and a `.git` that is a file.
+    shell(
+        &bed.root,
+        "cd sub; git rm -q --cached lib.o; git add -f other.o; mv .git ../.git/s; echo 'gitdir: ../.git/s' > .git",
+    );
+    let snapshot = bed.snapshot();
+    assert_eq!(bed.ls_tree(&snapshot), [".gitignore", "sub/.env", "sub/inner/deep.o", "sub/other.o"]);
+    shell(&bed.root, "echo damaged > .git/s/index");
+    assert_eq!(bed.snapshot().grade, Grade::Partial);
+    shell(&bed.root, "rm sub/.git");
+    let snapshot = bed.snapshot();
+    assert_eq!((bed.ls_tree(&snapshot), snapshot.grade), (vec![".gitignore".to_owned()], Grade::Exact));
+}
+
+#[test]
 fn a_workspace_below_the_root_of_a_repository_follows_its_rules() {
     let bed = bed();
     init(&bed);
