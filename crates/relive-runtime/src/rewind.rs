@@ -31,7 +31,7 @@ use crate::workspaces::{Changed, OnInterrupted, Planned, RestoreOrder, from_reco
 use order::{Done, Goal, Order, forced};
 use paths::paths_in;
 use refuse::{in_command, no_undo, resumed_meanwhile};
-use told::{left_note, spared_note, told};
+use told::{left_note, told, unseen_note};
 
 pub(crate) use paths::unquoted;
 pub(crate) use told::{is_left, untold};
@@ -318,6 +318,7 @@ impl Turn {
         let Target { files: wanted, step } = target;
         let before = planned.before.grade;
         let (verified, note) = (!order.dry_run, planned.settled.clone());
+        let unseen = unseen_note(&planned.spared, &planned.older, &order.by_force(id));
         let mut outcome = Outcome { uuid, directory, step, before, files, verified, paused: false, note };
         let is_same = |known: FilesId| from_record(known).is_same_files(&from_record(wanted));
         if order.dry_run || planned.plan.changes.is_empty() {
@@ -326,18 +327,17 @@ impl Turn {
                 let now = to_record(&planned.before);
                 self.record_done(order, (step, last_step), now, &outcome.files).await?;
             }
-            return Ok(outcome.with_note(spared_note(&planned.spared)));
+            return Ok(outcome.with_note(unseen));
         }
         let mut first = before_record(&standing.files, &planned, &foreign, last_step).into_iter().collect::<Vec<_>>();
         first.push(order.record(wanted, (step, last_step), None));
         self.record_files(first).await?;
-        let spared = planned.spared.clone();
         let Changed { applied, now, note } = runtime.apply_plan(outcome.directory.clone(), planned).await?;
         // What somebody changed meanwhile was not put back.
         outcome.files.retain(|file| !is_left(&applied, file));
         self.record_done(order, (step, last_step), to_record(&now), &outcome.files).await?;
         outcome.verified = applied.is_verified();
-        Ok(outcome.with_note(left_note(&applied, &spared)).with_note(note))
+        Ok(outcome.with_note(left_note(&applied)).with_note(unseen).with_note(note))
     }
 
     /// Records that the files were put back, and tells the model if it runs.

@@ -10,7 +10,7 @@ use crate::path::FilePath;
 use crate::stat::{FileKey, Time};
 use crate::store::Store;
 
-const MAGIC: &[u8; 8] = b"relivec2";
+const MAGIC: &[u8; 8] = b"relivec3";
 
 /// The content of the workspace.
 #[derive(Debug, Default)]
@@ -20,6 +20,9 @@ pub(crate) struct Cache {
     pub(crate) listings: HashMap<FilePath, Listing>,
     /// Whether the trees, and all objects they name, are known to be in the store.
     pub(crate) are_trees_stored: bool,
+    /// When the walk began. A file that is older and not in the listings was left out of them, or was elsewhere. Absent if
+    /// another machine's clock stamps the files.
+    pub(crate) begun: Option<Time>,
 }
 
 /// The content of a directory.
@@ -52,6 +55,7 @@ pub(crate) enum What {
         key: FileKey,
         links: u64,
         trust: Trust,
+        past: Past,
     },
     Directory,
     /// Excluded by the rules.
@@ -68,6 +72,15 @@ pub(crate) enum Trust {
     TooRecent,
 }
 
+/// Where a file was before the first snapshot that has it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Past {
+    /// It is new since the snapshot before, or another name of it is in that one.
+    Known,
+    /// It existed under a name that is in no snapshot: an ignored one, or one outside of the workspace.
+    Elsewhere,
+}
+
 impl Listing {
     /// Returns whether the directory with this key still has exactly the names of the entries. Names that were left out,
     /// of sockets for example, are not among them, and have to be listed again.
@@ -81,6 +94,28 @@ impl Listing {
 }
 
 impl Cache {
+    /// Returns the file at a path.
+    pub(crate) fn file(&self, path: &FilePath) -> Option<&What> {
+        let (directory, name) = path.split()?;
+        Some(&self.listings.get(&directory)?.find(name)?.what)
+    }
+
+    /// Returns whether a file at a path existed before the first snapshot that has it, under a name that is in none.
+    pub(crate) fn was_elsewhere(&self, path: &FilePath) -> bool {
+        matches!(self.file(path), Some(What::File { past: Past::Elsewhere, .. }))
+    }
+
+    /// Returns the inodes of all files, and where each was before.
+    pub(crate) fn inodes(&self) -> HashMap<u64, Past> {
+        let mut inodes = HashMap::new();
+        for entry in self.listings.values().flat_map(|listing| &listing.entries) {
+            if let What::File { key, past, .. } = &entry.what {
+                inodes.insert(key.inode, *past);
+            }
+        }
+        inodes
+    }
+
     /// Forgets directories that name objects removed by a garbage collection.
     pub(crate) fn forget_missing(&mut self, store: &Store, generation: u64) {
         if self.generation == generation {
@@ -99,6 +134,8 @@ impl Cache {
     pub(crate) fn encode(&self) -> Vec<u8> {
         let mut bytes = MAGIC.to_vec();
         write_number(&mut bytes, self.generation);
+        bytes.push(u8::from(self.begun.is_some()));
+        self.begun.iter().for_each(|begun| write_time(&mut bytes, *begun));
         write_number(&mut bytes, self.listings.len() as u64);
         for (path, listing) in &self.listings {
             write_bytes(&mut bytes, path.as_bytes());
@@ -126,6 +163,7 @@ impl Cache {
         }
         let mut rest = body.strip_prefix(MAGIC)?;
         let generation = read_number(&mut rest)?;
+        let begun = if read_byte(&mut rest)? == 0 { None } else { Some(read_time(&mut rest)?) };
         let count = read_number(&mut rest)?;
         let mut listings = HashMap::with_capacity(usize::try_from(count).ok()?.min(1 << 20));
         for _ in 0..count {
@@ -141,7 +179,7 @@ impl Cache {
             let entries = entries.collect::<Option<Vec<_>>>()?;
             listings.insert(path, Listing { rules, key, names, entries, tree });
         }
-        rest.is_empty().then_some(Self { generation, listings, are_trees_stored: true })
+        rest.is_empty().then_some(Self { generation, listings, are_trees_stored: true, begun })
     }
 }
 
@@ -157,23 +195,26 @@ fn write_bytes(bytes: &mut Vec<u8>, text: &[u8]) {
 fn write_key(bytes: &mut Vec<u8>, key: &FileKey) {
     write_number(bytes, key.inode);
     write_number(bytes, key.size);
-    for time in [key.mtime, key.ctime] {
-        bytes.extend_from_slice(&time.seconds.to_le_bytes());
-        bytes.extend_from_slice(&time.nanoseconds.to_le_bytes());
-    }
+    write_time(bytes, key.mtime);
+    write_time(bytes, key.ctime);
     bytes.extend_from_slice(&key.mode.to_le_bytes());
+}
+
+fn write_time(bytes: &mut Vec<u8>, time: Time) {
+    bytes.extend_from_slice(&time.seconds.to_le_bytes());
+    bytes.extend_from_slice(&time.nanoseconds.to_le_bytes());
 }
 
 fn write_what(bytes: &mut Vec<u8>, what: &What) {
     match what {
-        What::File { kind, id, key, links, trust } => {
+        What::File { kind, id, key, links, trust, past } => {
             bytes.push(match kind {
                 EntryKind::File => 0,
                 EntryKind::Executable => 1,
                 EntryKind::Symlink => 2,
                 EntryKind::Directory => 3,
             });
-            bytes.push(u8::from(*trust == Trust::Yes));
+            bytes.push(u8::from(*trust == Trust::Yes) | u8::from(*past == Past::Elsewhere) << 1);
             bytes.extend_from_slice(id.as_bytes());
             write_key(bytes, key);
             write_number(bytes, *links);
@@ -235,8 +276,10 @@ fn read_what(rest: &mut &[u8]) -> Option<What> {
         5 => return Some(What::Ignored { is_directory: true }),
         _ => return None,
     };
-    let trust = if read_byte(rest)? == 1 { Trust::Yes } else { Trust::TooRecent };
-    Some(What::File { kind, trust, id: read_id(rest)?, key: read_key(rest)?, links: read_number(rest)? })
+    let marks = read_byte(rest)?;
+    let trust = if marks & 1 == 1 { Trust::Yes } else { Trust::TooRecent };
+    let past = if marks & 2 == 2 { Past::Elsewhere } else { Past::Known };
+    Some(What::File { kind, trust, past, id: read_id(rest)?, key: read_key(rest)?, links: read_number(rest)? })
 }
 
 #[cfg(test)]
@@ -248,7 +291,7 @@ mod tests {
         let time = Time { seconds: -5, nanoseconds: 7 };
         let key = FileKey { inode: 1, size: 2, mtime: time, ctime: time, mode: 0o100_644 };
         let id = hash(Kind::Blob, b"x");
-        let what = What::File { kind: EntryKind::File, id, key, links: 1, trust: Trust::Yes };
+        let what = What::File { kind: EntryKind::File, id, key, links: 1, trust: Trust::Yes, past: Past::Elsewhere };
         let entries = vec![
             Entry { name: b"a\n".as_slice().into(), what },
             Entry { name: b"b".as_slice().into(), what: What::Directory },
@@ -256,13 +299,13 @@ mod tests {
         ];
         let listing = Listing { rules: 9, key, names: Some(3), entries, tree: Some(id) };
         let listings = HashMap::from([(FilePath::root(), listing)]);
-        Cache { generation: 3, listings, are_trees_stored: true }
+        Cache { generation: 3, listings, are_trees_stored: true, begun: Some(time) }
     }
 
     #[test]
     fn a_cache_is_unchanged_after_saving_and_loading() {
         let read = Cache::decode(&sample().encode()).unwrap();
-        assert_eq!((read.generation, &read.listings), (3, &sample().listings));
+        assert_eq!((read.generation, read.begun, &read.listings), (3, sample().begun, &sample().listings));
     }
 
     #[test]

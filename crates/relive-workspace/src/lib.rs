@@ -47,7 +47,7 @@ pub use merge::{Conflict, ConflictKind, MergeRequest, Merged, PreparedMerge};
 pub use object::{EntryKind, InvalidId, ObjectId};
 pub use path::{FilePath, GIT_INDEX, InvalidPath};
 pub use plan::{Plan, PlanKind};
-pub use restore::{Force, Prepared, RestoreRequest, Restored};
+pub use restore::{Force, OlderFiles, Prepared, RestoreRequest, Restored};
 pub use rules::OuterRules;
 pub use settings::Settings;
 pub use snapshot::{Grade, LISTED_MAX, SkipReason, Skipped, Snapshot, Taken};

@@ -4,9 +4,9 @@ use std::collections::BTreeSet;
 
 use crate::apply::{Applied, check_in_the_way};
 use crate::control::Control;
-use crate::diff::{Change, View, keep_unseen};
+use crate::diff::{Change, FileState, View, keep_unseen};
 use crate::error::{Error, Result};
-use crate::object::EntryKind;
+use crate::object::{EntryKind, ObjectId};
 use crate::path::FilePath;
 use crate::plan::{Plan, PlanKind};
 use crate::rules::RecordedRules;
@@ -45,6 +45,17 @@ pub struct Prepared {
     pub plan: Plan,
     /// Files that the target lacks because they could not be stored then, or its rules ignore them. They are not removed.
     pub spared: Vec<FilePath>,
+    pub older: OlderFiles,
+}
+
+/// Files that existed before the first snapshot that has them, under a name that is in none, such as an ignored one. So the
+/// target lacks them, although they may have been there.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct OlderFiles {
+    /// Those that are not removed, because nobody forces it.
+    pub kept: Vec<FilePath>,
+    /// Those that are removed by force, or overwritten. Only the snapshot from before the restore has them.
+    pub lost: Vec<FilePath>,
 }
 
 /// The result of a restore.
@@ -55,6 +66,7 @@ pub struct Restored {
     pub applied: Applied,
     /// Files that the target lacks because they could not be stored then, or its rules ignore them. They were not removed.
     pub spared: Vec<FilePath>,
+    pub older: OlderFiles,
 }
 
 impl Workspace {
@@ -95,26 +107,27 @@ impl Workspace {
         changes.retain(is_meant);
         separate_links(store, &mut changes, &before.snapshot)?;
         check_directories(store, &changes, &before.snapshot)?;
-        let spared = self.spare(&mut changes, request.target)?;
+        let (spared, older) = self.spare(&mut changes, request)?;
         let mut plan = Plan::new(PlanKind::Restore, changes);
         plan.add_read_only_directories(&mut View::new(store, &before.snapshot)?)?;
         check_in_the_way(self, &plan)?;
-        Ok(Prepared { before, plan, spared })
+        Ok(Prepared { before, plan, spared, older })
     }
 
     /// Takes a snapshot, then restores the files of another one.
     pub fn restore(&mut self, request: &RestoreRequest<'_>, control: &Control) -> Result<Restored> {
-        let Prepared { before, plan, spared } = self.plan_restore(request, control)?;
+        let Prepared { before, plan, spared, older } = self.plan_restore(request, control)?;
         let applied = self.apply(&plan, control)?;
-        Ok(Restored { before, applied, spared })
+        Ok(Restored { before, applied, spared, older })
     }
 
     /// Drops the removal of files that may have existed then, only not in the snapshot: those that could not be stored,
     /// and those that the rules of that time ignore. The rules from outside of the directory are those that the snapshot
     /// recorded, and those of now, because a snapshot of an earlier version recorded none. The Git index does not count:
-    /// whether it listed a file then is not known, and such a file may be the user's.
-    fn spare(&self, changes: &mut Vec<Change>, target: &Snapshot) -> Result<Vec<FilePath>> {
-        let mut view = View::new(self.store(), target)?;
+    /// whether it listed a file then is not known, and such a file may be the user's. A file that was there then under
+    /// another name, which is in no snapshot, is removed only by force.
+    fn spare(&self, changes: &mut Vec<Change>, request: &RestoreRequest<'_>) -> Result<(Vec<FilePath>, OlderFiles)> {
+        let mut view = View::new(self.store(), request.target)?;
         let settings = view.settings(self.settings());
         let now = self.rules(&settings)?.without_index();
         let then = self.rules(&settings)?.without_index().with_outer(&view.extras.outer);
@@ -122,13 +135,33 @@ impl Workspace {
         if !view.extras.outer.is_empty() {
             all.push(RecordedRules::new(&then, self.store()));
         }
-        keep_unseen(changes, |path| {
+        let older = self.older_files(changes);
+        let mut spared = BTreeSet::new();
+        let unseen = keep_unseen(changes, |path| {
             let mut is_unseen = view.extras.has_skipped(path);
             for rules in &mut all {
                 is_unseen = is_unseen || view.is_ignored_by(rules, path)?;
             }
-            Ok(is_unseen)
-        })
+            if is_unseen {
+                spared.insert(path.clone());
+            }
+            Ok(is_unseen || request.force == Force::No && older.contains(path))
+        })?;
+        let kept: Vec<FilePath> = unseen.into_iter().filter(|path| !spared.contains(path)).collect();
+        let lost = older.into_iter().filter(|path| !spared.contains(path) && !kept.contains(path)).collect();
+        Ok((spared.into_iter().collect(), OlderFiles { kept, lost }))
+    }
+
+    /// Returns the files that would be removed or overwritten although they are older than the first snapshot that has
+    /// them, unless the same bytes are put back under another name.
+    fn older_files(&self, changes: &[Change]) -> BTreeSet<FilePath> {
+        let id = |state: &Option<FileState>| state.as_ref().and_then(|state| state.id);
+        let put_back: BTreeSet<ObjectId> = changes.iter().filter_map(|change| id(&change.after)).collect();
+        let is_older = |change: &&Change| {
+            let is_copy_put_back = || id(&change.before).is_some_and(|id| put_back.contains(&id));
+            change.is_content() && self.cache.was_elsewhere(&change.path) && !is_copy_put_back()
+        };
+        changes.iter().filter(is_older).map(|change| change.path.clone()).collect()
     }
 }
 

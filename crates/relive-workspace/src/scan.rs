@@ -7,14 +7,14 @@ mod read;
 use std::collections::{HashMap, HashSet};
 use std::mem::MaybeUninit;
 use std::os::fd::OwnedFd;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use rustix::fs::{FileType, RawDir};
 use rustix::io::Errno;
 
-use crate::cache::{Cache, Entry, Listing, Trust, What};
+use crate::cache::{Cache, Entry, Listing, Past, Trust, What};
 use crate::control::{Control, Progress};
 use crate::error::{Context as _, Error, Limit, Result};
 use crate::object::EntryKind;
@@ -22,7 +22,7 @@ use crate::path::FilePath;
 use crate::rules::{DirectoryRules, IgnoreFile, RULES_MAX, Reach, Rules};
 use crate::settings::Settings;
 use crate::snapshot::{SkipReason, Skipped};
-use crate::stat::{FileKey, Stat, Time, open_child, open_child_of_same_mount, read_small_at, stat_at, stat_of};
+use crate::stat::{FileKey, Stat, Time, birth_at, open_child, open_child_of_same_mount, read_small_at, stat_at, stat_of};
 use crate::store::{Deflater, ObjectSink, Store};
 use lister::Lister;
 use queue::Queue;
@@ -50,6 +50,8 @@ pub(crate) struct Scan<'a> {
     pub(crate) settings: &'a Settings,
     pub(crate) rules: &'a Rules,
     pub(crate) cache: &'a Cache,
+    /// The files of the last snapshot; `cache` may be those of an earlier walk for the same one.
+    pub(crate) last: &'a Cache,
     pub(crate) sink: &'a ObjectSink,
     pub(crate) control: &'a Control,
     /// Device and inode of directories that are not part of any workspace.
@@ -85,6 +87,8 @@ struct Shared<'a> {
     files: AtomicU64,
     bytes: AtomicU64,
     read_bytes: AtomicU64,
+    /// The inodes of the last snapshot, which are needed only for files that are older than it and not in it.
+    inodes: OnceLock<HashMap<u64, Past>>,
 }
 
 /// The findings of one thread.
@@ -109,6 +113,7 @@ impl Scan<'_> {
             files: AtomicU64::new(0),
             bytes: AtomicU64::new(0),
             read_bytes: AtomicU64::new(0),
+            inodes: OnceLock::new(),
         };
         let root = Arc::new(open_child(self.root, ".").context("open", self.root_path)?);
         let (path, rules) = (FilePath::root(), self.rules.outermost());
@@ -299,16 +304,34 @@ impl Shared<'_> {
                         let reason = SkipReason::SetIdBits;
                         worker.found.skipped.push(Skipped { path: file.clone(), reason });
                     }
+                    let past = self.past(directory, &name, &file, stat.key.inode);
                     if steadiness == Steadiness::Moving {
                         worker.found.moving.push(file);
                     }
-                    let what = What::File { kind: kind(&stat.key), id, key: stat.key, links: stat.links, trust };
+                    let (kind, key, links) = (kind(&stat.key), stat.key, stat.links);
+                    let what = What::File { kind, id, key, links, trust, past };
                     entries.push(Entry { name, what });
                 }
             }
         }
         worker.read.push((path, entries));
         Ok(Vec::new())
+    }
+
+    /// Returns where a file that had to be read was before.
+    fn past(&self, directory: &OwnedFd, name: &[u8], path: &FilePath, inode: u64) -> Past {
+        match self.scan.cache.file(path) {
+            // Also if it was replaced since, as editors do: it stays the successor of that file.
+            Some(What::File { past: Past::Elsewhere, .. }) => return Past::Elsewhere,
+            Some(What::File { key, .. }) if key.inode == inode => return Past::Known,
+            _ => {}
+        }
+        let is_older = |begun: Time| birth_at(directory, name, inode).is_some_and(|birth| birth < begun);
+        if !self.scan.last.begun.is_some_and(is_older) {
+            return Past::Known;
+        }
+        let inodes = self.inodes.get_or_init(|| self.scan.last.inodes());
+        inodes.get(&inode).copied().unwrap_or(Past::Elsewhere)
     }
 
     /// Returns whether a file was changed so recently that another change may leave its times as they are.

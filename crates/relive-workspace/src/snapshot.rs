@@ -14,7 +14,7 @@ use crate::path::FilePath;
 use crate::rules::OuterRules;
 use crate::scan::{Scan, Scanned};
 use crate::settings::{Limits, Settings};
-use crate::stat::stat_at;
+use crate::stat::{Time, stat_at};
 use crate::store::{Deflater, ObjectSink, Pin, Store};
 use crate::workspace::Workspace;
 
@@ -213,10 +213,12 @@ impl Workspace {
         let deadline = self.settings().time_limit.map(|limit| control.clock().monotonic() + limit);
         let sink = ObjectSink::new(&store);
         let private = self.private_directories();
+        let begun = self.has_local_times().then(Time::stamped_now);
+        let last = &self.cache;
         let scan = |cache: &Cache| {
             let (root, root_path, settings) = (self.root_descriptor(), self.root(), self.settings());
             let (store, rules, sink, private) = (&store, &rules, &sink, &private);
-            Scan { store, root, root_path, settings, rules, cache, sink, control, private, deadline }.run()
+            Scan { store, root, root_path, settings, rules, cache, last, sink, control, private, deadline }.run()
         };
         let built = scan_steadily(self, scan).and_then(|mut scanned| {
             let old = self.cache.are_trees_stored.then_some(&self.cache.listings);
@@ -245,7 +247,7 @@ impl Workspace {
         let grade = grade(&scanned);
         let Scanned { listings, mut skipped, mut moving, read_bytes } = scanned;
         let (files, bytes) = totals(&listings);
-        self.cache = Cache { generation, listings, are_trees_stored: true };
+        self.cache = Cache { generation, listings, are_trees_stored: true, begun };
         let skipped_count = skipped.len() as u64;
         skipped.truncate(LISTED_MAX);
         moving.truncate(LISTED_MAX);
@@ -291,7 +293,8 @@ fn scan_steadily(workspace: &Workspace, scan: impl Fn(&Cache) -> Result<Scanned>
             break;
         }
         let generation = workspace.cache.generation;
-        scanned = scan(&Cache { generation, listings: scanned.listings, are_trees_stored: false })?;
+        let listings = scanned.listings;
+        scanned = scan(&Cache { generation, listings, are_trees_stored: false, begun: None })?;
     }
     Ok(scanned)
 }

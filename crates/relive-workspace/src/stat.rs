@@ -6,9 +6,10 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, ResolveFlags};
+use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, ResolveFlags, StatxFlags};
 use rustix::io::Errno;
 use rustix::path::Arg;
+use rustix::time::{ClockId, clock_gettime};
 
 use crate::path::FilePath;
 
@@ -20,6 +21,12 @@ pub(crate) struct Time {
 }
 
 impl Time {
+    /// Returns the time with which a local file system stamps a file that is created now.
+    pub(crate) fn stamped_now() -> Self {
+        let now = clock_gettime(ClockId::RealtimeCoarse);
+        Self { seconds: now.tv_sec, nanoseconds: u32::try_from(now.tv_nsec).unwrap_or_default() }
+    }
+
     /// Returns the moment `by` before `now`.
     pub(crate) fn before(now: SystemTime, by: Duration) -> Self {
         let since = now.checked_sub(by).unwrap_or(UNIX_EPOCH).duration_since(UNIX_EPOCH).unwrap_or_default();
@@ -107,6 +114,25 @@ pub(crate) type Answer<T> = Result<T, Errno>;
 /// Returns the attributes of a directory entry, without following a link.
 pub(crate) fn stat_at(directory: impl AsFd, name: impl Arg) -> Answer<Stat> {
     rustix::fs::statat(directory, name, AtFlags::SYMLINK_NOFOLLOW).map(Stat::from)
+}
+
+/// Returns whether this machine's clock stamps the files of a file system.
+pub(crate) fn has_local_times(file: impl AsFd) -> bool {
+    // NFS, SMB (three versions), FUSE, 9P, Ceph and AFS.
+    const REMOTE: [u64; 8] =
+        [0x6969, 0x517b, 0xff53_4d42, 0xfe53_4d42, 0x6573_5546, 0x0102_1997, 0x00c3_6400, 0x6b41_4653];
+    // The type has 32 bits; where it is a signed number, they are extended.
+    let kind = |found: rustix::fs::StatFs| u64::try_from(found.f_type & 0xffff_ffff);
+    rustix::fs::fstatfs(file).is_ok_and(|found| kind(found).is_ok_and(|kind| !REMOTE.contains(&kind)))
+}
+
+/// Returns when a directory entry, which is this file, was created, if its file system tells.
+pub(crate) fn birth_at(directory: impl AsFd, name: impl Arg, inode: u64) -> Option<Time> {
+    let wanted = StatxFlags::BTIME | StatxFlags::INO;
+    let found = rustix::fs::statx(directory, name, AtFlags::SYMLINK_NOFOLLOW, wanted).ok()?;
+    let has_all = StatxFlags::from_bits_retain(found.stx_mask).contains(wanted) && found.stx_ino == inode;
+    let birth = found.stx_btime;
+    has_all.then_some(Time { seconds: birth.tv_sec, nanoseconds: birth.tv_nsec })
 }
 
 pub(crate) fn stat_of(file: impl AsFd) -> Answer<Stat> {

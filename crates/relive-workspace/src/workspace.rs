@@ -16,7 +16,7 @@ use crate::object;
 use crate::path::FilePath;
 use crate::rules::{CopyOrigin, OuterRules, Rules, Tracked};
 use crate::settings::{Limits, Settings};
-use crate::stat::{open_child, read_small, stat_at, stat_of};
+use crate::stat::{has_local_times, open_child, read_small, stat_at, stat_of};
 use crate::store::{Store, lock_file, open_directory};
 
 /// The largest cache that is read; without a cache every file is hashed once.
@@ -155,6 +155,11 @@ impl Workspace {
             self.cache = Cache::default();
         }
         Ok(())
+    }
+
+    /// Returns whether this machine's clock stamps the files.
+    pub(crate) fn has_local_times(&self) -> bool {
+        has_local_times(&self.descriptor)
     }
 
     /// Returns Relive's own directories, which are never part of a snapshot.

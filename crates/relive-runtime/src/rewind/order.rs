@@ -69,7 +69,12 @@ impl Order {
         if error.code() != ErrorCode::Conflict || self.force == Force::Yes || error.hint().is_some() {
             return error;
         }
-        error.with_hint(self.command(id, ("--force", " --force")))
+        error.with_hint(self.by_force(id))
+    }
+
+    /// The command that overrides what can be overridden.
+    pub(super) fn by_force(&self, id: &str) -> String {
+        self.command(id, ("--force", " --force"))
     }
 
     /// The command, typed again.

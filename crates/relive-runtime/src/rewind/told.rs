@@ -2,7 +2,7 @@
 
 use relive_journal::history::{Files, Untold};
 use relive_journal::record::{Body, Input};
-use relive_workspace::{Applied, FilePath};
+use relive_workspace::{Applied, FilePath, OlderFiles};
 
 use super::Goal;
 use crate::workspaces::{count_files, named};
@@ -46,18 +46,30 @@ pub(crate) fn is_left(applied: &Applied, file: &relive_api::FileChange) -> bool 
     applied.left.iter().any(|left| left.to_string() == path)
 }
 
-pub(super) fn left_note(applied: &Applied, spared: &[FilePath]) -> Option<String> {
-    let mut notes = Vec::new();
-    if !applied.left.is_empty() {
-        notes.push(format!("somebody changed these meanwhile, and they were left alone: {}", named(&applied.left)));
-    }
-    notes.extend(spared_note(spared));
-    (!notes.is_empty()).then(|| notes.join("; "))
+/// Names the files that were not put back because somebody else changed them meanwhile.
+pub(super) fn left_note(applied: &Applied) -> Option<String> {
+    let left = || format!("somebody changed these meanwhile, and they were left alone: {}", named(&applied.left));
+    (!applied.left.is_empty()).then(left)
 }
 
-/// Names the files that stay although the snapshot of the step does not have them.
-pub(super) fn spared_note(spared: &[FilePath]) -> Option<String> {
-    (!spared.is_empty()).then(|| format!("in no snapshot of that step, and left alone: {}", named(spared)))
+/// Names the files that stay although the snapshot of the step does not have them, and those that are gone although they
+/// may have been there. `command` is the command that removes the former too.
+pub(super) fn unseen_note(spared: &[FilePath], older: &OlderFiles, command: &str) -> Option<String> {
+    let mut notes = Vec::new();
+    if !spared.is_empty() {
+        notes.push(format!("in no snapshot of that step, and left alone: {}", named(spared)));
+    }
+    let OlderFiles { kept, lost } = older;
+    if !kept.is_empty() {
+        let kept = named(kept);
+        notes.push(format!("renamed from names that are in no snapshot, and kept: {kept} (to remove them: {command})"));
+    }
+    if !lost.is_empty() {
+        let lost = named(lost);
+        notes
+            .push(format!("renamed from names that are in no snapshot, so that only an undo brings them back: {lost}"));
+    }
+    (!notes.is_empty()).then(|| notes.join("; "))
 }
 
 /// What the model of a process that had ended is told when it continues, if there is something to tell.

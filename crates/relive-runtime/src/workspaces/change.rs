@@ -5,8 +5,8 @@ use std::sync::PoisonError;
 
 use relive_core::Uuid;
 use relive_workspace::{
-    Applied, Change, Conflict, Control, Error as FilesError, FilePath, Force, Grade, MergeRequest, Pin, Plan,
-    RestoreRequest, Snapshot, shown,
+    Applied, Change, Conflict, Control, Error as FilesError, FilePath, Force, Grade, MergeRequest, OlderFiles, Pin,
+    Plan, RestoreRequest, Snapshot, shown,
 };
 
 use super::errors::in_directory;
@@ -52,6 +52,8 @@ pub(crate) struct Planned {
     pub(crate) conflicts: Vec<Conflict>,
     /// Files that stay because the rules of the target ignore them.
     pub(crate) spared: Vec<FilePath>,
+    /// Files that may have been there under a name that is in no snapshot.
+    pub(crate) older: OlderFiles,
     /// What became of an earlier change that was interrupted.
     pub(crate) settled: Option<String>,
     /// The state that the files are in afterwards, where that is known before they are looked at.
@@ -95,9 +97,10 @@ impl Workspaces {
                     let at_best = order.at_best;
                     let before = prepared.before.snapshot.at_best(at_best);
                     self.remember(before);
-                    let (plan, spared, _pin) = (prepared.plan, prepared.spared, prepared.before.pin);
+                    let (plan, spared, older) = (prepared.plan, prepared.spared, prepared.older);
                     let target = order.paths.is_empty().then_some(order.target);
-                    return Ok(Planned { plan, before, conflicts: Vec::new(), spared, settled, target, at_best, _pin });
+                    let (conflicts, _pin) = (Vec::new(), prepared.before.pin);
+                    return Ok(Planned { plan, before, conflicts, spared, older, settled, target, at_best, _pin });
                 }
                 // The first state is the one to compare with in the message.
                 Err(error @ FilesError::ChangedSince { .. }) => refused = refused.or(Some(error)),
@@ -135,8 +138,8 @@ impl Workspaces {
                 let before = prepared.before.snapshot;
                 self.remember(before);
                 let (plan, conflicts, _pin) = (prepared.plan, prepared.conflicts, prepared.before.pin);
-                let (spared, at_best) = (prepared.not_removed, Grade::Exact);
-                Ok(Ok(Planned { plan, before, conflicts, spared, settled, target: None, at_best, _pin }))
+                let (spared, older, at_best) = (prepared.not_removed, OlderFiles::default(), Grade::Exact);
+                Ok(Ok(Planned { plan, before, conflicts, spared, older, settled, target: None, at_best, _pin }))
             }
             Err(FilesError::Conflicts { conflicts }) => Ok(Err(conflicts)),
             Err(FilesError::NotExact { grade, .. }) => {

@@ -110,12 +110,12 @@ impl Lister<'_> {
         found.files += 1;
         found.bytes += stat.key.size.min(self.shared.scan.settings.max_file_bytes);
         match known {
-            Some(What::File { id, key, trust, .. }) if self.shared.is_unchanged(key, *trust, &stat) => {
+            Some(What::File { id, key, trust, past, .. }) if self.shared.is_unchanged(key, *trust, &stat) => {
                 if stat.has_set_id_bits() {
                     self.skip(&name, SkipReason::SetIdBits);
                 }
-                let (id, trust, links) = (*id, *trust, stat.links);
-                let what = What::File { kind: kind(&stat.key), id, key: stat.key, links, trust };
+                let (id, trust, past, links) = (*id, *trust, *past, stat.links);
+                let what = What::File { kind: kind(&stat.key), id, key: stat.key, links, trust, past };
                 found.entries.push(Entry { name, what });
             }
             _ => found.changed.push((name, file_type)),

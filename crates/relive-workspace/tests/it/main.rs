@@ -4,6 +4,7 @@
 #![expect(clippy::disallowed_methods, reason = "tests make and damage files as a person would")]
 
 mod copies;
+mod elsewhere;
 mod git;
 mod hostile;
 mod merges;

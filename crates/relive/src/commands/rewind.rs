@@ -94,7 +94,11 @@ fn tell(context: &Context, args: &Args, done: &Rewound) -> Outcome<()> {
         context.say(&format!("note: {note}"));
     }
     if done.files.is_empty() {
-        context.say(&format!("nothing to do: the files are already in {}", args.state(done)));
+        match &done.note {
+            // It may name files that stay.
+            Some(_) => context.say("nothing was changed"),
+            None => context.say(&format!("nothing to do: the files are already in {}", args.state(done))),
+        }
         return Ok(());
     }
     context.print(&stat(&done.files, &context.out))?;

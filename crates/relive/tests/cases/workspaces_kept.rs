@@ -277,3 +277,24 @@ fn case_72_files_of_the_user_that_were_committed_since_are_not_removed() {
         assert!(!world.work().join("made").exists());
     }
 }
+
+#[test]
+fn case_72_a_file_that_was_renamed_from_an_ignored_name_is_kept_and_named_by_a_rewind() {
+    let world = World::new();
+    fs::write(world.work().join(".env"), "KEY=1").unwrap();
+    let process = world.run_commands(&["echo 1 > a", "mv .env env.txt; echo 2 > a", "echo 3 > a"], &[]);
+    let rewind = |more: &[&str]| world.relive(&[&["rewind", &process.uuid, "--to-step", "1"], more].concat()).ok();
+    let read = |name: &str| fs::read_to_string(world.work().join(name)).ok();
+    let force = format!("relive rewind {} --to-step 1 --force", process.uuid);
+    for told in [rewind(&["--dry-run"]), rewind(&["-y"])] {
+        assert!(told.stderr.contains("kept: env.txt") && told.stderr.contains(&force), "{told:?}");
+    }
+    assert_eq!((read("a").as_deref(), read("env.txt").as_deref()), (Some("1\n"), Some("KEY=1")));
+    let again = rewind(&["-y"]);
+    assert!(again.stderr.contains("nothing was changed") && again.stderr.contains("kept: env.txt"), "{again:?}");
+    let forced = rewind(&["--force"]);
+    assert!(forced.stderr.contains("only an undo brings them back: env.txt"), "{forced:?}");
+    assert_eq!(read("env.txt"), None);
+    world.relive(&["rewind", &process.uuid, "--undo", "-y"]).ok();
+    assert_eq!(read("env.txt").as_deref(), Some("KEY=1"));
+}
