@@ -29,7 +29,7 @@ pub use cli::{
     CliCapabilities, CliGateway, CliLaunch, CliModelCall, CliRead, CliRecord, CliSession, CliStart, CliTurn,
     CliTurnState,
 };
-pub use files::{FilesId, FilesVerb, Grade, OwnWorkspace, PATHS_MAX, Rewound, Snapshot};
+pub use files::{FilesId, FilesVerb, Grade, NOT_KEPT_MAX, NotKept, OwnWorkspace, PATHS_MAX, Rewound, Snapshot};
 pub use flow::FlowRecord;
 pub use handles::{Granted, Released};
 pub use questions::{Approval, Decision, Question};

@@ -8,6 +8,8 @@ use crate::hash::Hash;
 
 /// The most paths that a record lists.
 pub const PATHS_MAX: usize = 200;
+/// The most files that could not be kept that a record lists: the store has all of them.
+pub const NOT_KEPT_MAX: usize = 5;
 
 /// The state of the working directory, kept as a Git tree in the store of snapshots. It is recorded only where something
 /// changed since the one before it.
@@ -30,9 +32,15 @@ pub struct Snapshot {
     /// Lines that are gone since then.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub removed: u64,
+    /// How many of the files that differ were not compared line by line: there were too many.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub uncounted: u64,
     /// The number of files that are not in it although no rule excludes them.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub skipped: u64,
+    /// Some of the files that could not be kept, and why, at most [`NOT_KEPT_MAX`].
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub not_kept: Vec<NotKept>,
     /// Changed paths that are not known to be the work of this process, at most [`PATHS_MAX`].
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub foreign: Vec<String>,
@@ -48,6 +56,18 @@ pub struct Snapshot {
     /// The files before its own changes, if others changed files after `base`: up to here the changes are theirs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub since: Option<FilesId>,
+    /// Why nobody looked, if it says only that.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub why: Option<String>,
+}
+
+/// A file that could not be kept.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NotKept {
+    pub path: String,
+    /// The reason, as `diff --json` names it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
 }
 
 impl Snapshot {
@@ -61,12 +81,15 @@ impl Snapshot {
             changed: 0,
             added: 0,
             removed: 0,
+            uncounted: 0,
             skipped: 0,
+            not_kept: Vec::new(),
             foreign: Vec::new(),
             foreign_count: 0,
             before_verb: false,
             taken: None,
             since: None,
+            why: None,
         }
     }
 

@@ -156,7 +156,8 @@ impl Body for AgentBody {
                 journal: Some(Arc::clone(&cx.journal)),
                 folder,
             };
-            let snapshots = workspaces.are_wanted().then(|| {
+            // Where there were snapshots before, the journal has to say that there are none now.
+            let snapshots = (workspaces.are_wanted() || files.last.is_some()).then(|| {
                 let files = ProcessFiles::new(workspaces, warnings, cwd.into(), root, &files);
                 Arc::new(files) as Arc<dyn Snapshots>
             });

@@ -34,7 +34,9 @@ pub(super) struct State {
     /// Whether a change since the last snapshot may be this process's own, from before it stopped.
     has_unseen_effect: bool,
     /// Why there are no snapshots here, once that was said.
-    is_off: bool,
+    off: Option<String>,
+    /// Whether the journal says that nobody looks any more.
+    is_end_recorded: bool,
     calls: u32,
 }
 
@@ -46,7 +48,8 @@ impl ProcessFiles {
         let state = State {
             last: files.last.map(from_record),
             has_unseen_effect: files.has_unseen_effect,
-            is_off: false,
+            off: None,
+            is_end_recorded: false,
             calls: 0,
         };
         let at_best = workspaces.best_grade_in(&directory, files);
@@ -67,8 +70,9 @@ impl Snapshots for ProcessFiles {
         let (workspaces, warnings, state) = (self.workspaces.clone(), self.warnings.clone(), Arc::clone(&self.state));
         let (directory, by, at_best) = (self.directory.clone(), self.by, self.at_best);
         async move {
-            if lock(&state).is_off {
-                return Seen::default();
+            let off = lock(&state).off.clone();
+            if let Some(why) = off {
+                return Seen { record: unseen_at(&state, occasion, &why), ..Seen::default() };
             }
             if occasion == Occasion::Start {
                 workspaces.await_recovered().await;
@@ -82,9 +86,9 @@ impl Snapshots for ProcessFiles {
                 };
                 let request = Take { directory, by, base, whose, at_best };
                 if let Some(notice) = workspaces.is_refused(&request.directory) {
-                    let was_off = std::mem::replace(&mut lock(&state).is_off, true);
-                    let notice = Some(notice).filter(|_| !was_off);
-                    return Seen { record: unseen(&state), notice, missing: None };
+                    let was_off = lock(&state).off.replace(notice.clone()).is_some();
+                    let record = unseen_at(&state, occasion, &notice);
+                    return Seen { record, notice: Some(notice).filter(|_| !was_off), missing: None };
                 }
                 match workspaces.take(&request) {
                     Ok(taken) => {
@@ -94,24 +98,25 @@ impl Snapshots for ProcessFiles {
                     }
                     Err(error) => {
                         let notice = workspaces.refuse(&request.directory, &error);
-                        lock(&state).is_off = notice.is_some();
+                        lock(&state).off.clone_from(&notice);
                         let text = format!("no snapshot of {}: {error}", request.directory.display());
+                        let record = unseen_at(&state, occasion, notice.as_ref().unwrap_or(&text));
                         let missing = Some(text).filter(|_| notice.is_none());
                         missing.iter().for_each(|text| warnings.warn_once(text.clone()));
-                        Seen { record: unseen(&state), notice, missing }
+                        Seen { record, notice, missing }
                     }
                 }
             });
             taken.await.unwrap_or_else(|error| {
-                let missing = Some(format!("no snapshot was taken: {error}"));
-                Seen { record: unseen(&held), notice: None, missing }
+                let why = format!("no snapshot was taken: {error}");
+                Seen { record: unseen_at(&held, occasion, &why), notice: None, missing: Some(why) }
             })
         }
         .boxed()
     }
 
     fn unseen(&self) -> Option<Box<Record>> {
-        unseen(&self.state)
+        unseen(&self.state, "no snapshot was taken in time")
     }
 
     fn mark(&self, change: Change) {
@@ -130,9 +135,23 @@ impl Snapshots for ProcessFiles {
 }
 
 /// What is recorded where the files could not be seen.
-fn unseen(state: &Mutex<State>) -> Option<Box<Record>> {
+fn unseen(state: &Mutex<State>, why: &str) -> Option<Box<Record>> {
     let last = lock(state).last?;
-    Some(Box::new(Record::unseen(0, to_record(&last))))
+    Some(Box::new(Record { why: Some(why.to_owned()), ..Record::unseen(0, to_record(&last)) }))
+}
+
+/// The same for an occasion. What a process begins with are still the files of its last step as they were seen then; and
+/// where snapshots are off, one record says it for all steps.
+fn unseen_at(state: &Mutex<State>, occasion: Occasion, why: &str) -> Option<Box<Record>> {
+    if occasion == Occasion::Start {
+        return None;
+    }
+    let is_new = {
+        let mut state = lock(state);
+        let is_off = state.off.is_some();
+        !std::mem::replace(&mut state.is_end_recorded, is_off)
+    };
+    unseen(state, why).filter(|_| is_new)
 }
 
 impl Drop for ProcessFiles {

@@ -5,12 +5,13 @@ use std::path::{Path, PathBuf};
 use std::sync::PoisonError;
 
 use relive_core::Uuid;
-use relive_journal::record::{PATHS_MAX, Snapshot as Record};
+use relive_journal::record::{NOT_KEPT_MAX, NotKept, PATHS_MAX, Snapshot as Record};
 use relive_workspace::{Change, Control, FilePath, Grade, SkipReason, Snapshot, Store, TextDiff, shown};
 
 use super::activity::{Changer, Interval};
 use super::{Workspaces, check_no_link, lock, to_record};
 use crate::error::Result;
+use crate::workspace_list::not_kept;
 
 /// So many changed files are compared line by line; of the others only the number is told.
 const COUNTED_MAX: usize = 500;
@@ -88,6 +89,12 @@ impl Workspaces {
         let base = request.base.map(|base| to_record(&base).tree);
         let mut record = Record { base, skipped: taken.skipped_count, ..Record::new(0, to_record(&snapshot)) };
         record.taken = Some(taken_at);
+        if snapshot.grade != Grade::Exact {
+            let is_copy = request.directory.starts_with(self.own_root());
+            let lacking = not_kept(&store, &snapshot, is_copy)?.into_iter().take(NOT_KEPT_MAX);
+            let named = |relive_api::NotKept { path, reason }| NotKept { path, reason };
+            record.not_kept = lacking.map(named).collect();
+        }
         if let Some(base) = request.base {
             let changes = store.diff(&base, &snapshot)?;
             count(&store, &changes, &mut record)?;
@@ -142,12 +149,14 @@ fn has_bytes(reason: SkipReason) -> bool {
 fn count(store: &Store, changes: &[Change], record: &mut Record) -> Result<()> {
     let files = shown(changes);
     record.changed = files.len() as u64;
-    for change in files.into_iter().filter(|change| change.is_content()).take(COUNTED_MAX) {
+    let mut compared = files.into_iter().filter(|change| change.is_content());
+    for change in compared.by_ref().take(COUNTED_MAX) {
         if let TextDiff::Text { lines, .. } = store.text_diff(change)? {
             record.added += lines.added;
             record.removed += lines.removed;
         }
     }
+    record.uncounted = compared.count() as u64;
     Ok(())
 }
 

@@ -34,11 +34,19 @@ pub(crate) async fn run(context: &Context, args: &Args) -> Outcome<u8> {
         Ok::<_, Error>(())
     };
     client.read(&uuid, Source::Journal, &mut None, each).await?;
+    if steps.wants_events() {
+        let each = async |event: Event| {
+            steps.fold_event(&event.data);
+            Ok::<_, Error>(())
+        };
+        client.read(&uuid, Source::Events, &mut None, each).await?;
+    }
     if context.json {
         context.print_json(&json!({ "steps": steps.rows }))?;
     } else {
         let clock = if args.utc { Clock::utc() } else { Clock::local() };
         context.print(&table(&steps.rows, &clock, &context.out))?;
+        steps.reasons().iter().for_each(|reason| context.say(&format!("note: {reason}")));
         if process.body == Body::Exec {
             context.say(&format!("PID {0} is a program and has no steps: relive logs {0}", process.pid));
         }

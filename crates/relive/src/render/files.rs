@@ -9,9 +9,19 @@ use relive_types::file_name;
 use super::table::{Align, Cell, Column, draw};
 use crate::terminal::{Look, Paint, one_line, without_controls};
 
-/// `+12 -3 in 2 files`.
-pub(crate) fn summary(files: u64, added: u64, removed: u64) -> String {
-    format!("+{added} -{removed} in {}", count(files))
+/// The lines of changed files.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Lines {
+    pub(crate) added: u64,
+    pub(crate) removed: u64,
+    /// How many files were not compared line by line.
+    pub(crate) uncounted: u64,
+}
+
+/// `+12 -3 in 2 files`, or `at least +12 -3 in 700 files` if not all lines were counted.
+pub(crate) fn summary(files: u64, Lines { added, removed, uncounted }: Lines) -> String {
+    let start = if uncounted == 0 { "" } else { "at least " };
+    format!("{start}+{added} -{removed} in {}", count(files))
 }
 
 /// `1 file`, `2 files`.
@@ -22,7 +32,15 @@ pub(crate) fn count(files: u64) -> String {
 /// The same for a list.
 pub(crate) fn summary_of(files: &[FileChange]) -> String {
     let sum = |count: fn(&FileChange) -> Option<u64>| files.iter().filter_map(count).sum();
-    summary(files.len() as u64, sum(|file| file.added), sum(|file| file.removed))
+    let uncounted = files.iter().filter(|file| is_uncounted(file)).count() as u64;
+    let (added, removed) = (sum(|file| file.added), sum(|file| file.removed));
+    summary(files.len() as u64, Lines { added, removed, uncounted })
+}
+
+/// Tells whether a text changed and its lines were not counted. A directory ends with a slash.
+fn is_uncounted(file: &FileChange) -> bool {
+    let has_lines = matches!(file.change.as_str(), "added" | "modified" | "deleted") && !file.path.ends_with('/');
+    has_lines && !file.binary && file.added.is_none()
 }
 
 /// The same, with what others changed in the same directory apart.
@@ -155,5 +173,11 @@ mod tests {
             "CHANGE                     ADDED  REMOVED  PATH\nmodified                      12        3  src/a.rs\nadded (binary, by others)      -        -  logo.png\n"
         );
         assert_eq!(summary_of(&files[..1]), "+12 -3 in 1 file");
+        let uncounted = FileChange { binary: false, ..file("late.txt", "modified", None) };
+        let directory = FileChange { binary: false, ..file("empty/", "added", None) };
+        let mode = FileChange { binary: false, ..file("tool", "mode", None) };
+        let all = [files[0].clone(), directory, mode];
+        assert_eq!(summary_of(&all), "+12 -3 in 3 files");
+        assert_eq!(summary_of(&[files[0].clone(), uncounted]), "at least +12 -3 in 2 files");
     }
 }

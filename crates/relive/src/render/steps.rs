@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use relive_api::NotKept;
 use relive_core::Timestamp;
 use relive_journal::payload::Json;
 use relive_journal::record::{self, Compacted, ModelEnded, Partial, Snapshot};
@@ -10,7 +11,7 @@ use relive_types::rule::COMMAND_TOOL;
 use serde::{Deserialize, Serialize};
 
 use super::approval::exact;
-use super::files::summary;
+use super::files::{Lines, not_kept, summary};
 use super::line::Line;
 use super::table::{Align, Cell, Column, draw};
 use super::time::Clock;
@@ -39,6 +40,12 @@ pub(crate) struct Step {
     /// Whether it may have changed files, and no snapshot tells.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub files_unknown: bool,
+    /// Why there is no snapshot, where that is known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub files_unknown_why: Option<String>,
+    /// Files that its snapshot could not keep, and the one before did not miss.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub not_kept: Vec<NotKept>,
     /// Whether the model or a call is not done: nothing can be forked from it yet.
     #[serde(skip)]
     pub is_open: bool,
@@ -49,6 +56,11 @@ impl Step {
     pub(crate) fn files_shown(&self) -> Option<String> {
         let unknown = self.files_unknown.then(|| "unknown".to_owned());
         self.files.map(ChangedFiles::shown).or(unknown)
+    }
+
+    fn set_unknown(&mut self, why: Option<&str>) {
+        self.files_unknown = true;
+        self.files_unknown_why = why.map(str::to_owned).or(self.files_unknown_why.take());
     }
 }
 
@@ -95,6 +107,10 @@ pub(crate) struct Steps {
     last_calls: Vec<record::Call>,
     /// Whether the last snapshot shows the files: there is one, and it does not say that nobody looked.
     are_files_seen: bool,
+    /// Why not, if not.
+    unseen_why: Option<String>,
+    /// The files that the last snapshot could not keep.
+    last_not_kept: Vec<NotKept>,
 }
 
 /// A call, as far as it is of interest here.
@@ -104,13 +120,21 @@ struct Call {
 }
 
 /// What a step changed in the files.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
 pub(crate) struct ChangedFiles {
     pub changed: u64,
     pub added: u64,
     pub removed: u64,
     /// How many of them are not its own work.
     pub foreign: u64,
+    /// How many of them were not compared line by line.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub uncounted: u64,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+fn is_zero(number: &u64) -> bool {
+    *number == 0
 }
 
 impl ChangedFiles {
@@ -119,7 +143,8 @@ impl ChangedFiles {
         if self.changed == 0 {
             "none".to_owned()
         } else {
-            format!("{}{foreign}", summary(self.changed, self.added, self.removed))
+            let Self { added, removed, uncounted, .. } = self;
+            format!("{}{foreign}", summary(self.changed, Lines { added, removed, uncounted }))
         }
     }
 }
@@ -215,8 +240,45 @@ impl Steps {
             return;
         }
         if let Some(step) = self.rows.iter_mut().rfind(|row| row.step == step) {
-            step.files_unknown = true;
+            step.set_unknown(self.unseen_why.as_deref());
         }
+    }
+
+    /// Takes an event. It says why there were never any snapshots, which no record can.
+    pub(crate) fn fold_event(&mut self, text: &str) {
+        let Some(line) = Line::parse(text).filter(|line| line.kind == "snapshots_off") else { return };
+        let Some(why) = line.field::<String>("text") else { return };
+        let unexplained = self.rows.iter_mut().filter(|row| row.files_unknown && row.files_unknown_why.is_none());
+        unexplained.for_each(|row| row.files_unknown_why = Some(why.clone()));
+    }
+
+    /// Tells whether a reason is missing that an event may tell.
+    pub(crate) fn wants_events(&self) -> bool {
+        self.rows.iter().any(|row| row.files_unknown && row.files_unknown_why.is_none())
+    }
+
+    /// Returns why files of steps are not known or not kept, one line for each reason.
+    pub(crate) fn reasons(&self) -> Vec<String> {
+        let mut unknown: Vec<(&str, Vec<u32>)> = Vec::new();
+        for row in self.rows.iter().filter(|row| row.files.is_none()) {
+            let Some(why) = &row.files_unknown_why else { continue };
+            match unknown.last_mut().filter(|(last, _)| last == why) {
+                Some((_, steps)) => steps.push(row.step),
+                None => unknown.push((why, vec![row.step])),
+            }
+        }
+        let unknown = unknown.into_iter().map(|(why, steps)| {
+            let of = match (steps.first(), steps.last()) {
+                (Some(first), Some(last)) if first != last => format!("steps {first} to {last}"),
+                (first, _) => format!("step {}", first.copied().unwrap_or_default()),
+            };
+            format!("{of}: {}", one_line(why))
+        });
+        let lacking = self.rows.iter().filter_map(|row| {
+            let named = not_kept(&row.not_kept, &[])?;
+            Some(format!("step {}: not kept: {named}", row.step))
+        });
+        unknown.chain(lacking).collect()
     }
 
     /// Takes a snapshot, which stands within the step after the one it is about.
@@ -224,24 +286,34 @@ impl Steps {
         let Ok(snapshot) = serde_json::from_str::<Snapshot>(text) else { return };
         self.are_files_seen = !snapshot.is_unseen();
         if snapshot.is_unseen() {
+            self.unseen_why.clone_from(&snapshot.why);
             if let Some(step) = self.rows.iter_mut().rfind(|step| step.step == snapshot.after) {
-                step.files_unknown = true;
+                step.set_unknown(snapshot.why.as_deref());
             }
             return;
         }
-        let Snapshot { after, base, changed, added, removed, foreign_count: foreign, before_verb, .. } = snapshot;
+        let lacking: Vec<NotKept> = snapshot.not_kept.iter().map(shown_as).collect();
+        let before = std::mem::replace(&mut self.last_not_kept, lacking.clone());
+        let Snapshot { after, base, changed, added, removed, uncounted, .. } = snapshot;
+        let (foreign, before_verb) = (snapshot.foreign_count, snapshot.before_verb);
         // The first snapshot of a process is compared with nothing; that of a fork tells what its step changed.
         let is_of_step = !before_verb && (base.is_some() || changed > 0);
         if let Some(step) = self.rows.iter_mut().rfind(|step| step.step == after && is_of_step) {
-            let before = step.files.unwrap_or(ChangedFiles { changed: 0, added: 0, removed: 0, foreign: 0 });
+            step.not_kept.extend(lacking.into_iter().filter(|file| !before.contains(file)));
+            let sum = step.files.unwrap_or_default();
             step.files = Some(ChangedFiles {
-                changed: before.changed + changed,
-                added: before.added + added,
-                removed: before.removed + removed,
-                foreign: before.foreign + foreign,
+                changed: sum.changed + changed,
+                added: sum.added + added,
+                removed: sum.removed + removed,
+                foreign: sum.foreign + foreign,
+                uncounted: sum.uncounted + uncounted,
             });
         }
     }
+}
+
+fn shown_as(file: &record::NotKept) -> NotKept {
+    NotKept { path: file.path.clone(), reason: file.reason.clone() }
 }
 
 pub(crate) fn table(steps: &[Step], clock: &Clock, look: &Look) -> String {

@@ -4,6 +4,7 @@ use std::fs;
 
 use serde_json::{Value, json};
 
+use crate::workspaces_support::shell;
 use crate::world::{Begun, World, wait_until};
 
 impl World {
@@ -48,6 +49,60 @@ fn case_71_steps_without_a_snapshot_are_unknown_and_not_without_changes() {
     assert_eq!((&diff["files"][0]["path"], &diff["files"][1]), (&json!("a"), &json!(null)));
     assert!(diff["note"].as_str().unwrap().contains("no snapshot was taken after step 2"), "{diff}");
     world.relive(&["diff", &process.uuid, "3"]).fails(3, &["after step 3 are not known"]);
+}
+
+#[test]
+fn case_71_steps_without_a_snapshot_say_why() {
+    let world = World::with_config("workspace: {max_files: 20, max_file_mb: 1}\n");
+    let commands = ["head -c 2000000 /dev/zero > big", "for n in $(seq 40); do echo $n > f$n; done", "echo 3 > b"];
+    let process = world.run_commands(&commands, &[]);
+    let steps = world.relive(&["steps", "--json", &process.uuid]).ok().json()["steps"].clone();
+    assert_eq!(steps[0]["not_kept"], json!([{"path": "big", "reason": "too_large"}]), "{steps}");
+    for step in [1, 2] {
+        assert!(steps[step]["files_unknown_why"].as_str().unwrap().contains("more than 20 files"), "{steps}");
+    }
+    let shown = world.relive(&["steps", &process.uuid]).ok().stderr;
+    assert!(shown.contains("note: steps 2 to 3: no snapshots of ") && shown.contains("more than 20 files"), "{shown}");
+    assert!(shown.contains("note: step 1: not kept: big (too large)"), "{shown}");
+    // There never was one.
+    let other = world.run_commands(&["echo 1 > c"], &[]);
+    let shown = world.relive(&["steps", &other.uuid]).ok();
+    assert!(shown.stdout.contains("unknown") && shown.stderr.contains("note: step 1: no snapshots of "), "{shown:?}");
+}
+
+#[test]
+fn case_71_steps_after_snapshots_were_turned_off_are_unknown() {
+    let world = World::new();
+    let process = world.run_commands(&["echo 1 > f"], &[]);
+    world.configure("workspace: {snapshots: off}\n");
+    let path = world.root().join("more.yaml");
+    let turns: String = ["echo 2 > f", "echo 3 > f"].iter().map(|command| shell(command)).collect();
+    // The model continues with the turn after those that it has taken.
+    fs::write(&path, format!("turns:\n  - text: x\n  - text: x\n{turns}  - text: over\n")).unwrap();
+    let model = format!("script/{}", path.display());
+    world.relive(&["resume", &process.uuid, "--input", "go on", "--model", &model]).ok();
+    world.relive(&["wait", &process.uuid]).ok();
+    world.await_retired(&process.uuid);
+    let (known, none, unknown) = ((json!(1), json!(null)), (json!(null), json!(null)), (json!(null), json!(true)));
+    assert_eq!(world.files_of_steps(&process), [known, none.clone(), unknown.clone(), unknown, none]);
+    let why = world.relive(&["steps", &process.uuid]).ok().stderr;
+    assert!(why.contains("note: steps 3 to 4: no snapshots of ") && why.contains("the configuration"), "{why}");
+    for step in ["3", "4"] {
+        world.relive(&["rewind", &process.uuid, "--to-step", step, "--force"]).fails(3, &["not known"]);
+    }
+    world.relive(&["rewind", &process.uuid, "--to-step", "2", "--force"]).ok();
+    assert_eq!(fs::read_to_string(world.work().join("f")).unwrap(), "1\n");
+}
+
+#[test]
+fn case_71_lines_that_were_not_counted_are_said_to_be_missing() {
+    let world = World::new();
+    let process = world.run_commands(&["for n in $(seq 510); do echo $n > f$n; done"], &[]);
+    let steps = world.relive(&["steps", "--json", &process.uuid]).ok().json()["steps"].clone();
+    let files = json!({"changed": 510, "added": 500, "removed": 0, "foreign": 0, "uncounted": 10});
+    assert_eq!(steps[0]["files"], files);
+    let shown = world.relive(&["steps", &process.uuid]).ok().stdout;
+    assert!(shown.contains("at least +500 -0 in 510 files"), "{shown}");
 }
 
 #[test]
