@@ -32,6 +32,8 @@ struct Sides {
     special: Vec<FilePath>,
     lacks: Lacks,
     into: PathBuf,
+    /// What became of a change of the copy that was interrupted.
+    settled: Option<String>,
 }
 
 /// The copy of a process as it is now.
@@ -40,6 +42,7 @@ struct Theirs {
     left_out: Vec<FilePath>,
     special: Vec<FilePath>,
     lacks: Lacks,
+    settled: Option<String>,
 }
 
 type Plan = Result<(Planned, Vec<relive_api::FileChange>), Vec<Conflict>>;
@@ -141,14 +144,15 @@ impl Turn {
             let hint = format!("merge when the command is over, or relive merge {id} --force");
             return Err(Error::new(ErrorCode::Conflict, message).with_hint(hint));
         }
-        let sides = self.sides(base, id, request.into, area.as_ref()).await?;
-        let force = if request.force { Force::Yes } else { Force::No };
         let on_interrupted = if request.dry_run { OnInterrupted::Refuse } else { OnInterrupted::RollBack };
+        let sides = self.sides(base, id, (request.into, area.as_ref()), on_interrupted).await;
+        let sides = sides.map_err(|error| self.with_way_to_merge(id, error))?;
+        let force = if request.force { Force::Yes } else { Force::No };
         let path = sides.into.display().to_string();
         let dry_run = request.dry_run;
         let with_way_out = |error: Error| {
             if matches!(error, Error::Interrupted(_)) {
-                return error.with_hint(format!("relive merge {id}"));
+                return self.with_way_to_merge(id, error);
             }
             let is_overridable = error.code() == ErrorCode::Conflict && force == Force::No && error.hint().is_none();
             if is_overridable { error.with_hint(format!("relive merge {id} --force")) } else { error }
@@ -171,7 +175,7 @@ impl Turn {
         let half_done =
             is_in_command.then(|| format!("{id} is in the middle of a command: its files may be half written"));
         let not_merged = not_merged(id, &one_sided, &sides, &planned.spared);
-        let notes = planned.settled.iter().cloned().chain(half_done).chain(not_merged);
+        let notes = sides.settled.iter().chain(&planned.settled).cloned().chain(half_done).chain(not_merged);
         let note = Some(notes.collect::<Vec<_>>().join("; ")).filter(|note| !note.is_empty());
         let verified = !dry_run;
         let mut answer = FilesChanged { written, conflicts, verified, path, files, dry_run, note };
@@ -206,6 +210,15 @@ impl Turn {
         Ok(answer)
     }
 
+    /// Adds the command that rolls back what was interrupted: a merge does, unless the process runs, which a rewind pauses.
+    fn with_way_to_merge(&self, id: &str, error: Error) -> Error {
+        match error {
+            Error::Interrupted(_) if self.owner.has_body() => error.with_hint(format!("relive pause {id}")),
+            Error::Interrupted(_) => error.with_hint(format!("relive merge {id}")),
+            error => error,
+        }
+    }
+
     /// Tells whether a call that may change its files is under way.
     async fn is_in_command(&mut self) -> Result<bool> {
         let may_change = |open: &OpenCall| !matches!(open.recovery, Recovery::Rerun | Recovery::Lookup { .. });
@@ -218,8 +231,8 @@ impl Turn {
         &mut self,
         base: Option<FilesId>,
         id: &str,
-        into: Option<String>,
-        area: Option<&Area>,
+        (into, area): (Option<String>, Option<&Area>),
+        on_interrupted: OnInterrupted,
     ) -> Result<Sides> {
         let (spawned, files): (_, Files) = self
             .look(|history| (history.identity.clone().map(|identity| identity.spawned), history.files.clone()))
@@ -245,30 +258,37 @@ impl Turn {
             Error::new(ErrorCode::Conflict, "the files at its start are not known, so nothing can be merged")
         })?;
         let base = from_record(base);
-        let Theirs { snapshot: theirs, left_out, special, lacks } = self.theirs(&spawned, &files).await?;
+        let theirs = self.theirs(&spawned, &files, on_interrupted).await?;
+        let Theirs { snapshot: theirs, left_out, special, lacks, settled } = theirs;
         // What was merged before, if need be by force, is not in the way of a merge that has nothing to do.
         let lacks = if base.is_same_files(&theirs) { Lacks::NoBytes } else { lacks };
-        Ok(Sides { base, theirs, left_out, special, lacks, into })
+        Ok(Sides { base, theirs, left_out, special, lacks, into, settled })
     }
 
     /// Looks at the copy of a process. If it was removed, the last state that is known of it stays.
-    async fn theirs(&mut self, spawned: &Spawned, files: &Files) -> Result<Theirs> {
+    async fn theirs(&mut self, spawned: &Spawned, files: &Files, on_interrupted: OnInterrupted) -> Result<Theirs> {
         let (runtime, directory) = (Arc::clone(&self.runtime), PathBuf::from(&spawned.cwd));
         check_no_link(&directory)?;
         let last = files.last.map(from_record);
         if let Some(last) = last.filter(|_| !directory.exists()) {
             let (left_out, special) = (Vec::new(), Vec::new());
-            return Ok(Theirs { snapshot: last, left_out, special, lacks: Lacks::Something });
+            return Ok(Theirs { snapshot: last, left_out, special, lacks: Lacks::Something, settled: None });
         }
         let by: Uuid = spawned.root_uuid.unwrap_or(self.uuid());
         let at_best = runtime.workspaces.best_grade_in(&directory, files);
+        // What runs works on the files as they are.
+        let on_interrupted = if self.owner.has_body() { OnInterrupted::Refuse } else { on_interrupted };
         let take = Take { directory, by, base: last, whose: Whose::Own, at_best };
         let workspaces = runtime.workspaces.clone();
-        let taken = runtime.workspaces.pool().run(move || workspaces.take_copy(&take)).await??;
+        let taken = runtime.workspaces.pool().run(move || {
+            let settled = workspaces.settle_in(&take.directory, on_interrupted)?;
+            workspaces.take_copy(&take).map(|taken| (taken, settled))
+        });
+        let (taken, settled) = taken.await??;
         let is_whole = taken.left_out.is_empty() && taken.lists_all && taken.snapshot.grade != Grade::Moving;
         let lacks = if is_whole { Lacks::NoBytes } else { Lacks::Something };
         let Taken { snapshot, left_out, special, .. } = taken;
-        Ok(Theirs { snapshot, left_out, special, lacks })
+        Ok(Theirs { snapshot, left_out, special, lacks, settled })
     }
 }
 

@@ -14,7 +14,7 @@ use crate::error::{Error, Result};
 use crate::lookup::Presence;
 use crate::pools::FILE_WITHIN;
 use crate::runtime::{ProcessRef, Runtime};
-use crate::workspaces::{Take, Whose, check_no_link, from_record, to_record};
+use crate::workspaces::{OnInterrupted, Take, Whose, check_no_link, from_record, to_record};
 
 /// The id of the message that tells a model where it works.
 pub(crate) const WORKSPACE_ID: &str = "workspace";
@@ -147,12 +147,14 @@ impl Runtime {
         let whose = Whose::Own;
         let request = Take { directory: directory.clone().into(), by: uuid, base: None, whose, at_best: Grade::Exact };
         let taken = self.workspaces.pool().run(move || {
+            let settled = workspaces.settle_in(&request.directory, OnInterrupted::RollBack)?;
             // A snapshot that is not exact is copied all the same: what it lacks is said.
             let snapshot = workspaces.take_controlled(&request, &workspaces.control_of_start(uuid))?.snapshot;
             let (path, copied) = workspaces.copy(&snapshot, &request.directory, uuid)?;
-            Ok::<_, Error>((path, to_record(&copied)))
+            Ok::<_, Error>((path, to_record(&copied), settled))
         });
-        let (path, files) = taken.await??;
+        let (path, files, settled) = taken.await??;
+        settled.into_iter().for_each(|text| self.warn(text));
         made(&path, directory, Record::new(0, files), |path| {
             format!(
                 "You work on a copy of the project: your working directory is {path}. Ignored files and the Git \
@@ -246,7 +248,9 @@ fn with_changes(record: Record, history: &FileHistory) -> Record {
         changed: sum.changed + found.changed,
         added: sum.added + found.added,
         removed: sum.removed + found.removed,
+        uncounted: sum.uncounted + found.uncounted,
         skipped: found.skipped,
+        not_kept: found.not_kept.clone(),
         ..sum
     })
 }

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use relive_workspace::{Applied, Control, Direction, Workspace};
 
-use super::{OnInterrupted, Workspaces, lock};
+use super::{OnInterrupted, Workspaces, check_no_link, lock};
 use crate::error::{Error, Result};
 
 /// A restore or merge that was interrupted, and what became of it.
@@ -72,6 +72,13 @@ impl Workspaces {
             }
         })?;
         Ok(Some(Settled { directory, applied: Ok(applied) }.text()))
+    }
+
+    /// The same for a directory that is not open yet.
+    pub(crate) fn settle_in(&self, directory: &Path, wanted: OnInterrupted) -> Result<Option<String>> {
+        check_no_link(directory)?;
+        let shared = self.directory(directory)?;
+        self.settle_first(&mut lock(&shared), wanted)
     }
 
     fn roll_back(&self, directory: &Path) -> Result<Applied> {

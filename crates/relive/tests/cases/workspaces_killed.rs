@@ -106,6 +106,31 @@ fn case_73_a_rewind_that_a_start_could_not_roll_back_is_rolled_back_by_the_next_
     assert!(is_whole(&world.work(), &[&old]));
 }
 
+#[test]
+fn case_73_a_rewind_of_a_copy_that_was_interrupted_is_rolled_back_by_a_merge() {
+    let world = World::new();
+    world.run_commands(&[MANY], &[]);
+    let process = world.run_commands(&[OTHER], &["--workspace", "own"]);
+    let (own, aside) = (world.own(&process), world.root().join("aside"));
+    let new = own.with_file_name("new");
+    let client = world.start(&["rewind", &process.uuid, "--to-step", "0", "-y", "--json"]);
+    kill_in_the_middle(&world);
+    kill_client(client);
+    // The next daemon cannot roll it back: another directory is in its place.
+    fs::rename(&own, &aside).unwrap();
+    fs::create_dir(&own).unwrap();
+    world.relive(&["daemon", "start"]).ok();
+    fs::remove_dir(&own).unwrap();
+    fs::rename(&aside, &own).unwrap();
+    // A plan changes nothing, and names the command that does.
+    let command = format!("relive merge {}", process.uuid);
+    let plan = world.relive(&["merge", &process.uuid, "--dry-run"]);
+    plan.fails(3, &["has to be finished or rolled back first", &command]);
+    let merged = world.relive(&["merge", &process.uuid]).ok();
+    assert!(merged.stderr.contains("rolled back, and verified"), "{merged:?}");
+    assert!(is_whole(&own, &[&new]) && is_whole(&world.work(), &[&new]));
+}
+
 /// A daemon that is killed between the last file and the record of it.
 #[test]
 fn case_73_a_rewind_whose_daemon_is_killed_before_it_could_answer_can_be_asked_for_again() {
