@@ -4,6 +4,7 @@
 //! changed so recently that this is not certain are read again the next time.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use crate::object::{EntryKind, ID_BYTES, ObjectId};
 use crate::path::FilePath;
@@ -12,12 +13,15 @@ use crate::store::Store;
 
 const MAGIC: &[u8; 8] = b"relivec3";
 
+/// The content of each directory. A directory in which nothing changed is the same object in the next snapshot.
+pub(crate) type Listings = HashMap<FilePath, Arc<Listing>>;
+
 /// The content of the workspace.
 #[derive(Debug, Default)]
 pub(crate) struct Cache {
     /// The store's generation for which every id is known to be in the store.
     pub(crate) generation: u64,
-    pub(crate) listings: HashMap<FilePath, Listing>,
+    pub(crate) listings: Listings,
     /// Whether the trees, and all objects they name, are known to be in the store.
     pub(crate) are_trees_stored: bool,
     /// When the walk began. A file that is older and not in the listings was left out of them, or was elsewhere. Absent if
@@ -177,7 +181,7 @@ impl Cache {
                 Some(Entry { name, what: read_what(&mut rest)? })
             });
             let entries = entries.collect::<Option<Vec<_>>>()?;
-            listings.insert(path, Listing { rules, key, names, entries, tree });
+            listings.insert(path, Arc::new(Listing { rules, key, names, entries, tree }));
         }
         rest.is_empty().then_some(Self { generation, listings, are_trees_stored: true, begun })
     }
@@ -298,7 +302,7 @@ mod tests {
             Entry { name: b"c".as_slice().into(), what: What::Ignored { is_directory: true } },
         ];
         let listing = Listing { rules: 9, key, names: Some(3), entries, tree: Some(id) };
-        let listings = HashMap::from([(FilePath::root(), listing)]);
+        let listings = HashMap::from([(FilePath::root(), Arc::new(listing))]);
         Cache { generation: 3, listings, are_trees_stored: true, begun: Some(time) }
     }
 
@@ -310,7 +314,7 @@ mod tests {
 
     #[test]
     fn the_names_of_a_directory_are_known_only_if_all_are_entries_and_its_key_is_trusted() {
-        let listing = sample().listings.remove(&FilePath::root()).unwrap();
+        let listing = Arc::unwrap_or_clone(sample().listings.remove(&FilePath::root()).unwrap());
         let key = listing.key;
         assert!(listing.has_names_of(&key));
         let changed = FileKey { ctime: Time { seconds: -4, nanoseconds: 7 }, ..key };

@@ -6,7 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use crate::cache::{Listing, What};
+use crate::cache::{Listings, What};
 use crate::object::EntryKind;
 use crate::path::FilePath;
 use crate::rules::OuterRules;
@@ -53,11 +53,7 @@ pub(crate) struct Extras {
 }
 
 impl Extras {
-    pub(crate) fn of(
-        listings: &HashMap<FilePath, Listing>,
-        skipped: &[Skipped],
-        (settings, outer): (&Settings, &OuterRules),
-    ) -> Self {
+    pub(crate) fn of(listings: &Listings, skipped: &[Skipped], (settings, outer): (&Settings, &OuterRules)) -> Self {
         // Fields end with a zero byte, and no file name contains one.
         let patterns = |patterns: &[String]| patterns.iter().filter(|text| !text.contains('\0')).cloned().collect();
         let mut extras = Self {
@@ -226,7 +222,7 @@ fn skipped_paths(skipped: &[Skipped]) -> BTreeMap<FilePath, Option<SkipReason>> 
 }
 
 /// Returns the most frequent permissions of each kind.
-fn usual_modes(listings: &HashMap<FilePath, Listing>) -> UsualModes {
+fn usual_modes(listings: &Listings) -> UsualModes {
     let mut counts = [[0_u32; MODES]; 3];
     for (directory, listing) in listings {
         if !directory.is_root() {

@@ -7,14 +7,14 @@ mod read;
 use std::collections::{HashMap, HashSet};
 use std::mem::MaybeUninit;
 use std::os::fd::OwnedFd;
-use std::sync::{Arc, OnceLock};
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use rustix::fs::{FileType, RawDir};
 use rustix::io::Errno;
 
-use crate::cache::{Cache, Entry, Listing, Past, Trust, What};
+use crate::cache::{Cache, Entry, Listing, Listings, Past, Trust, What};
 use crate::control::{Control, Progress};
 use crate::error::{Context as _, Error, Limit, Result};
 use crate::object::EntryKind;
@@ -22,7 +22,9 @@ use crate::path::FilePath;
 use crate::rules::{DirectoryRules, IgnoreFile, RULES_MAX, Reach, Rules};
 use crate::settings::Settings;
 use crate::snapshot::{SkipReason, Skipped};
-use crate::stat::{FileKey, Stat, Time, birth_at, open_child, open_child_of_same_mount, read_small_at, stat_at, stat_of};
+use crate::stat::{
+    FileKey, Stat, Time, birth_at, open_child, open_child_of_same_mount, read_small_at, stat_at, stat_of,
+};
 use crate::store::{Deflater, ObjectSink, Store};
 use lister::Lister;
 use queue::Queue;
@@ -63,7 +65,7 @@ pub(crate) struct Scan<'a> {
 /// The result of a walk.
 #[derive(Debug, Default)]
 pub(crate) struct Scanned {
-    pub(crate) listings: HashMap<FilePath, Listing>,
+    pub(crate) listings: Listings,
     pub(crate) skipped: Vec<Skipped>,
     pub(crate) moving: Vec<FilePath>,
     /// Bytes of the files that were read.
@@ -138,7 +140,7 @@ impl Scan<'_> {
             read.extend(worker.read);
         }
         for (path, entries) in read {
-            if let Some(listing) = scanned.listings.get_mut(&path) {
+            if let Some(listing) = scanned.listings.get_mut(&path).map(Arc::make_mut) {
                 listing.entries.extend(entries);
                 listing.entries.sort_unstable_by(|a, b| a.name.cmp(&b.name));
             }
@@ -213,14 +215,20 @@ impl Shared<'_> {
             return Ok(Vec::new());
         }
         let cached = self.scan.cache.listings.get(&path);
-        let listed = || list(&directory).map_err(|error| NotListed::of(error, &path));
         let known = cached.filter(|cached| cached.has_names_of(&stat.key));
-        let known_names = known.map(|known| known.entries.iter().map(Name::of).collect());
-        let mut names = match known_names.map_or_else(listed, Ok) {
-            Ok(names) => names,
-            Err(why) => return not_listed(worker, path, why),
+        let names = match known {
+            Some(_) => Vec::new(),
+            None => match list(&directory) {
+                Ok(names) => names,
+                Err(error) => return not_listed(worker, path.clone(), NotListed::of(error, &path)),
+            },
         };
-        let rules = match self.ignore_file(&directory, &names, cached) {
+        let has_ignore_file = match known {
+            Some(known) => known.find(IGNORE_FILE).is_some(),
+            None => names.binary_search_by(|found| (*found.name).cmp(IGNORE_FILE)).is_ok(),
+        };
+        let ignore_file = if has_ignore_file { self.ignore_file(&directory, cached) } else { None };
+        let rules = match ignore_file {
             Some(IgnoreFile::TooLarge) => {
                 let path = path.join(IGNORE_FILE);
                 worker.found.skipped.push(Skipped { path, reason: SkipReason::RulesTooLarge });
@@ -230,15 +238,20 @@ impl Shared<'_> {
             None => rules.clone(),
         };
         let fingerprint = rules.fingerprint(reach);
+        let is_known = known.is_some_and(|known| known.rules == fingerprint);
         // What a file is that was ignored, and may be no longer, is not in the cache.
-        if known.is_some_and(|known| known.rules != fingerprint) {
-            names = match listed() {
+        let names = match known {
+            Some(_) if !is_known => match list(&directory) {
                 Ok(names) => names,
-                Err(why) => return not_listed(worker, path, why),
-            };
-        }
+                Err(error) => return not_listed(worker, path.clone(), NotListed::of(error, &path)),
+            },
+            _ => names,
+        };
         let lister = Lister { shared: self, cached, fingerprint, rules, reach, path, directory, worker };
-        lister.run(stat.key, names)
+        match known.filter(|_| is_known) {
+            Some(known) => lister.run_known(known),
+            None => lister.run(stat.key, names),
+        }
     }
 
     fn open_directory(&self, parent: &OwnedFd, path: &FilePath) -> Result<(Arc<OwnedFd>, Stat), NotListed> {
@@ -258,9 +271,8 @@ impl Shared<'_> {
     }
 
     /// Returns the directory's own `.gitignore`. A symbolic link does not count, as in Git.
-    fn ignore_file(&self, directory: &OwnedFd, names: &[Name], cached: Option<&Listing>) -> Option<IgnoreFile> {
+    fn ignore_file(&self, directory: &OwnedFd, cached: Option<&Arc<Listing>>) -> Option<IgnoreFile> {
         let name = IGNORE_FILE;
-        names.binary_search_by(|found| (*found.name).cmp(name)).ok()?;
         let stat = stat_at(directory, name).ok()?;
         if stat.file_type() == FileType::RegularFile && stat.key.size > RULES_MAX {
             return Some(IgnoreFile::TooLarge);

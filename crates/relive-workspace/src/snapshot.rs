@@ -1,10 +1,10 @@
 //! Takes snapshots: a Git tree of the workspace, and a blob with the parts that a tree cannot hold.
 
-use std::collections::HashMap;
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use crate::cache::{Cache, Listing, What};
+use crate::cache::{Cache, Listing, Listings, What};
 use crate::control::Control;
 use crate::diff::View;
 use crate::error::{Error, Result};
@@ -259,7 +259,7 @@ impl Workspace {
 }
 
 /// Returns the number of files and their bytes.
-fn totals(listings: &HashMap<FilePath, Listing>) -> (u64, u64) {
+fn totals(listings: &Listings) -> (u64, u64) {
     let sizes = listings.values().flat_map(|listing| &listing.entries).filter_map(|entry| match &entry.what {
         What::File { key, .. } => Some(key.size),
         What::Directory | What::Ignored { .. } => None,
@@ -300,7 +300,7 @@ fn scan_steadily(workspace: &Workspace, scan: impl Fn(&Cache) -> Result<Scanned>
 }
 
 fn changed_directories(workspace: &Workspace, scanned: &Scanned) -> Vec<FilePath> {
-    let is_changed = |(path, listing): &(&FilePath, &Listing)| {
+    let is_changed = |(path, listing): &(&FilePath, &Arc<Listing>)| {
         let name: &[u8] = if path.is_root() { b"." } else { path.as_bytes() };
         let now = stat_at(workspace.root_descriptor(), name).map(|stat| stat.key);
         (now != Ok(listing.key)).then(|| (*path).clone())
@@ -318,7 +318,7 @@ fn changed_directories(workspace: &Workspace, scanned: &Scanned) -> Vec<FilePath
 /// Builds trees from listings.
 struct TreeBuilder<'a> {
     /// The last snapshot's listings, if their trees are still in the store.
-    old: Option<&'a HashMap<FilePath, Listing>>,
+    old: Option<&'a Listings>,
     sink: &'a ObjectSink,
     deflater: Deflater,
 }
@@ -340,8 +340,8 @@ impl TreeBuilder<'_> {
                     tree.map(|tree| self.sink.add(Kind::Tree, &tree, &mut self.deflater)).transpose()?
                 }
             };
-            if let Some(listing) = listings.get_mut(path) {
-                listing.tree = tree;
+            if let Some(listing) = listings.get_mut(path).filter(|listing| listing.tree != tree) {
+                Arc::make_mut(listing).tree = tree;
             }
         }
         let root = listings.get(&FilePath::root()).and_then(|listing| listing.tree);
@@ -356,8 +356,16 @@ impl TreeBuilder<'_> {
 }
 
 /// Returns whether the directory had exactly the same content at the last snapshot.
-fn is_same(old: &HashMap<FilePath, Listing>, new: &HashMap<FilePath, Listing>, path: &FilePath) -> bool {
+fn is_same(old: &Listings, new: &Listings, path: &FilePath) -> bool {
     let (Some(before), Some(now)) = (old.get(path), new.get(path)) else { return false };
+    if Arc::ptr_eq(before, now) {
+        let tree = |listings: &Listings, path: &FilePath| listings.get(path).map(|listing| listing.tree);
+        let mut directories = now.entries.iter().filter(|entry| matches!(entry.what, What::Directory));
+        return directories.all(|entry| {
+            let path = path.join(&entry.name);
+            tree(old, &path) == tree(new, &path)
+        });
+    }
     let mut before = before.entries.iter().filter_map(|entry| tree_entry(old, path, entry));
     let mut now = now.entries.iter().filter_map(|entry| tree_entry(new, path, entry));
     loop {
@@ -371,7 +379,7 @@ fn is_same(old: &HashMap<FilePath, Listing>, new: &HashMap<FilePath, Listing>, p
 
 /// Returns the tree entry of a directory entry, if it has one.
 fn tree_entry<'a>(
-    listings: &HashMap<FilePath, Listing>,
+    listings: &Listings,
     path: &FilePath,
     entry: &'a crate::cache::Entry,
 ) -> Option<(&'a [u8], EntryKind, ObjectId)> {
@@ -383,7 +391,7 @@ fn tree_entry<'a>(
     Some((&entry.name, kind, id))
 }
 
-fn tree_entries(listings: &HashMap<FilePath, Listing>, path: &FilePath) -> Vec<TreeEntry> {
+fn tree_entries(listings: &Listings, path: &FilePath) -> Vec<TreeEntry> {
     let Some(listing) = listings.get(path) else { return Vec::new() };
     let entries = listing.entries.iter().filter_map(|entry| tree_entry(listings, path, entry));
     entries.map(|(name, kind, id)| TreeEntry { name: name.into(), kind, id }).collect()

@@ -13,12 +13,12 @@ use crate::error::Result;
 use crate::path::FilePath;
 use crate::rules::{Decision, DirectoryRules, Reach};
 use crate::snapshot::{SkipReason, Skipped};
-use crate::stat::{FileKey, stat_at};
+use crate::stat::{Answer, FileKey, Stat, stat_at};
 
 /// One directory, and its cached listing.
 pub(super) struct Lister<'a> {
     pub(super) shared: &'a Shared<'a>,
-    pub(super) cached: Option<&'a Listing>,
+    pub(super) cached: Option<&'a Arc<Listing>>,
     pub(super) fingerprint: u64,
     pub(super) rules: Arc<DirectoryRules>,
     pub(super) reach: Reach,
@@ -26,6 +26,9 @@ pub(super) struct Lister<'a> {
     pub(super) directory: Arc<OwnedFd>,
     pub(super) worker: &'a mut Worker,
 }
+
+/// The entry of the last snapshot, and what was just found there.
+type Known<'a> = (Option<&'a What>, Option<Answer<Stat>>);
 
 #[derive(Default)]
 struct Found {
@@ -38,7 +41,53 @@ struct Found {
 }
 
 impl Lister<'_> {
-    pub(super) fn run(mut self, key: FileKey, names: Vec<Name>) -> Result<Vec<Job>> {
+    /// Selects the entries of a directory whose names and rules are as they were. If no file has changed, its listing is
+    /// the same object.
+    pub(super) fn run_known(self, known: &Arc<Listing>) -> Result<Vec<Job>> {
+        let mut stats = Vec::with_capacity(known.entries.len());
+        let (mut is_same, mut bytes) = (true, 0);
+        let max_file_bytes = self.shared.scan.settings.max_file_bytes;
+        for entry in &known.entries {
+            let What::File { key, links, trust, .. } = &entry.what else { continue };
+            let stat = stat_at(&self.directory, &*entry.name);
+            is_same = is_same
+                && stat.as_ref().is_ok_and(|stat| {
+                    bytes += stat.key.size.min(max_file_bytes);
+                    let is_same = (stat.key, stat.links) == (*key, *links) && !stat.has_set_id_bits();
+                    is_same && self.shared.is_unchanged(key, *trust, stat)
+                });
+            stats.push(stat);
+        }
+        if !is_same {
+            let names = known.entries.iter().map(Name::of).collect();
+            return self.select(known.key, names, stats.into_iter());
+        }
+        let mut jobs = Vec::new();
+        for entry in known.entries.iter().filter(|entry| matches!(entry.what, What::Directory)) {
+            let path = self.path.join(&entry.name);
+            let decision = self.shared.scan.rules.decide(&self.rules, self.reach, &path, true);
+            // By the same rules it was included.
+            let Decision::Include(reach) = decision else { continue };
+            let (parent, rules) = (self.directory.clone(), self.rules.clone());
+            jobs.push(Job::Directory { parent, path, rules, reach });
+        }
+        self.shared.count(stats.len() as u64, bytes)?;
+        self.worker.found.listings.insert(self.path, known.clone());
+        Ok(jobs)
+    }
+
+    /// Selects the entries with these names.
+    pub(super) fn run(self, key: FileKey, names: Vec<Name>) -> Result<Vec<Job>> {
+        self.select(key, names, std::iter::empty())
+    }
+
+    /// Selects the entries with these names. Their files were looked at already, if `stats` are not empty.
+    fn select(
+        mut self,
+        key: FileKey,
+        names: Vec<Name>,
+        mut stats: impl Iterator<Item = Answer<Stat>>,
+    ) -> Result<Vec<Job>> {
         let known = self.cached.map_or(&[][..], |cached| &*cached.entries);
         let same_rules = self.cached.is_some_and(|cached| cached.rules == self.fingerprint);
         let mut found = Found { entries: Vec::with_capacity(names.len()), ..Found::default() };
@@ -55,8 +104,9 @@ impl Lister<'_> {
                 Some(What::File { .. }) if same_rules && !is_directory => Decision::Include(Reach::Rules),
                 _ => self.decide(&name),
             };
+            let stat = if matches!(known, Some(What::File { .. })) { stats.next() } else { None };
             match decision {
-                Decision::Include(reach) => self.include(&mut found, name, reach, known),
+                Decision::Include(reach) => self.include(&mut found, name, reach, (known, stat)),
                 Decision::Ignore => found.entries.push(Entry { name: name.name, what: What::Ignored { is_directory } }),
                 Decision::Secret => self.skip(&name.name, SkipReason::Secret),
             }
@@ -73,7 +123,7 @@ impl Lister<'_> {
             jobs.push(Job::Files { directory: self.directory.clone(), path: self.path.clone(), names });
         }
         let listing = Listing { rules: self.fingerprint, key, names: count, entries: found.entries, tree: None };
-        self.worker.found.listings.insert(self.path, listing);
+        self.worker.found.listings.insert(self.path, Arc::new(listing));
         Ok(jobs)
     }
 
@@ -86,7 +136,7 @@ impl Lister<'_> {
         self.worker.found.skipped.push(Skipped { path: self.path.join(name), reason });
     }
 
-    fn include(&mut self, found: &mut Found, Name { name, file_type }: Name, reach: Reach, known: Option<&What>) {
+    fn include(&mut self, found: &mut Found, Name { name, file_type }: Name, reach: Reach, known: Known<'_>) {
         #[expect(clippy::wildcard_enum_match_arm, reason = "whatever else there is, it has no bytes to keep")]
         match file_type {
             FileType::Directory => {
@@ -100,8 +150,8 @@ impl Lister<'_> {
         }
     }
 
-    fn include_file(&mut self, found: &mut Found, name: Box<[u8]>, file_type: FileType, known: Option<&What>) {
-        let stat = match stat_at(&self.directory, &*name) {
+    fn include_file(&mut self, found: &mut Found, name: Box<[u8]>, file_type: FileType, (known, stat): Known<'_>) {
+        let stat = match stat.unwrap_or_else(|| stat_at(&self.directory, &*name)) {
             Ok(stat) => stat,
             // It was removed since the directory was read.
             Err(Errno::NOENT) => return,
