@@ -97,6 +97,30 @@ fn a_file_that_somebody_writes_while_it_is_removed_stays() {
 }
 
 #[test]
+fn a_file_that_somebody_writes_while_it_is_replaced_stays() {
+    at_each_change(|at| {
+        let (mut bed, faults) = bed(false);
+        bed.write("changed", "old");
+        let old = bed.snapshot();
+        bed.write("changed", "new");
+        let now = bed.snapshot();
+        let (path, written) = (bed.path("changed"), Arc::new(AtomicBool::new(false)));
+        let done = written.clone();
+        faults.before_each_change(move |number| {
+            let other = path.with_file_name("other");
+            if number == at && create(&other, "precious") {
+                done.store(fs::rename(&other, &path).is_ok(), Ordering::SeqCst);
+            }
+        });
+        let restored = restore(&mut bed, &old, &now);
+        if written.load(Ordering::SeqCst) {
+            assert_eq!(bed.read("changed"), "precious", "before change {at}: {restored:?}");
+        }
+        faults.changes()
+    });
+}
+
+#[test]
 fn a_link_that_takes_the_place_of_a_directory_is_never_followed() {
     for can_only_rename in [false, true] {
         at_each_change(|at| {
