@@ -48,11 +48,19 @@ fn ends_without_resume(reason: SuspendReason) -> bool {
 }
 
 impl Machine {
-    /// Returns who asked for the pause that follows the present one, which ends without a RESUME.
+    /// Returns who asked for the pause that follows the present one, which ends without a RESUME. A process that was
+    /// asked to end is not paused any more.
     #[must_use]
     pub fn kept_pause(&self) -> Option<Cause> {
-        self.pause().filter(|(_, reason)| ends_without_resume(*reason))?;
+        if !self.keeps_pause() {
+            return None;
+        }
         self.pending().find(|(signal, _)| *signal == Signal::Pause).map(|(_, cause)| cause)
+    }
+
+    /// Returns whether a PAUSE is kept until the present pause ends.
+    pub(super) fn keeps_pause(&self) -> bool {
+        self.ending().is_none() && self.pause().is_some_and(|(_, reason)| ends_without_resume(reason))
     }
 
     pub(super) fn check_resumable(&self) -> Result<(), Refusal> {
@@ -91,10 +99,10 @@ impl Machine {
 
     /// Pauses the process for its user, or keeps the PAUSE while a pause lasts that ends without a RESUME.
     pub(super) fn pause_for_user(&mut self, sent: Sent, cx: &mut Context<'_>) -> bool {
-        match self.pause() {
-            Some((_, reason)) if ends_without_resume(reason) => self.keep(sent),
-            Some(_) | None => self.begin_pause(SuspendReason::User, Some(sent.cause), sent.urgency, cx),
+        if self.keeps_pause() {
+            return self.keep(sent);
         }
+        self.begin_pause(SuspendReason::User, Some(sent.cause), sent.urgency, cx)
     }
 
     /// Takes the PAUSE that follows the present pause, unless it is blocked.

@@ -8,7 +8,7 @@
 //! removes a pending PAUSE even when RESUME itself is not blocked, and vice versa, so that the last one counts. A
 //! process that was asked to end is no longer paused. A handled RESUME also ends the pause, because a stopped process
 //! runs no handler. A PAUSE for a process whose pause ends without a RESUME, such as one that waits for an answer, is kept
-//! until that pause ends; its handler is not called then.
+//! until that pause ends. It pauses the process then, without running in between, and does not call its handler.
 
 use crate::effect::Effect;
 use crate::machine::{Aim, Context, Life, Machine};
@@ -112,10 +112,11 @@ impl Machine {
     fn handle(&mut self, sent: Sent, cx: &mut Context<'_>) -> bool {
         let handler = Effect::Handle { of: self.incarnation, signal: sent.signal };
         let grace = self.grace(cx);
-        let is_paused = self.pause().is_some();
+        let (is_paused, keeps_pause) = (self.pause().is_some(), self.keeps_pause());
         let Some(running) = self.running_mut() else { return false };
         match (sent.signal, running.ending.map(|(signal, _)| signal)) {
             (_, Some(Signal::Kill)) | (Signal::Term, Some(Signal::Term)) => false,
+            (Signal::Pause, _) if keeps_pause => self.keep(sent),
             (Signal::Pause, _) if is_paused => false,
             (Signal::Term, _) => {
                 running.ending = Some((Signal::Term, sent.cause));

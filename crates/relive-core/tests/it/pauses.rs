@@ -292,6 +292,38 @@ fn a_kept_pause_is_taken_back_by_a_resume_of_the_process_or_its_tree() {
 }
 
 #[test]
+fn a_kept_pause_does_not_land_on_a_process_that_was_asked_to_end() {
+    for signal in [Signal::Term, Signal::Int] {
+        let mut world = World::new();
+        let pid = world.run(Pid::RUNTIME);
+        world.suspend_for(pid, SuspendReason::Approval);
+        world.pause(pid);
+        world.signal(pid, signal);
+        assert!(!world.view(pid).pause_kept, "nothing follows but its end");
+        let effects = world.effects(pid, Event::EndPause { reason: SuspendReason::Approval });
+        assert_eq!(names(&effects), ["Resume"], "its body ends by itself");
+        assert_eq!((world.view(pid).suspend_reason, world.view(pid).ending), (None, Some(signal)));
+    }
+}
+
+#[test]
+fn a_process_that_handles_pause_is_paused_once_its_answer_is_there() {
+    let mut world = World::new();
+    let [root, child, ..] = family(&mut world);
+    world.effects(child, Event::SetHandlers(SignalSet::EMPTY.with(Signal::Pause)));
+    world.suspend_for(child, SuspendReason::Approval);
+    let reached = world.signal_tree(root, Signal::Pause);
+    assert!(
+        reached.pids.contains(&child) && !names(&reached.effects).iter().any(|name| name == "Handle"),
+        "{reached:?}"
+    );
+    assert!(world.view(child).pause_kept);
+    let effects = world.effects(child, Event::EndPause { reason: SuspendReason::Approval });
+    assert_eq!(names(&effects), ["Stop"], "it does not run on in a paused tree");
+    assert_eq!(world.view(child).suspend_reason, Some(SuspendReason::User));
+}
+
+#[test]
 fn resuming_a_process_that_has_not_been_started_is_refused() {
     let mut world = World::new();
     let queued = world.spawn(Pid::RUNTIME);

@@ -77,7 +77,7 @@ const EVENTS: [(&str, Do); 20] = [
 ];
 
 /// The events that lead from a new process to each situation.
-const SITUATIONS: [(State, &[&str]); 17] = [
+const SITUATIONS: [(State, &[&str]); 18] = [
     (State::Created, &[]),
     (State::Created, &["SIGPAUSE"]),
     (State::Running, &["start"]),
@@ -87,6 +87,7 @@ const SITUATIONS: [(State, &[&str]); 17] = [
     (State::Running, &["start", "suspend, budget", "boundary reached"]),
     (State::Running, &["start", "suspend, approval", "boundary reached"]),
     (State::Running, &["start", "suspend, approval", "boundary reached", "SIGPAUSE"]),
+    (State::Running, &["start", "suspend, approval", "boundary reached", "SIGPAUSE", "SIGTERM"]),
     (State::Running, &["start", "SIGINT"]),
     (State::Running, &["start", "SIGTERM"]),
     (State::Running, &["start", "SIGKILL"]),
