@@ -13,6 +13,8 @@ use crate::rules::OuterRules;
 use crate::settings::Settings;
 use crate::snapshot::{SkipReason, Skipped};
 
+/// Later versions added the fields `left`, `above` and `rule` and did not change this: a version that does not know them
+/// refuses the blob. Older blobs are read.
 const MAGIC: &str = "relive extras 1";
 /// Above this number of paths that could not be stored, any path may be one of them.
 const SKIPPED_MAX: usize = 10_000;

@@ -1,5 +1,8 @@
 //! Patterns of ignore files, as Git reads them.
 
+use std::iter::Peekable;
+use std::str::Chars;
+
 use ignore::gitignore::{Gitignore, GitignoreBuilder};
 
 use crate::error::{Error, Result};
@@ -28,7 +31,7 @@ pub(super) fn compile_file(text: &[u8]) -> Gitignore {
 
 /// Rewrites a pattern where the `ignore` crate and Git differ; `None` if it matches nothing in Git.
 ///
-/// In Git, `{` and `}` are ordinary characters, `[!a]` does not match a slash, a pattern that ends with a lone
+/// In Git, `{` and `}` are ordinary characters, no class matches a slash, a pattern that ends with a lone
 /// backslash or in a class is invalid, no path has an empty component, and of the white space at the end of a line only
 /// spaces do not belong to the pattern.
 fn as_git_reads(line: &str) -> Option<String> {
@@ -72,13 +75,16 @@ fn ends_with_lone_backslash(text: &str) -> bool {
 /// Returns `None` if a class is not closed, or if it names one that does not exist: in Git such a pattern matches nothing.
 fn rewrite(pattern: &str, text: &mut String) -> Option<()> {
     let mut characters = pattern.chars().peekable();
-    let mut in_class = false;
+    let (mut in_class, mut in_negated) = (false, false);
     while let Some(character) = characters.next() {
         if in_class && character == '[' && characters.peek() == Some(&':') {
             let rest: String = characters.clone().skip(1).collect();
             let (name, _) = rest.split_once(":]")?;
             text.push_str(class_members(name)?);
             characters.nth(name.chars().count() + 2);
+            continue;
+        }
+        if in_class && !in_negated && push_without_slash(character, &mut characters, text) {
             continue;
         }
         match character {
@@ -98,6 +104,7 @@ fn rewrite(pattern: &str, text: &mut String) -> Option<()> {
         } else if character == '[' {
             in_class = true;
             let is_negated = characters.next_if(|next| matches!(next, '!' | '^')).is_some();
+            in_negated = is_negated;
             text.push_str(if is_negated { "!" } else { "" });
             // A bracket in first position is a member of the class.
             text.extend(characters.next_if_eq(&']'));
@@ -107,7 +114,27 @@ fn rewrite(pattern: &str, text: &mut String) -> Option<()> {
     (!in_class).then_some(())
 }
 
-/// Returns the members of a class that POSIX names, such as `[:alpha:]`.
+/// Writes a member of a class, or a range of them, without the slash. Returns false if there is no slash in it.
+fn push_without_slash(first: char, rest: &mut Peekable<Chars<'_>>, text: &mut String) -> bool {
+    let mut ahead = rest.clone();
+    let is_range = ahead.next() == Some('-');
+    let last = ahead.next().filter(|last| is_range && !matches!(last, ']' | '[' | '\\')).unwrap_or(first);
+    if first == '\\' || !(first..=last).contains(&'/') {
+        return false;
+    }
+    if first != last {
+        rest.nth(1);
+    }
+    if first < '/' {
+        text.extend([first, '-', '.']);
+    }
+    if last > '/' {
+        text.extend(['0', '-', last]);
+    }
+    true
+}
+
+/// Returns the members of a class that POSIX names, such as `[:alpha:]`. No class matches a slash.
 fn class_members(name: &str) -> Option<&'static str> {
     Some(match name {
         "alnum" => "a-zA-Z0-9",
@@ -116,10 +143,10 @@ fn class_members(name: &str) -> Option<&'static str> {
         "cntrl" => "\u{1}-\u{1f}\u{7f}",
         "digit" => "0-9",
         // Not first: there it would negate the class.
-        "graph" => "\"-~!",
+        "graph" => "\"-.0-~!",
         "lower" => "a-z",
-        "print" => " -~",
-        "punct" => "\"-/:-@[-`{-~!",
+        "print" => " -.0-~",
+        "punct" => "\"-.:-@[-`{-~!",
         "space" => " \t\n\u{b}\u{c}\r",
         "upper" => "A-Z",
         "xdigit" => "0-9a-fA-F",

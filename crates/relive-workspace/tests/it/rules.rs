@@ -78,7 +78,7 @@ fn rules_that_the_store_cannot_read_are_read_from_the_disk() {
 
 #[test]
 fn classes_that_posix_names_match_git() {
-    let names = ["main", "Main", "1x", "_y", "x.o", "-", " s", "a]", "f9", "g", "s/lib", "s/2"];
+    let names = ["main", "Main", "1x", "_y", "x.o", "-", " s", "a]", "f9", "g", "s/lib", "s/2", "s-lib", "s3lib"];
     for rules in [
         "*\n![[:alpha:]]*\n!*/\n",
         "[[:digit:]_]*\n",
@@ -87,6 +87,13 @@ fn classes_that_posix_names_match_git() {
         "[[:xdigit:]][[:xdigit:]]\n",
         "[[:space:]]?\n[[:upper:]]*\n",
         "[[:none:]]*\n[[:alpha:\n[[:alpha\n",
+        "s[[:punct:]]lib\n",
+        "s[[:graph:]]lib\n",
+        "s[[:print:]]lib\n",
+        "s[![:alpha:]]lib\n",
+        "s[+-9]lib\n",
+        "s[/3]lib\n",
+        "s[/]lib\n",
     ] {
         let mut bed = bed();
         init(&bed);
