@@ -25,6 +25,9 @@ impl Runtime {
         let every = self.settings.stalled_after.div_f32(4.0).clamp(Duration::from_millis(250), Duration::from_secs(30));
         self.periodically(every, |runtime| async move {
             runtime.look_for_stalled().await;
+        });
+        // Apart from the rest: long copies may occupy the threads that close a directory.
+        self.periodically(DIRECTORY_IDLE_AFTER / 2, |runtime| async move {
             runtime.close_idle_directories().await;
         });
         self.periodically(SWEEP_EVERY, |runtime| async move {

@@ -11,6 +11,7 @@ mod faulty;
 mod open;
 mod own;
 mod process;
+mod removals;
 mod settle;
 mod starts;
 mod take;
@@ -36,6 +37,7 @@ use crate::isolation::Isolations;
 use crate::pools::Pools;
 use activity::Activities;
 use open::OpenDirectories;
+use removals::Removals;
 use starts::Starts;
 
 pub(crate) use change::{Changed, Lacks, OnInterrupted, Planned, RestoreOrder};
@@ -108,8 +110,7 @@ struct Inner {
     activities: Activities,
     /// Whether the processes of an earlier daemon have started: until then nobody looks at files in advance.
     recovered: watch::Sender<bool>,
-    /// Held while a copy is removed, so that nobody else removes what is left of it.
-    removing: Mutex<()>,
+    removals: Removals,
     /// Processes that are being created.
     starts: Mutex<Starts>,
     recent: Mutex<VecDeque<(Instant, Snapshot)>>,
@@ -145,7 +146,7 @@ impl Workspaces {
             refused: Mutex::default(),
             activities: Activities::default(),
             recovered: watch::Sender::new(false),
-            removing: Mutex::default(),
+            removals: Removals::default(),
             starts: Mutex::default(),
             recent: Mutex::default(),
             running: Mutex::default(),
@@ -217,8 +218,8 @@ impl Workspaces {
 
     /// Ends long work that would be refused when it is done, because the daemon stops.
     pub(crate) fn stop(&self) {
-        self.0.stops.store(true, Ordering::Relaxed);
-        self.0.removal_waits.store(true, Ordering::Relaxed);
+        self.0.stops.store(true, Ordering::SeqCst);
+        self.0.removal_waits.store(true, Ordering::SeqCst);
         self.cancel_all_starts();
     }
 
@@ -237,7 +238,11 @@ impl Workspaces {
         }
         let _alone = collecting.write().unwrap_or_else(PoisonError::into_inner);
         if removal == Removal::Remove {
-            removal_waits.store(stops.load(Ordering::Relaxed), Ordering::Relaxed);
+            removal_waits.store(false, Ordering::SeqCst);
+            // `stop` sets `stops` first: either this sees it, or `stop` sets the other one again.
+            if stops.load(Ordering::SeqCst) {
+                removal_waits.store(true, Ordering::SeqCst);
+            }
         }
         let cancel = match removal {
             Removal::DryRun => removal_waits,

@@ -16,7 +16,8 @@ const OPEN_MAX: usize = 32;
 
 pub(super) type SharedDirectory = Arc<Mutex<Workspace>>;
 
-/// All open directories, the one used last first.
+/// All open directories, the one used last first. Its lock is never held while a file is touched: a file system that does not
+/// answer would block everybody who uses another one.
 #[derive(Debug, Default)]
 pub(super) struct OpenDirectories(VecDeque<OpenDirectory>);
 
@@ -45,25 +46,53 @@ impl OpenDirectory {
     }
 }
 
+/// A directory as the list has it.
+enum Found {
+    Open(SharedDirectory),
+    /// Other rules hold now, and nobody uses it.
+    Outdated(OpenDirectory),
+    None,
+}
+
 impl OpenDirectories {
-    /// Takes a directory out of the list, unless other rules hold now and nobody uses it.
-    fn take(&mut self, path: &Path, rules: u64) -> Option<OpenDirectory> {
-        let at = self.0.iter().position(|known| known.path == path)?;
-        let found = self.0.remove(at)?;
-        if found.rules == rules || found.is_used() {
-            return Some(found);
+    /// Returns a directory that is open. One that nobody uses, and that was opened with other rules, is taken out.
+    fn find(&mut self, path: &Path, rules: u64) -> Found {
+        let at = self.0.iter().position(|known| known.path == path);
+        let Some(found) = at.and_then(|at| self.0.remove(at)) else { return Found::None };
+        if found.rules != rules && !found.is_used() {
+            return Found::Outdated(found);
         }
-        found.close();
-        None
+        let shared = Arc::clone(&found.shared);
+        self.0.push_front(OpenDirectory { used_at: Instant::now(), ..found });
+        Found::Open(shared)
     }
 
-    fn close_unused(&mut self) {
+    /// Adds a directory, unless somebody else has opened it meanwhile: it has one handle. Returns that one, and those that
+    /// are too many.
+    fn add(&mut self, opened: OpenDirectory) -> (SharedDirectory, Vec<OpenDirectory>) {
+        let mut closed = Vec::new();
+        match self.find(&opened.path, opened.rules) {
+            Found::Open(shared) => return (shared, closed),
+            Found::Outdated(found) => closed.push(found),
+            Found::None => {}
+        }
+        let shared = Arc::clone(&opened.shared);
+        self.0.push_front(opened);
         while self.0.len() > OPEN_MAX
             && let Some(at) = self.0.iter().rposition(|known| !known.is_used())
-            && let Some(unused) = self.0.remove(at)
         {
-            unused.close();
+            closed.extend(self.0.remove(at));
         }
+        (shared, closed)
+    }
+
+    /// Takes out the directories that nobody has used for some time.
+    fn take_idle(&mut self, after: Duration) -> Vec<OpenDirectory> {
+        let mut idle = Vec::new();
+        while let Some(at) = self.0.iter().position(|known| known.is_idle(after)) {
+            idle.extend(self.0.remove(at));
+        }
+        idle
     }
 }
 
@@ -76,17 +105,16 @@ impl Workspaces {
             let rules = self.0.rules.read().unwrap_or_else(PoisonError::into_inner);
             (rules.settings.clone(), rules.number)
         };
-        let mut open = lock(&self.0.open);
-        let found = match open.take(&key, rules) {
-            Some(found) => found,
-            None => {
-                let shared = Arc::new(Mutex::new(Workspace::open(&store, path, settings)?));
-                OpenDirectory { path: key, shared, rules, used_at: Instant::now() }
-            }
-        };
-        let shared = Arc::clone(&found.shared);
-        open.0.push_front(OpenDirectory { used_at: Instant::now(), ..found });
-        open.close_unused();
+        let found = lock(&self.0.open).find(&key, rules);
+        match found {
+            Found::Open(shared) => return Ok(shared),
+            Found::Outdated(found) => found.close(),
+            Found::None => {}
+        }
+        let shared = Arc::new(Mutex::new(Workspace::open(&store, path, settings)?));
+        let opened = OpenDirectory { path: key, shared, rules, used_at: Instant::now() };
+        let (shared, closed) = lock(&self.0.open).add(opened);
+        closed.into_iter().for_each(OpenDirectory::close);
         Ok(shared)
     }
 
@@ -103,18 +131,15 @@ impl Workspaces {
     /// Closes the directories that nobody has used for some time: a file system cannot be unmounted while one of its
     /// directories is open.
     pub(crate) fn close_idle(&self, after: Duration) {
-        let mut open = lock(&self.0.open);
-        while let Some(at) = open.0.iter().position(|known| known.is_idle(after))
-            && let Some(idle) = open.0.remove(at)
-        {
-            idle.close();
-        }
+        let idle = lock(&self.0.open).take_idle(after);
+        idle.into_iter().for_each(OpenDirectory::close);
     }
 
     /// Keeps the stat caches for the next daemon.
     pub(crate) fn save_caches(&self) {
-        for known in &lock(&self.0.open).0 {
-            if let Ok(directory) = known.shared.try_lock() {
+        let open: Vec<SharedDirectory> = lock(&self.0.open).0.iter().map(|known| Arc::clone(&known.shared)).collect();
+        for shared in open {
+            if let Ok(directory) = shared.try_lock() {
                 let _ = directory.save_cache();
             }
         }

@@ -6,7 +6,7 @@ use std::sync::PoisonError;
 use relive_core::{ErrorCode, Uuid};
 use relive_workspace::{REMOVED_END, Snapshot};
 
-use super::{Workspaces, lock};
+use super::Workspaces;
 use crate::error::{Error, Result};
 
 /// How the name of a mark ends that a copy has until its process exists.
@@ -129,7 +129,8 @@ impl Workspaces {
         let path = self.own(uuid);
         self.close(&path);
         let store = self.store()?;
-        let _alone = lock(&self.0.removing);
+        let rest = self.removed_own(uuid);
+        let _alone = self.0.removals.begin(&rest);
         #[cfg(feature = "faults")]
         super::faulty::begin_removal();
         let removed = store.remove_copy(&path);
@@ -139,7 +140,7 @@ impl Workspaces {
         if !is_there {
             self.claim_own(uuid);
         }
-        removed.map_err(|error| if is_there { error.into() } else { self.left_over(&self.removed_own(uuid), error) })
+        removed.map_err(|error| if is_there { error.into() } else { left_over(&rest, error) })
     }
 
     fn removed_own(&self, uuid: Uuid) -> PathBuf {
@@ -160,19 +161,14 @@ impl Workspaces {
             if !path.file_name().and_then(std::ffi::OsStr::to_str).is_some_and(is_rest) {
                 continue;
             }
-            let _alone = lock(&self.0.removing);
+            // Whoever removes it already says what becomes of it.
+            let Some(_alone) = self.0.removals.try_begin(&path) else { continue };
             match self.store() {
-                Ok(store) => failed.extend(store.remove_rest(&path).err().map(|error| self.left_over(&path, error))),
+                Ok(store) => failed.extend(store.remove_rest(&path).err().map(|error| left_over(&path, error))),
                 Err(error) => failed.push(error),
             }
         }
         failed
-    }
-
-    fn left_over(&self, rest: &Path, error: relive_workspace::Error) -> Error {
-        let (error, rest) = (Error::from(error), rest.display().to_string());
-        let message = format!("the workspace was removed, but files of it are left in {rest}: {error}");
-        Error::new(error.code(), message).with_hint(format!("sudo rm -r {}", relive_types::program::quote(&rest)))
     }
 
     /// Lists the own workspaces there are.
@@ -195,4 +191,19 @@ impl Workspaces {
         found.sort_by_key(|own| own.uuid);
         Ok(found)
     }
+}
+
+/// Says where the last files of a removed workspace are, and how to remove them.
+fn left_over(rest: &Path, error: relive_workspace::Error) -> Error {
+    let is_refused = matches!(&error, relive_workspace::Error::Io { source, .. }
+        if source.kind() == std::io::ErrorKind::PermissionDenied);
+    let uuid = rest.file_name().and_then(|name| name.to_str()?.strip_prefix('.')?.strip_suffix(REMOVED_END));
+    let (error, path) = (Error::from(error), rest.display().to_string());
+    let hint = match uuid {
+        Some(uuid) if !is_refused => format!("relive workspace rm {uuid}"),
+        // Files of another user.
+        Some(_) | None => format!("sudo rm -r {}", relive_types::program::quote(&path)),
+    };
+    let message = format!("the workspace was removed, but files of it are left in {path}: {error}");
+    Error::new(error.code(), message).with_hint(hint)
 }

@@ -27,7 +27,7 @@ fn case_75_half_a_removed_copy_is_never_merged() {
     let (world, process, rest) = World::that_fails_to_remove();
     let (id, copy, before) = (process.uuid.as_str(), world.own(&process), look(&world.work()));
     let left = format!("files of it are left in {}", rest.display());
-    world.relive(&["workspace", "rm", "-y", id]).fails(125, &[&left, &format!("hint: sudo rm -r {}", rest.display())]);
+    world.relive(&["workspace", "rm", "-y", id]).fails(125, &[&left, &format!("hint: relive workspace rm {id}")]);
     let files = look(&rest).len();
     assert!(!copy.exists() && files > 0 && files < 20, "{files}");
     let merged = world.relive(&["merge", "--json", id]).ok().json();
