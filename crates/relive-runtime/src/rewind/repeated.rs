@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use relive_core::ErrorCode;
-use relive_workspace::Force;
+use relive_core::{ErrorCode, SuspendReason};
+use relive_workspace::{Grade, Snapshot};
 
 use super::{Goal, Order, Outcome, Target};
 use crate::diff::describe;
@@ -30,8 +30,22 @@ impl Turn {
             Goal::BeforeLastVerb => history.step_with(now).unwrap_or(standing.last_step),
         };
         let restore = self.restore_order(&standing, order, Target { files: now, step })?;
-        let restore = RestoreOrder { force: Force::Yes, on_interrupted: OnInterrupted::Refuse, ..restore };
-        let verified = runtime.plan_restore(restore, order.caller.clone()).await?.planned.plan.changes.is_empty();
+        // Any state will do: it is only compared with the one that was put back.
+        let restore = RestoreOrder {
+            target: Snapshot { grade: Grade::Exact, ..restore.target },
+            expected: Vec::new(),
+            on_interrupted: OnInterrupted::Refuse,
+            ..restore
+        };
+        let verified = match runtime.plan_restore(restore, order.caller.clone()).await {
+            Ok(found) => found.planned.plan.changes.is_empty(),
+            // Nobody knows what is there now.
+            Err(Error::Outgrown(_) | Error::Interrupted(_)) => false,
+            Err(error) => return Err(error),
+        };
+        let by_user =
+            |machine: relive_core::Machine| machine.pause().is_some_and(|(_, why)| why == SuspendReason::User);
+        let paused = self.machine().is_some_and(by_user);
         let workspaces = runtime.workspaces.clone();
         let described = runtime.pools.bulk.run(move || {
             let store = workspaces.store()?;
@@ -39,6 +53,6 @@ impl Turn {
         });
         let (files, before) = (described.await??, from_record(before).grade);
         let directory = standing.directory;
-        Ok(Some(Outcome { uuid, directory, step, before, files, verified, paused: false, note: None }))
+        Ok(Some(Outcome { uuid, directory, step, before, files, verified, paused, note: None }))
     }
 }

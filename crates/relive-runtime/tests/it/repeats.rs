@@ -1,7 +1,10 @@
 //! The same request twice: the second gets the answer of the first, from this daemon and from the next.
 
-use relive_api::{PauseRequest, Resolution, RunRequest, WorkspaceKind};
+use std::sync::Arc;
+
+use relive_api::{PauseRequest, Resolution, RewindRequest, RunRequest, WorkspaceKind};
 use relive_core::ErrorCode;
+use relive_runtime::{Access, Caller};
 
 use crate::world::{Daemon, PAUSE, PAUSE_NOW, World, answer, mask, message, new_uuid, resume};
 
@@ -357,4 +360,31 @@ fn a_copy_that_belongs_to_a_process_is_never_replaced() {
     let refused = daemon.block(daemon.runtime.run(request.clone())).unwrap_err();
     assert_eq!(refused.code(), ErrorCode::Conflict, "{refused}");
     assert_eq!(std::fs::read_to_string(copy.join("work")).unwrap(), "of a process");
+}
+
+#[test]
+fn a_rewind_that_is_repeated_looks_at_no_more_files_than_the_limits_allow() {
+    let mut world = World::new();
+    let write = |path: &str| format!("{{calls: [{{name: write, args: {{path: {path}, content: x}}}}]}}");
+    let turns = format!("turns: [{}, {}, {{hang: true}}]", write("one"), write("two"));
+    let process = RunRequest { yes: true, ..world.request(&world.script(&turns)) };
+    let (uuid, id) = (process.uuid, process.uuid.to_string());
+    let rewind = |daemon: &Daemon| {
+        let person = Access::new(Arc::clone(&daemon.runtime), Caller::Person);
+        let request = RewindRequest { to_step: 1, undo: false, files_only: false, force: false, dry_run: false };
+        daemon.block(person.rewind(&id, request, REQUEST.map(str::to_owned))).unwrap()
+    };
+    let daemon = world.start();
+    daemon.run(process);
+    daemon.until_records(&world, uuid, "model_started", 3);
+    let first = rewind(&daemon);
+    assert_eq!((first.restored, first.verified, first.paused), (1, true, true));
+    let again = rewind(&daemon);
+    assert_eq!((again.restored, again.verified, again.paused), (1, true, true));
+    drop(daemon);
+    std::fs::write(world.work().join("three"), "x").unwrap();
+    world.configure(|config| config.workspace.max_files = 1);
+    let daemon = world.start();
+    let again = rewind(&daemon);
+    assert_eq!((again.restored, again.verified, again.paused), (1, false, true), "nobody has looked");
 }
