@@ -43,7 +43,7 @@ use crate::error::{Error, Result};
 use crate::gateways::Gateways;
 use crate::reload::LiveSettings;
 use crate::runtime::ProcessRef;
-use calls::Recorded;
+use calls::{OnQuota, Recorded};
 use conversation::{Conversation, Finished};
 
 pub(crate) use agents::{ACP_PREFIX, BUILT_IN, built_in, built_in_terminal, provider_of};
@@ -297,7 +297,7 @@ impl RunningAgent<'_> {
         self.body.gateways.forget(self.process.uuid).await;
         let conversation = self.conversation(folder);
         let mut recorded = Recorded::up_to(facts.called_to);
-        if let Err(error) = conversation.record_calls(&mut recorded).await {
+        if let Err(error) = conversation.record_calls(&mut recorded, OnQuota::Record).await {
             conversation.warn(&format!("its last model calls cannot be recorded: {error}"));
         }
         recorded.is_refused

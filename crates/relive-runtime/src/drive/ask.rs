@@ -81,7 +81,7 @@ impl BodyOwner {
     }
 
     /// Suspends the process for a reason of its own, until a moment if there is one, with the records that say why. A process
-    /// that is suspended already, or has to end, stays as it is, and only has the records.
+    /// that is suspended already, has to end, or has budget again stays as it is, and only has the records.
     pub(crate) async fn suspend(
         &self,
         records: Vec<Record>,
@@ -89,13 +89,12 @@ impl BodyOwner {
         resume_at: Option<Timestamp>,
     ) -> Result<()> {
         let (mut turn, mut change) = self.begin_change(records).await?;
-        if change.draft().pause().is_some() || change.draft().told_to_end().is_some() {
-            return if change.first.is_empty() { Ok(()) } else { turn.commit(change).await };
-        }
+        let draft = change.draft();
+        let is_stopped = draft.pause().is_some() || draft.told_to_end().is_some();
         // Somebody may have raised the limit since it was found to be reached.
         let has_more = || self.runtime.budgets.exhausted(self.process.uuid).is_none();
-        if reason == SuspendReason::BudgetExceeded && has_more() {
-            return Ok(());
+        if is_stopped || (reason == SuspendReason::BudgetExceeded && has_more()) {
+            return if change.first.is_empty() { Ok(()) } else { turn.commit(change).await };
         }
         change.details.resume_at = resume_at;
         change.apply(Event::Suspend { reason, urgency: Urgency::Boundary }, &self.runtime)?;

@@ -295,6 +295,35 @@ fn a_quota_that_resets_late_suspends_the_agent_until_then() {
     }
 }
 
+/// Its last calls are recorded by the next daemon, which finds nothing that could wait.
+#[test]
+fn an_agent_that_ended_without_a_daemon_is_not_suspended_for_its_quota() {
+    for (agent, tool) in AGENTS {
+        let test = format!("an_agent_that_ended_without_a_daemon({agent})");
+        let command = "echo begun > begun; while [ ! -e go ]; do sleep 0.05; done";
+        let turn = Turn::text("one").after(Failure::Status(429, Some("3600".into())));
+        let Some(agents) = Agents::new(&test, agent, [tool(command), turn]) else { continue };
+        let process = agents.run(agent, &["-y"]);
+        wait_until("the tool runs", || agents.world.work().join("begun").exists());
+        agents.world.await_records(&process, "model_ended", 1);
+        let program = agents.world.info(&process.uuid)["session"]["host_pid"].as_u64().unwrap();
+        agents.world.kill_daemon();
+        fs::write(agents.world.work().join("go"), "").unwrap();
+        let log = agents.world.data().join("steps").join(&process.uuid).join("gateway.jsonl");
+        wait_until("its call was refused", || {
+            fs::read_to_string(&log).unwrap_or_default().contains("\"resets_at\":\"")
+        });
+        kill(u32::try_from(program).unwrap(), rustix::process::Signal::KILL);
+        agents.world.relive(&["daemon", "start"]).ok();
+        wait_until("the call is recorded", || {
+            calls(&agents.world, &process).iter().any(|call| call["resets_at"].is_string())
+        });
+        let paused = agents.world.records(&process.uuid, "paused");
+        assert!(paused.is_empty(), "{paused:?}");
+        drop(agents.world.relive(&["kill", "-9", &process.uuid]));
+    }
+}
+
 /// Returns a time without the part of its second, which the gateway does not tell.
 fn second(time: &Value) -> &str {
     &time.as_str().unwrap()[.."2026-11-17T12:00:00".len()]

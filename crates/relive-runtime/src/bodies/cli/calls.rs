@@ -138,7 +138,7 @@ impl Calls {
     /// Copies calls that have ended from the gateway's log.
     async fn record(&mut self, conversation: &Conversation) {
         let mut recorded = Recorded::up_to(self.read_to);
-        if let Err(error) = conversation.record_calls(&mut recorded).await {
+        if let Err(error) = conversation.record_calls(&mut recorded, OnQuota::Suspend).await {
             conversation.warn(&format!("its model calls cannot be recorded: {error}"));
         }
         self.read_to = recorded.read_to;
@@ -222,6 +222,15 @@ enum Granted {
     Short,
 }
 
+/// What follows from a call that was refused because a quota is used up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum OnQuota {
+    /// The process waits until the quota resets.
+    Suspend,
+    /// Only the record: its program has ended, so nothing would wait.
+    Record,
+}
+
 /// What was recorded of the gateway's log.
 #[derive(Debug)]
 pub(super) struct Recorded {
@@ -251,7 +260,13 @@ impl Conversation {
     /// Tells the same of the records that are in the journal: a pause may come with the record that was read last, and is
     /// known once the turn that wrote both is over.
     pub(super) async fn is_paused_as_recorded(&self) -> bool {
-        self.owner.look(|_| ()).await.is_err() || self.is_paused()
+        match self.owner.look(|_| ()).await {
+            Ok(()) => self.is_paused(),
+            Err(error) => {
+                self.warn(&format!("an answer is held back, because its journal cannot be read: {error}"));
+                true
+            }
+        }
     }
 
     /// Suspends a process that has nothing left to spend.
@@ -262,15 +277,15 @@ impl Conversation {
     }
 
     /// Copies the calls that have ended from the gateway's log into the journal. A quota that resets late suspends the process
-    /// with the record of its call; the call waits at the gateway.
-    pub(super) async fn record_calls(&self, recorded: &mut Recorded) -> io::Result<()> {
+    /// with the record of its call, which waits at the gateway, unless the program has ended.
+    pub(super) async fn record_calls(&self, recorded: &mut Recorded, on_quota: OnQuota) -> io::Result<()> {
         let directory = self.body.exec.data.directory(self.process.uuid).path().to_owned();
         let from = recorded.read_to;
         let read = self.body.exec.pool.run(move || relive_gateway::read_log(&directory, from)).await;
         let prices = Arc::clone(&self.body.live.now().prices);
         let mut batch = Batch::default();
         for (ended, offset) in read.map_err(io::Error::other)?? {
-            let until = ended.resets_at.filter(|until| *until > self.now());
+            let until = ended.resets_at.filter(|until| on_quota == OnQuota::Suspend && *until > self.now());
             if until.is_some() {
                 // Their usage counts before anything else is decided.
                 self.append_calls(std::mem::take(&mut batch), recorded).await?;
