@@ -28,15 +28,15 @@ fn recovering(agents: usize) -> Counts {
 }
 
 /// The record of the incarnation is synced with that of its first model call, 50 ms later at the latest. On a busy machine
-/// that call may come later, and is synced alone: the best of several attempts counts.
+/// that call may come later, and is synced alone: the best of several attempts counts, of those in which each agent had one.
 #[test]
 fn to_recover_an_agent_costs_one_sync() {
-    const MORE: u64 = 10;
+    const MORE: i128 = 10;
     let costs = |_| {
         let (few, many) = (recovering(3), recovering(13));
-        many.syncs.saturating_sub(few.syncs)
+        i128::from(many.syncs) - i128::from(few.syncs)
     };
-    let least = (0..8).map(costs).find(|more| *more <= MORE);
+    let least = (0..8).map(costs).find(|more| (1..=MORE).contains(more));
     assert!(least.is_some(), "{MORE} more agents cost more than {MORE} syncs");
 }
 
@@ -66,13 +66,16 @@ fn journal_jobs(agents: usize) -> u64 {
 }
 
 /// Journals are opened and read many at a time; only the first records of each are written by a job of its own. On a busy
-/// machine these may be written in two parts: the best of several attempts counts.
+/// machine these may be written in two parts: the middle one of several attempts counts.
 #[test]
 fn to_recover_an_agent_costs_one_hand_off_to_the_threads_of_journals() {
-    const MORE: u64 = 64;
-    let costs = |_| journal_jobs(80).saturating_sub(journal_jobs(16));
-    let least = (0..8).map(costs).find(|more| *more <= MORE + MORE / 4);
-    assert!(least.is_some(), "{MORE} more agents cost more than {MORE} hand-offs");
+    const MORE: i128 = 64;
+    const MOST: i128 = MORE + MORE / 4;
+    let costs = |_| i128::from(journal_jobs(80)) - i128::from(journal_jobs(16));
+    let mut all: Vec<i128> = (0..5).map(costs).collect();
+    all.sort_unstable();
+    let median = all[all.len() / 2];
+    assert!((MORE / 2..=MOST).contains(&median), "{MORE} more agents cost {median} more hand-offs: {all:?}");
 }
 
 /// Returns what it takes to run an agent to its end.

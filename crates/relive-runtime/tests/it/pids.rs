@@ -1,8 +1,9 @@
 //! PIDs of earlier daemons and of earlier incarnations: which process they stand for.
 
+use relive_api::ResumeRequest;
 use relive_core::{ErrorCode, ProcessStatus, Signal};
 
-use crate::world::{PAUSE_NOW, World, message, resume};
+use crate::world::{PAUSE_NOW, World, message, new_uuid, resume};
 
 #[test]
 fn every_verb_with_the_pid_of_an_earlier_daemon_reaches_the_process_and_says_so() {
@@ -42,6 +43,31 @@ fn a_pid_that_stood_for_a_suspended_process_under_one_daemon_only_stands_for_it_
     }
     daemon.signal(second, "KILL", None);
     assert_eq!(daemon.display(process.uuid), "dead");
+}
+
+#[test]
+fn a_pid_that_a_repeated_fork_was_answered_with_stands_for_the_suspended_fork_under_later_daemons() {
+    let world = World::new();
+    let daemon = world.start();
+    let source = daemon.run_suspended(&world);
+    let request = ResumeRequest { fork: Some(new_uuid()), ..resume() };
+    let fork = daemon.resume(source.uuid, request.clone(), None);
+    daemon.until_records(&world, fork.uuid, "model_started", 2);
+    daemon.pause(fork.uuid, PAUSE_NOW, None);
+    daemon.until_display(fork.uuid, "suspended");
+    drop(daemon);
+    let daemon = world.start();
+    let again = daemon.resume(source.uuid, request.clone(), None);
+    assert_eq!((again.uuid, again.pid), (fork.uuid, daemon.pid(fork.uuid)));
+    drop(daemon);
+    let daemon = world.start();
+    let now = daemon.pid(fork.uuid);
+    for old in [fork.pid, again.pid] {
+        let info = daemon.info(old);
+        assert_eq!((info.uuid, info.pid), (fork.uuid, now));
+        assert_eq!(info.note, Some(format!("PID {old} continues as {now}")));
+    }
+    assert_eq!(daemon.resume(source.uuid, request, None).pid, now);
 }
 
 #[test]

@@ -10,11 +10,11 @@ mod journals;
 mod sessions;
 mod world;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fs;
 use std::path::Path;
 
-use relive_core::Uuid;
+use relive_core::{Pid, Uuid};
 use relive_journal::data::{Known as OnDisk, SpaceRules};
 use relive_journal::{DataDirectory, Health, History, Io, ProcInfo};
 use serde_json::Value;
@@ -59,6 +59,8 @@ pub(crate) struct Journal {
 pub(crate) struct Remains {
     journals: BTreeMap<Uuid, Journal>,
     collected: HashMap<Uuid, Vec<u64>>,
+    /// The PIDs that daemons know besides those in the journals.
+    noted: HashSet<(Pid, Uuid)>,
 }
 
 /// Checks everything; what is wrong is added to what is known. Returns what there was, for a person.
@@ -135,7 +137,11 @@ fn read(places: &Places, known: &Known, wrong: &mut Vec<String>) -> std::io::Res
         wrong.push(format!("G: {:?} has ended and is still marked as live", entry?.file_name()));
     }
     let (data, bare) = (open(&places.data)?, open(&bare)?);
-    let mut remains = Remains { journals: BTreeMap::new(), collected: HashMap::new() };
+    let mut remains = Remains {
+        journals: BTreeMap::new(),
+        collected: HashMap::new(),
+        noted: data.noted_pids().into_iter().collect(),
+    };
     for uuid in data.uuids()? {
         let (history, health) = bare.history(uuid)?;
         if health != Health::Good {
@@ -228,14 +234,16 @@ fn acknowledged(uuid: Uuid, asked: &Asked, remains: &Remains, wrong: &mut Vec<St
     }
     let incarnations = &journal.history.incarnations;
     for pid in &asked.pids {
-        // A fork that is asked for again may be suspended by then: it has a PID in each daemon, and is not opened for it.
+        // A process whose request is repeated may be suspended by then: it has a PID in each daemon, and is not opened for
+        // it. The daemons after that know this PID from `pids.log`.
         let is_later = |record: &Record| record.kind() == "opened" && record.number("pid") > u64::from(pid.0);
         let next = journal.records[journal.own..]
             .iter()
             .position(is_later)
             .map_or(journal.records.len(), |next| journal.own + next);
         let was_suspended = next.checked_sub(1).is_some_and(|last| journal.records[last].kind() == "paused");
-        if !was_suspended && !incarnations.iter().any(|incarnation| incarnation.pid == *pid) {
+        let is_known = was_suspended && remains.noted.contains(&(*pid, uuid));
+        if !is_known && !incarnations.iter().any(|incarnation| incarnation.pid == *pid) {
             wrong.push(format!("A: {uuid}: PID {pid} was acknowledged and never had the journal"));
         }
     }
