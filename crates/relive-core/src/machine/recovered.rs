@@ -28,7 +28,8 @@ pub struct Recovered {
     pub mask: SignalSet,
     /// The signals that the process handles itself.
     pub handlers: SignalSet,
-    /// The blocked signals, in the order in which they were sent.
+    /// The blocked signals, in the order in which they were sent. A PAUSE takes effect at the boundary: its urgency is not
+    /// recorded.
     pub pending: Vec<(Signal, Cause)>,
     /// The KILL, TERM or INT that asked the process to end. Other signals are ignored here.
     pub ending: Option<(Signal, Cause)>,

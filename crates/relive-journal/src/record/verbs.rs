@@ -102,7 +102,8 @@ pub struct Signalled {
     /// The end, if the process asked for it itself. Older readers take it for a kill.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub end: Option<Box<End>>,
-    /// Whether the signal is blocked and waits. A pending PAUSE and a pending RESUME cancel each other.
+    /// Whether the signal is blocked and waits. A pending PAUSE and a pending RESUME cancel each other. How urgent a PAUSE is
+    /// is not recorded: under the next daemon it takes effect at the boundary.
     #[serde(default, skip_serializing_if = "is_false")]
     pub pending: bool,
     /// The id of the request that asked for it.
