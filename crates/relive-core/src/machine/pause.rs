@@ -13,7 +13,7 @@ use crate::signal::Signal;
 use crate::status::{Cause, SuspendReason};
 
 /// Returns whether only an answer ends a pause for this reason. A RESUME is not an answer.
-fn awaits_answer(reason: SuspendReason) -> bool {
+pub(crate) fn awaits_answer(reason: SuspendReason) -> bool {
     match reason {
         SuspendReason::InDoubt | SuspendReason::Approval | SuspendReason::Question => true,
         SuspendReason::User
@@ -48,14 +48,28 @@ fn ends_without_resume(reason: SuspendReason) -> bool {
 }
 
 impl Machine {
-    /// Returns who asked for the pause that follows the present one, which ends without a RESUME. A process that was
-    /// asked to end is not paused any more.
+    /// Returns who asked for the pause that follows the present one, which ends without a RESUME. A PAUSE that the process
+    /// blocks is pending and does not follow: it waits until it is unblocked. A process that was asked to end is not paused
+    /// any more.
     #[must_use]
     pub fn kept_pause(&self) -> Option<Cause> {
+        self.waiting_pause().filter(|_| !self.mask.contains(Signal::Pause))
+    }
+
+    /// Returns who sent the PAUSE that waits behind the present pause, kept or blocked. A RESUME takes it back.
+    #[must_use]
+    pub fn waiting_pause(&self) -> Option<Cause> {
         if !self.keeps_pause() {
             return None;
         }
         self.pending().find(|(signal, _)| *signal == Signal::Pause).map(|(_, cause)| cause)
+    }
+
+    /// Returns how soon the pause that is kept has to take effect.
+    #[must_use]
+    pub fn kept_urgency(&self) -> Option<Urgency> {
+        self.kept_pause()?;
+        self.pending.as_ref().map(|pending| pending.urgency())
     }
 
     /// Returns whether a PAUSE is kept until the present pause ends.
@@ -66,7 +80,7 @@ impl Machine {
     pub(super) fn check_resumable(&self) -> Result<(), Refusal> {
         match (&self.life, self.pause()) {
             (Life::Created, _) if self.pending.is_none() => Err(Refusal::NotStarted { pid: self.pid() }),
-            (Life::Running(_), Some((_, reason))) if awaits_answer(reason) && self.kept_pause().is_none() => {
+            (Life::Running(_), Some((_, reason))) if awaits_answer(reason) && self.waiting_pause().is_none() => {
                 Err(Refusal::AwaitsAnswer { pid: self.pid() })
             }
             (Life::Created | Life::Running(_) | Life::Zombie(_), _) => Ok(()),
@@ -107,7 +121,7 @@ impl Machine {
 
     /// Takes the PAUSE that follows the present pause, unless it is blocked.
     fn take_kept_pause(&mut self) -> Option<Sent> {
-        self.kept_pause().filter(|_| !self.mask.contains(Signal::Pause))?;
+        self.kept_pause()?;
         self.take_pending(Signal::Pause)
     }
 

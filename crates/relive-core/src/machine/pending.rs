@@ -36,6 +36,10 @@ impl Pending {
         self.causes.iter().all(Option::is_none)
     }
 
+    pub(super) fn urgency(&self) -> Urgency {
+        self.urgency
+    }
+
     pub(super) fn iter(&self) -> impl Iterator<Item = (Signal, Cause)> {
         Signal::LANDING_ORDER.into_iter().zip(self.causes).filter_map(|(signal, cause)| Some((signal, cause?)))
     }

@@ -324,6 +324,60 @@ fn a_process_that_handles_pause_is_paused_once_its_answer_is_there() {
 }
 
 #[test]
+fn a_pause_that_is_blocked_is_pending_and_not_kept() {
+    let mut world = World::new();
+    let pid = world.run(Pid::RUNTIME);
+    world.effects(pid, Event::SetMask(SignalSet::EMPTY.with(Signal::Pause)));
+    world.suspend_for(pid, SuspendReason::Approval);
+    world.pause(pid);
+    assert_eq!(world.pending(pid), SignalSet::EMPTY.with(Signal::Pause));
+    assert!(!world.view(pid).pause_kept && world.table.machine(pid).unwrap().kept_pause().is_none());
+    assert_eq!(world.resume(pid).pids, [pid], "a resume takes it back");
+    world.pause(pid);
+    world.effects(pid, Event::SetMask(SignalSet::EMPTY));
+    assert!(world.view(pid).pause_kept, "it is kept once it is not blocked");
+    let effects = world.effects(pid, Event::EndPause { reason: SuspendReason::Approval });
+    assert_eq!(names(&effects), ["Stop"]);
+}
+
+#[test]
+fn the_kept_pause_of_an_ancestor_is_taken_back_with_the_resume_of_a_descendant() {
+    let mut world = World::new();
+    let [root, child, grandchild, _] = family(&mut world);
+    world.suspend_for(child, SuspendReason::Question);
+    world.signal_tree(root, Signal::Pause);
+    assert_eq!(world.resume(grandchild).pids, [grandchild, child, root]);
+    assert!(!world.view(child).pause_kept);
+    assert_eq!(world.view(child).suspend_reason, Some(SuspendReason::Question), "a resume is no answer");
+    // A wait for the provider is not ended from below.
+    let quota = world.run(root);
+    let below = world.run(quota);
+    world.suspend_for(quota, SuspendReason::Quota);
+    world.signal_tree(quota, Signal::Pause);
+    assert_eq!(world.resume(below).pids, [below]);
+    assert_eq!(world.view(quota).suspend_reason, Some(SuspendReason::Quota));
+}
+
+#[test]
+fn a_process_takes_back_a_child_that_it_had_in_an_earlier_run() {
+    let mut world = World::new();
+    let [root, child, grandchild, _] = family(&mut world);
+    let uuid = world.view(child).uuid;
+    world.finish(child);
+    world.release(child);
+    assert_eq!(world.children(Pid::RUNTIME), [root, grandchild]);
+    world.suspend(grandchild);
+    let again = world.spawn_as(Spec { uuid, generation: relive_core::Generation(2), ..world.spec(root) });
+    assert!(!world.table.take_back(grandchild, root), "it was not spawned by that one");
+    assert!(world.table.take_back(grandchild, again));
+    assert!(!world.table.take_back(grandchild, again), "it is there");
+    assert_eq!((world.children(again), world.view(grandchild).ppid), (vec![grandchild], again));
+    assert_eq!([root, again].map(|pid| world.table.suspended_below(pid)), [1, 1]);
+    assert_eq!(world.signal_tree(root, Signal::Resume).pids, [grandchild]);
+    assert_eq!(world.table.suspended_below(root), 0);
+}
+
+#[test]
 fn resuming_a_process_that_has_not_been_started_is_refused() {
     let mut world = World::new();
     let queued = world.spawn(Pid::RUNTIME);
