@@ -41,6 +41,14 @@ impl BodyOwner {
         state.table.machine(self.process.of.pid)?.urgency()
     }
 
+    /// Tells how urgently the process is to stand still while it waits for an answer, because somebody has paused it.
+    pub(crate) fn kept_pause(&self) -> Option<Urgency> {
+        let state = self.runtime.lock();
+        let machine = state.table.machine(self.process.of.pid)?;
+        let (_, reason) = machine.pause()?;
+        machine.kept_urgency().filter(|_| waits_for_answer(reason))
+    }
+
     /// Tells whether the process may spend anything. Its account is open then.
     pub(crate) async fn has_budget(&self) -> bool {
         self.runtime.reserve(self.process.uuid, 0, Usd::default()).await

@@ -75,9 +75,11 @@ impl Change {
         self.changed
     }
 
-    /// Returns whether a pause ends.
+    /// Returns whether a pause ends, or one is taken back that was to follow the wait for an answer.
     pub(crate) fn resumes(&self) -> bool {
-        self.effects.iter().any(|effect| matches!(effect, Effect::Resume { .. }))
+        let ends = self.effects.iter().any(|effect| matches!(effect, Effect::Resume { .. }));
+        let (before, after) = (&self.before, &self.draft);
+        ends || before.kept_pause().is_some() && after.waiting_pause().is_none() && after.pause() == before.pause()
     }
 
     /// Returns the signals that the process has to handle itself.
@@ -255,6 +257,8 @@ impl Turn {
         let runtime = Arc::clone(&self.runtime);
         let is_free = draft.end().is_none() && draft.pause().is_none() && draft.ending().is_none();
         let pid = draft.incarnation().pid;
+        let kept = |machine: &Machine| (machine.kept_pause().is_some(), machine.kept_urgency());
+        let keeps_other = self.machine().is_some_and(|before| kept(&before) != kept(&draft));
         let of_tree = {
             let mut state = runtime.lock();
             if is_free {
@@ -271,6 +275,10 @@ impl Turn {
         };
         for effect in effects.into_iter().chain(of_tree) {
             self.carry_out(effect);
+        }
+        if keeps_other {
+            // A body that stays looks again whether it is to stand still.
+            self.owner.order(|_| ());
         }
         runtime.changes.ring(self.uuid());
     }

@@ -111,6 +111,33 @@ fn an_acp_agent_asks_for_permission_and_gets_the_answer_that_it_offers() {
 }
 
 #[test]
+fn a_paused_acp_agent_that_asks_is_frozen_and_its_question_can_be_answered() {
+    let acp = Acp::offering("");
+    let process = acp.run(&[], "run echo made > made\nsay It is done.");
+    acp.world.await_display(&process.uuid, "approval");
+    let frozen = |expect: bool| {
+        wait_until(&format!("frozen: {expect}"), || acp.world.info(&process.uuid)["session"]["frozen"] == expect);
+    };
+    acp.world.relive(&["pause", &process.uuid]).ok();
+    frozen(true);
+    let info = acp.world.info(&process.uuid);
+    assert_eq!((&info["display"], &info["pause_kept"]), (&json!("approval"), &json!(true)));
+    // A resume takes the pause back, and only that.
+    acp.world.relive(&["resume", &process.uuid]).ok();
+    frozen(false);
+    assert_eq!(acp.world.info(&process.uuid)["display"], "approval");
+    acp.world.relive(&["pause", &process.uuid]).ok();
+    frozen(true);
+    acp.world.relive(&["resolve", &process.uuid, "--allow"]).ok();
+    let info = acp.world.await_display(&process.uuid, "suspended");
+    assert_eq!((&info["suspend_reason"], &info["session"]["frozen"]), (&json!("user"), &json!(true)));
+    assert!(!acp.world.work().join("made").exists());
+    acp.world.relive(&["resume", &process.uuid]).ok();
+    acp.await_idle(&process, 1);
+    assert_eq!(fs::read_to_string(acp.world.work().join("made")).unwrap(), "made\n");
+}
+
+#[test]
 fn an_acp_agent_that_offers_no_way_to_allow_is_told_no_and_one_that_asks_for_more_is_refused() {
     let acp = Acp::offering("narrow");
     let process = acp.run(&["-y"], "run touch made\nask\nsay Over.");

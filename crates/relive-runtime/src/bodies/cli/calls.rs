@@ -252,9 +252,10 @@ impl Recorded {
 }
 
 impl Conversation {
-    /// Tells whether the process is to stand still. One that waits for an answer is not stopped for that.
+    /// Tells whether the process is to stand still. One that waits for an answer is not stopped for that, only if somebody
+    /// pauses it.
     fn is_paused(&self) -> bool {
-        self.owner.is_paused() && !self.owner.waits_for_answer()
+        self.owner.is_paused() && (!self.owner.waits_for_answer() || self.owner.kept_pause().is_some())
     }
 
     /// Tells the same of the records that are in the journal: a pause may come with the record that was read last, and is

@@ -120,6 +120,10 @@ pub(super) async fn attend(
             // A shim that does not know deadlines leaves them to the daemon.
             let _ = session.order(SessionVerb::Deadline { left_ms: deadline.map(left_ms) }).await;
         }
+        if freezer == Freezer::Frozen && orders.stop.is_some() && cx.owner.is_pausing().is_some() {
+            // It was frozen while it waited for an answer, and is paused with that.
+            cx.owner.report_stopped().await;
+        }
         match wanted(&orders, freezer, Instant::now()) {
             Some(Wanted::Freeze) => {
                 freezer = freeze(cx, session).await;
@@ -157,13 +161,38 @@ pub(super) async fn attend(
     }
 }
 
-/// Returns the orders for a program. One that waits for an answer is not stopped for that: what else it does goes on.
-/// One that can be stopped at a boundary only is not stopped before, unless it must be at once or has been.
+/// Returns the orders for a program.
 fn latest_orders(cx: &mut Context, is_boundary: bool) -> Orders {
     let orders = *cx.orders.borrow_and_update();
-    let waits = !is_boundary && cx.owner.is_pausing() == Some(Urgency::Boundary);
-    let stop = orders.stop.filter(|_| !waits && !cx.owner.waits_for_answer());
-    Orders { stop, ..orders }
+    let standing = Standing {
+        pausing: cx.owner.is_pausing(),
+        kept: cx.owner.kept_pause(),
+        waits_for_answer: cx.owner.waits_for_answer(),
+        is_boundary,
+    };
+    Orders { stop: orders.stop.filter(|_| standing.may_stop()), ..orders }
+}
+
+/// How a program stands that was told to stop.
+#[derive(Debug, Clone, Copy)]
+struct Standing {
+    /// How urgently it is to stop, until it has.
+    pausing: Option<Urgency>,
+    /// The same while it waits for an answer, because somebody paused it meanwhile.
+    kept: Option<Urgency>,
+    waits_for_answer: bool,
+    is_boundary: bool,
+}
+
+impl Standing {
+    /// Tells whether it is stopped now. One that waits for an answer is not stopped for that: what else it does goes on,
+    /// until somebody pauses it. One that can be stopped at a boundary only is not stopped before, unless it must be at once
+    /// or has been.
+    fn may_stop(self) -> bool {
+        let urgency = if self.waits_for_answer { self.kept } else { self.pausing };
+        let goes_on = self.waits_for_answer && self.kept.is_none();
+        !goes_on && (self.is_boundary || urgency != Some(Urgency::Boundary))
+    }
 }
 
 /// Returns the deadline for a shim: a little later, so that a present owner acts first.

@@ -71,3 +71,22 @@ fn a_program_that_was_launched_now_is_told_nothing_it_knows() {
     let (told, freezer) = Beginning::Found.known();
     assert_eq!((told, wanted(&Orders::default(), freezer, now)), (None, Some(Wanted::Thaw)));
 }
+
+#[test]
+fn a_program_that_waits_for_an_answer_is_stopped_only_if_somebody_pauses_it() {
+    let check = |pausing, kept, waits_for_answer, is_boundary, expect| {
+        let standing = Standing { pausing, kept, waits_for_answer, is_boundary };
+        assert_eq!(standing.may_stop(), expect, "{standing:?}");
+    };
+    let (now, boundary) = (Some(Urgency::Now), Some(Urgency::Boundary));
+    for is_boundary in [false, true] {
+        check(None, None, false, is_boundary, true);
+        check(now, None, false, is_boundary, true);
+        check(boundary, None, false, is_boundary, is_boundary);
+        for pausing in [None, now, boundary] {
+            check(pausing, None, true, is_boundary, false);
+            check(pausing, now, true, is_boundary, true);
+            check(pausing, boundary, true, is_boundary, is_boundary);
+        }
+    }
+}
