@@ -64,6 +64,9 @@ pub struct NodeStatus {
     /// Why it failed, was stopped or skipped, or is tried again.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
+    /// The command that has it continue, if a limit keeps it from being restarted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hint: Option<String>,
 }
 
 /// A node that is to continue.

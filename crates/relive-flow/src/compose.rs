@@ -69,6 +69,8 @@ pub(crate) fn ended(flow: &mut Flow, place: usize, outcome: Outcome, at_ms: u64)
         Outcome::Failed { .. } => false,
     };
     slot.state = match restart {
+        // It would end again at once.
+        Some(restart) if slot.at_end.limit && !restart.fresh => Flow::final_state(outcome),
         Some(restart) if restart.policy.restarts(succeeded) => {
             match restart.intensity.admit(&slot.restarts, at_ms) {
                 Some(window) => {
@@ -98,24 +100,14 @@ fn failure(outcome: Outcome) -> i32 {
 
 /// Resumes a node. The nodes that depend on it begin anew, and no other one changes.
 pub(crate) fn redo(flow: &mut Flow, name: &str, origin: &Origin) -> Result<(), Rejected> {
-    let Definition::Compose(file) = &flow.blueprint.definition else { return Err(Rejected::NotComposed) };
+    let Definition::Compose(file) = &flow.blueprint.definition else { return Ok(()) };
     let place = flow.place(name)?;
     let dependents = file.dependents(place);
-    let slot = &flow.slots[place];
-    if slot.state.living().is_some() {
-        return Err(Rejected::Runs(name.to_owned()));
-    }
-    let last = slot.last.ok_or_else(|| Rejected::NeverRan(name.to_owned()))?;
+    let start = flow.continued(place, origin)?;
     if let Some(running) = dependents.iter().find(|other| flow.slots[**other].state.living().is_some()) {
         let dependent = flow.slots[*running].name.to_string();
         return Err(Rejected::DependentRuns { slot: name.to_owned(), dependent });
     }
-    let start = match origin {
-        Origin::End { input, limits } => Start::Resume { input: input.clone(), limits: *limits },
-        Origin::Fork { from_step, input, limits } => {
-            Start::Fork { from: last, from_step: *from_step, input: input.clone(), limits: *limits }
-        }
-    };
     let services = ended_services(flow);
     if is_winding_down(flow, file) {
         restart_ending_services(flow);

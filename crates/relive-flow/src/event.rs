@@ -24,6 +24,8 @@ pub enum Event {
         /// Why it failed, or could not be started.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         note: Option<String>,
+        #[serde(default, skip_serializing_if = "AtEnd::is_usual")]
+        at_end: AtEnd,
     },
     /// A person stopped a slot whose process had ended and was to be started again.
     Stopped {
@@ -33,7 +35,7 @@ pub enum Event {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         note: Option<String>,
     },
-    /// A person resumed a node, or forked it.
+    /// A person resumed a node, or forked it; or a child of a supervisor.
     Redo { slot: String, origin: Origin, run: u32 },
     /// A person, or the supervisor above, resumed a tree that had ended.
     Reopened {
@@ -121,6 +123,23 @@ pub enum Outcome {
     NeverRan,
 }
 
+/// What held of a process at its end and decides, beside its outcome, how it is started again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct AtEnd {
+    /// A limit has ended it, and would end it again at once if it were resumed.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub limit: bool,
+    /// A person had paused it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub paused: bool,
+}
+
+impl AtEnd {
+    fn is_usual(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
 /// An action that the driver of a tree has to take.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Decision {
@@ -138,7 +157,7 @@ pub enum Decision {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Verdict {
     Succeeded,
-    /// These nodes failed, or were stopped.
+    /// These nodes failed, or were stopped; of a supervisor, these children reached a limit.
     Failed {
         slots: Vec<String>,
     },

@@ -7,7 +7,7 @@ use relive_types::suggest::closest;
 use relive_types::{Uuid, WorkspaceKind};
 use serde::{Deserialize, Serialize};
 
-use crate::event::{Decision, Event, Outcome, Start};
+use crate::event::{Decision, Event, Origin, Outcome, Start};
 use crate::file::{ComposeFile, Condition, Run, SupervisorFile};
 use crate::slot::{Slot, SlotState, SlotStatus};
 use crate::{compose, supervise, template};
@@ -72,8 +72,6 @@ pub enum Rejected {
     Runs(String),
     #[error("{dependent}, which depends on {slot}, runs")]
     DependentRuns { slot: String, dependent: String },
-    #[error("the children of a supervisor are resumed one by one")]
-    NotComposed,
 }
 
 fn meant(suggestion: Option<&str>) -> String {
@@ -156,6 +154,7 @@ impl Flow {
             starts: slot.all_starts,
             has_started: slot.has_started,
             note: slot.note.as_deref(),
+            at_end: slot.at_end,
         }
     }
 
@@ -221,6 +220,32 @@ impl Flow {
         (0..self.slots.len()).any(|place| !self.slots[place].state.is_over() && spends(place))
     }
 
+    /// Tells whether a slot has failed because of a limit that would end it again at once: it is not restarted.
+    #[must_use]
+    pub fn is_at_limit(&self, slot: &str) -> bool {
+        self.place(slot).is_ok_and(|place| self.is_exhausted(place))
+    }
+
+    /// Tells whether a slot of the tree is at its limit: nothing changes if the tree is started again as it is.
+    #[must_use]
+    pub fn has_limit_reached(&self) -> bool {
+        (0..self.slots.len()).any(|place| self.is_exhausted(place))
+    }
+
+    fn is_exhausted(&self, place: usize) -> bool {
+        let restarts = match &self.blueprint.definition {
+            Definition::Compose(file) => {
+                file.nodes[place].restart.filter(|restart| !restart.fresh).is_some_and(|it| it.policy.restarts(false))
+            }
+            Definition::Supervisor(file) => {
+                let child = &file.children[place];
+                !child.fresh && child.restart.restarts(false)
+            }
+        };
+        let slot = &self.slots[place];
+        restarts && slot.at_end.limit && matches!(slot.state, SlotState::Failed { .. })
+    }
+
     /// Tells whether another node waits for the start of this one.
     #[must_use]
     pub fn is_start_awaited(&self, slot: &str) -> bool {
@@ -241,8 +266,11 @@ impl Flow {
                 let place = self.running(slot, *uuid)?;
                 self.slots[place].has_started = true;
             }
-            Event::Ended { slot, uuid, outcome, at_ms, result, note } => {
+            Event::Ended { slot, uuid, outcome, at_ms, result, note, at_end } => {
                 let place = self.running(slot, *uuid)?;
+                if *outcome != Outcome::NeverRan {
+                    self.slots[place].at_end = *at_end;
+                }
                 self.slots[place].result = result.as_deref().map(Arc::from);
                 self.slots[place].note = note.as_deref().map(Arc::from);
                 match &self.blueprint.definition {
@@ -252,7 +280,10 @@ impl Flow {
             }
             Event::Stopped { slot, uuid, note } => self.stopped(slot, *uuid, note.as_deref())?,
             Event::Redo { slot, origin, run } => {
-                compose::redo(self, slot, origin)?;
+                match &self.blueprint.definition {
+                    Definition::Compose(_) => compose::redo(self, slot, origin)?,
+                    Definition::Supervisor(_) => supervise::redo(self, slot, origin, *run)?,
+                }
                 self.reopened_after = self.reopened_after.max(*run);
             }
             Event::Reopened { run } => {
@@ -366,6 +397,21 @@ impl Flow {
             Start::New | Start::Resume { .. } => None,
         };
         slot.state = SlotState::Due { start, at_ms };
+    }
+
+    /// Returns how a slot continues that a person resumes, and refuses one that runs or has not run.
+    pub(crate) fn continued(&self, place: usize, origin: &Origin) -> Result<Start, Rejected> {
+        let slot = &self.slots[place];
+        if slot.state.living().is_some() {
+            return Err(Rejected::Runs(slot.name.to_string()));
+        }
+        let last = slot.last.ok_or_else(|| Rejected::NeverRan(slot.name.to_string()))?;
+        Ok(match origin {
+            Origin::End { input, limits } => Start::Resume { input: input.clone(), limits: *limits },
+            Origin::Fork { from_step, input, limits } => {
+                Start::Fork { from: last, from_step: *from_step, input: input.clone(), limits: *limits }
+            }
+        })
     }
 
     /// The state of a slot that ended and is not started again.

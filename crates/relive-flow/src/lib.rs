@@ -19,7 +19,7 @@ pub mod supervise;
 pub mod template;
 mod yaml;
 
-pub use event::{Decision, Event, Origin, Outcome, Start, Verdict};
+pub use event::{AtEnd, Decision, Event, Origin, Outcome, Start, Verdict};
 pub use file::{
     ComposeFile, Condition, Dependency, FileError, Node, RESULT_MAX, Retries, Run, SupervisedChild, SupervisorFile,
     Task,

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use relive_types::Uuid;
 
-use crate::event::Start;
+use crate::event::{AtEnd, Start};
 
 /// The state of one slot: a node of a compose file, or the child of a supervisor.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -120,6 +120,8 @@ pub(crate) struct Slot {
     pub(crate) note: Option<Arc<str>>,
     /// When it was restarted, within the window.
     pub(crate) restarts: Vec<u64>,
+    /// How its last process was at its end.
+    pub(crate) at_end: AtEnd,
 }
 
 impl Slot {
@@ -134,6 +136,7 @@ impl Slot {
             result: None,
             note: None,
             restarts: Vec::new(),
+            at_end: AtEnd::default(),
         }
     }
 
@@ -156,4 +159,6 @@ pub struct SlotStatus<'a> {
     pub has_started: bool,
     /// Why it failed, or could not be started.
     pub note: Option<&'a str>,
+    /// How the last process that ended was at its end. One that was paused then is started paused.
+    pub at_end: AtEnd,
 }

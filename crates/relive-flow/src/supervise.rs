@@ -1,7 +1,7 @@
 //! Decisions of a supervisor: what is restarted, what is restarted with it, and when it gives up.
 
-use crate::event::{Decision, Outcome, Start, Verdict};
-use crate::flow::{Definition, Flow};
+use crate::event::{Decision, Origin, Outcome, Start, Verdict};
+use crate::flow::{Definition, Flow, Rejected};
 use crate::restart::Policy;
 use crate::slot::{SlotState, Then};
 
@@ -27,6 +27,11 @@ pub(crate) fn ended(flow: &mut Flow, place: usize, outcome: Outcome, at_ms: u64)
         }
         (Outcome::Stopped, SlotState::ToStop { .. } | SlotState::Running { .. })
         | (Outcome::Halted, SlotState::Running { .. }) => {
+            flow.slots[place].state = Flow::final_state(outcome);
+            return;
+        }
+        // It would end again at once, however often it is resumed. The others do not need it less for that.
+        (Outcome::Failed { .. }, _) if flow.slots[place].at_end.limit && !fresh => {
             flow.slots[place].state = Flow::final_state(outcome);
             return;
         }
@@ -76,6 +81,8 @@ pub(crate) fn reopened(flow: &mut Flow) {
     flow.escalated = None;
     flow.restarts.clear();
     for (slot, child) in flow.slots.iter_mut().zip(&file.children) {
+        // Whoever resumes the supervisor means its children too.
+        slot.at_end.paused = false;
         match slot.state {
             SlotState::Halted => slot.state = SlotState::Due { start: Start::resume(), at_ms: 0 },
             SlotState::Failed { .. } | SlotState::Succeeded if child.restart == Policy::Permanent => {
@@ -94,6 +101,24 @@ pub(crate) fn reopened(flow: &mut Flow) {
             | SlotState::Skipped => {}
         }
     }
+}
+
+/// Resumes a child that is not started any more, or not yet, and the supervisor if that had ended since `run`.
+pub(crate) fn redo(flow: &mut Flow, name: &str, origin: &Origin, run: u32) -> Result<(), Rejected> {
+    let place = flow.place(name)?;
+    let start = flow.continued(place, origin)?;
+    if run > flow.reopened_after() {
+        reopened(flow);
+    }
+    flow.slots[place].begin_anew(SlotState::Due { start, at_ms: 0 });
+    Ok(())
+}
+
+/// Returns how a supervisor ended of which no child is left to run.
+fn verdict(flow: &Flow) -> Verdict {
+    let at_limit = flow.slots.iter().filter(|slot| flow.is_at_limit(&slot.name));
+    let slots: Vec<String> = at_limit.map(|slot| slot.name.to_string()).collect();
+    if slots.is_empty() { Verdict::Succeeded } else { Verdict::Failed { slots } }
 }
 
 pub(crate) fn decide(flow: &Flow, now_ms: u64, room: usize) -> Vec<Decision> {
@@ -135,7 +160,7 @@ pub(crate) fn decide(flow: &Flow, now_ms: u64, room: usize) -> Vec<Decision> {
         }
     }
     if flow.slots.iter().all(|slot| slot.state.is_over()) {
-        return vec![Decision::Finish(Verdict::Succeeded)];
+        return vec![Decision::Finish(verdict(flow))];
     }
     decisions.extend(next.map(|until_ms| Decision::Wait { until_ms }));
     decisions

@@ -62,6 +62,11 @@ impl BodyOwner {
         self.runtime.why_of(by, self.process.uuid)
     }
 
+    /// Takes its handle to another process out of the table, once that is recorded.
+    pub(crate) async fn release_handle(&self, target: Uuid) {
+        self.runtime.forget_handle(self.process, target).await;
+    }
+
     /// Tells those who follow the process that something may have changed.
     pub(crate) fn ring(&self) {
         self.runtime.changes.ring(self.process.uuid);

@@ -2,6 +2,7 @@
 
 mod attempts;
 mod redo;
+mod rejoin;
 mod reopen;
 mod status;
 mod stop_due;

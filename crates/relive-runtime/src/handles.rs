@@ -127,21 +127,26 @@ impl Runtime {
             let Some(rights) = held else { return Ok(HandleList::default()) };
             let req = request_id.map(|id| release_id(rights, target, &id));
             turn.write(holder.of, runtime.moment(), vec![Body::Released(Released { target, req })]).await?;
-            let recalls = runtime.to_recall.forget(holder.uuid, target).await;
-            let mut state = runtime.lock();
-            let pids = state.table.handles_of(holder.of.pid).into_keys().collect::<Vec<Pid>>();
-            for pid in pids {
-                if state.table.view(pid, runtime.moment()).is_some_and(|view| view.uuid == target) {
-                    state.table.release_handles(holder.of.pid, pid);
-                }
-            }
-            drop(state);
-            drop(recalls);
-            // Whoever waits for it, or follows it, by that handle does so no longer.
-            runtime.sight_changed.notify_waiters();
+            runtime.forget_handle(holder, target).await;
             Ok(runtime.released(holder, target, rights))
         })
         .await
+    }
+
+    /// Takes the handle of a process to another one out of the table, once that is recorded.
+    pub(crate) async fn forget_handle(&self, holder: ProcessRef, target: Uuid) {
+        let recalls = self.to_recall.forget(holder.uuid, target).await;
+        let mut state = self.lock();
+        let pids = state.table.handles_of(holder.of.pid).into_keys().collect::<Vec<Pid>>();
+        for pid in pids {
+            if state.table.view(pid, self.moment()).is_some_and(|view| view.uuid == target) {
+                state.table.release_handles(holder.of.pid, pid);
+            }
+        }
+        drop(state);
+        drop(recalls);
+        // Whoever waits for it, or follows it, by that handle does so no longer.
+        self.sight_changed.notify_waiters();
     }
 
     fn released(&self, holder: ProcessRef, target_uuid: Uuid, rights: Rights) -> HandleList {

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use relive_api::{Process, ResumeRequest};
-use relive_core::{Body, ErrorCode, Limits, SuspendReason, Usd, Uuid};
-use relive_flow::{Definition, Flow, SlotState, Start};
+use relive_core::{Body, ErrorCode, Limits, Pid, SuspendReason, Usd, Uuid};
+use relive_flow::{Flow, SlotState, Start};
 
 use relive_types::program::quote;
 
@@ -238,6 +238,13 @@ impl Runtime {
         None
     }
 
+    /// Returns the command that has a node at its limit continue in its tree.
+    pub(crate) async fn limit_hint(self: &Arc<Self>, tree: Pid, node: &str, uuid: Uuid) -> Option<String> {
+        let hint = |raise| format!("relive compose resume {tree} --node {node} {raise}");
+        let refusal = self.stops_again(Some(node), hint, uuid, &ResumeRequest::default()).await;
+        refusal.and_then(|refusal| refusal.hint())
+    }
+
     /// Refuses to continue a node if the run has nothing left to spend. `after` is the run with the node as it would be.
     pub(crate) async fn lacks_budget(self: &Arc<Self>, run: &Process, after: &Flow, node: &str) -> Option<Error> {
         let exhausted = self.exhausted(run.uuid).await.filter(|_| after.has_agents_left())?;
@@ -267,18 +274,13 @@ enum Reached {
     },
 }
 
-/// Returns the nodes of a run that failed, and continue from their journals once it is reopened.
+/// Returns the nodes of a tree that failed, and continue from their journals once it is reopened.
 fn resumed_after_failure(reopening: &Reopening) -> impl Iterator<Item = (&str, Uuid)> {
     let Reopening { before, after } = reopening;
     let is_resumed = |state: &SlotState| matches!(state, SlotState::Due { start: Start::Resume { .. }, .. });
-    let slots = match before.definition() {
-        Definition::Compose(_) => Some(before.slots().zip(after.slots())),
-        // Its children are restarted as often as its file says.
-        Definition::Supervisor(_) => None,
-    };
-    let failed = slots
-        .into_iter()
-        .flatten()
+    let failed = before
+        .slots()
+        .zip(after.slots())
         .filter(move |(before, after)| matches!(before.state, SlotState::Failed { .. }) && is_resumed(after.state));
     failed.filter_map(|(before, _)| Some((before.name, before.uuid?)))
 }

@@ -1,5 +1,7 @@
 //! Resume: a suspended process, and a dead one in a new incarnation.
 
+mod above;
+
 use std::sync::Arc;
 
 use relive_api::{Affected, KeptPause, ResumeRequest, Resumed};
@@ -74,6 +76,9 @@ impl Runtime {
             let stops = if is_person { runtime.stops_at_once(&id, uuid, &request).await } else { None };
             let nodes = if is_person { runtime.nodes_to_start(uuid).await } else { None };
             let answered = runtime.resume_process(cause, uuid, (request, stops), request_id).await?;
+            if is_person {
+                runtime.rejoin_supervisor(uuid).await;
+            }
             Ok(Resumed { note: note.or(answered.note), nodes, ..answered })
         })
         .await
@@ -120,10 +125,15 @@ impl Runtime {
         let refused = if request.input.is_some() { self.accepts_message(uuid).await.err() } else { None };
         let mut turn = self.turn(uuid, Lane::Verb).await?;
         let Some(machine) = turn.machine() else {
-            return match wrong_model.or(stops) {
-                Some(error) if !turn.was_answered(request_id.as_deref()).await? => Err(error),
-                Some(_) | None => turn.resume_dead(cause, request, request_id, Vec::new()).await,
-            };
+            if let Some(error) = wrong_model.or(stops)
+                && !turn.was_answered(request_id.as_deref()).await?
+            {
+                return Err(error);
+            }
+            let resumed = turn.resume_dead(cause, request, request_id.clone(), Vec::new()).await?;
+            drop(turn);
+            let sent = SignalOrder { cause, request: request_id, ..SignalOrder::new(Signal::Resume, None) };
+            return Ok(self.with_those_above(resumed, &sent).await);
         };
         let process = ProcessRef { of: machine.incarnation(), uuid };
         let pid = process.of.pid;
@@ -168,13 +178,13 @@ impl Runtime {
             let below = self.signal_tree(uuid, pid, sent.clone()).await?;
             pids.extend(below.pids.into_iter().filter(|below| *below != pid));
         }
-        if resumed {
-            pids.extend(self.resume_above(pid, &sent).await);
-        }
+        let above = if resumed { self.resume_above(pid, &sent).await } else { Vec::new() };
+        let note = above.last().and_then(|top| self.still_paused_below(*top));
+        pids.extend(above);
         let pending = self.pending_of(Signal::Resume, pid, &pids);
         let kept = self.still_waiting(&not_paused_yet, &pids);
         let cancelled = not_paused_yet.into_iter().filter(|pid| pids.contains(pid) && !pending.contains(pid)).collect();
-        let affected = Affected { affected: pids.len(), pids, pending, ..Affected::default() };
+        let affected = Affected { affected: pids.len(), pids, pending, note, ..Affected::default() };
         Ok(Resumed { cancelled, kept, ..self.resumed(process, None, affected) })
     }
 
@@ -186,7 +196,7 @@ impl Runtime {
         let is_told = |pid: &Pid| {
             state.table.machine(*pid).is_some_and(|machine| {
                 let blocks = machine.pending().any(|(signal, _)| signal == Signal::Pause);
-                let waits = machine.kept_pause().is_some();
+                let waits = machine.waiting_pause().is_some();
                 machine.urgency().is_some() || (blocks && machine.pause().is_none()) || waits
             })
         };
@@ -319,7 +329,7 @@ impl Turn {
             return Err(Error::new(ErrorCode::Conflict, is_being_ended(pid, signal)).with_hint(hint));
         }
         let waits = machine.pause().is_some_and(|(_, reason)| crate::answers::waits_for_answer(reason));
-        if waits && machine.kept_pause().is_none() {
+        if waits && machine.waiting_pause().is_none() {
             let message = format!("PID {pid} waits for your answer");
             return Err(Error::new(ErrorCode::Conflict, message).with_hint(format!("relive resolve {pid}")));
         }
@@ -384,6 +394,9 @@ impl Turn {
         let mut batch = first;
         batch.extend(crate::rewind::untold(&files, &input_id));
         batch.extend(additions(limits, &request, say, request_id.as_deref(), &input_id));
+        let paused = runtime.lock().inherited.paused_start(uuid).and_then(|pause| pause.record(opening.now.at));
+        let starts = paused.is_none();
+        batch.extend(paused);
         let opened = runtime
             .opened(move |data| {
                 let batch = batch.clone();
@@ -403,7 +416,11 @@ impl Turn {
         let spec = spec::from_history(writer.history(), pid, runtime.parent_of(writer.history()), model)?;
         let process = ProcessRef { of: relive_core::Incarnation { pid, generation: spec.generation }, uuid };
         let note = at_gate(writer.history(), pid);
-        self.publish_new(spec, writer).await?;
+        if starts {
+            self.publish_new(spec, writer).await?;
+        } else {
+            self.publish_stopped(spec, writer).await?;
+        }
         let who = runtime.in_words_now(cause, None);
         runtime.emit(&self.owner, "resumed", serde_json::json!({"by": ResumedBy::User, "who": who}));
         Ok(runtime.resumed(process, None, Affected { affected: 1, pids: vec![pid], note, ..Affected::default() }))

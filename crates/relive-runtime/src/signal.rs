@@ -265,8 +265,8 @@ impl Runtime {
         let blocks = |pid: &Pid| {
             let machine = state.table.machine(*pid);
             machine.is_some_and(|machine| {
-                let is_blocked = machine.kept_pause().is_none() || machine.mask().contains(signal);
-                is_blocked && machine.pending().any(|(pending, _)| pending == signal)
+                let is_kept = signal == Signal::Pause && machine.kept_pause().is_some();
+                !is_kept && machine.pending().any(|(pending, _)| pending == signal)
             })
         };
         sent_to.into_iter().filter(blocks).collect()
@@ -279,7 +279,7 @@ impl Runtime {
         let sent_to = if pids.is_empty() { vec![root] } else { pids.to_vec() };
         let kept = |pid: Pid| {
             let machine = state.table.machine(pid)?;
-            machine.kept_pause().filter(|_| !machine.mask().contains(Signal::Pause))?;
+            machine.kept_pause()?;
             machine.pause().map(|(_, reason)| KeptPause { pid, reason })
         };
         sent_to.into_iter().filter_map(kept).collect()

@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use futures_util::{StreamExt as _, stream};
 use relive_api::{Affected, Failed};
-use relive_core::{Aim, Cause, ErrorCode, Pid, Signal, SuspendReason, Timestamp, Urgency, Uuid};
+use relive_core::{Aim, Cause, ErrorCode, Pid, Signal, SuspendReason, Timestamp, Urgency, Uuid, Why};
 use relive_journal::ProcInfo;
 use relive_journal::record::{Body, Paused, Signalled};
 
@@ -67,6 +67,8 @@ pub(crate) struct Inheritance {
     by_parent: HashMap<Pid, Inherited>,
     /// From before anything of the child is on the disk until it is in the table and has its signal.
     creations: HashMap<Uuid, CreationUnderWay>,
+    /// Processes that are about to be started paused, because they were when they ended.
+    paused_starts: HashSet<Uuid>,
 }
 
 #[derive(Debug)]
@@ -101,6 +103,13 @@ impl Inheritance {
         self.creations.iter().filter(move |(_, creation)| creation.parent == parent).map(|(uuid, _)| *uuid)
     }
 
+    /// Returns the pause that a process has from its start, if it is to be started paused.
+    pub(crate) fn paused_start(&self, uuid: Uuid) -> Option<Inherited> {
+        let cause = Cause::runtime(Why::User);
+        let pause = Inherited { signal: Signal::Pause, urgency: Urgency::Now, cause, request: None };
+        self.paused_starts.contains(&uuid).then_some(pause)
+    }
+
     /// Takes the signal for a child that is being created.
     pub(crate) fn take(&mut self, child: Uuid) -> Option<Inherited> {
         self.creations.get_mut(&child)?.inherited.take()
@@ -128,6 +137,18 @@ impl Drop for Creation {
         if creations.get(&self.child).is_some_and(|creation| creation.parent == self.parent) {
             creations.remove(&self.child);
         }
+    }
+}
+
+/// A process that is started paused, until this is dropped.
+pub(crate) struct PausedStart {
+    runtime: Arc<Runtime>,
+    uuid: Uuid,
+}
+
+impl Drop for PausedStart {
+    fn drop(&mut self) {
+        self.runtime.lock().inherited.paused_starts.remove(&self.uuid);
     }
 }
 
@@ -163,8 +184,15 @@ impl Runtime {
             return Err(Error::new(ErrorCode::Conflict, format!("PID {pid} has ended and cannot create a child")));
         }
         let inherited = state.inherited.by_parent.get(&pid).cloned();
+        let inherited = inherited.or_else(|| state.inherited.paused_start(child));
         state.inherited.creations.insert(child, CreationUnderWay { parent: pid, inherited });
         Ok(Creation { runtime: Arc::clone(self), parent: pid, child })
+    }
+
+    /// Has the next incarnation of a process, or its first one, begin paused, as long as the answer is kept.
+    pub(crate) fn start_paused(self: &Arc<Self>, uuid: Uuid) -> PausedStart {
+        self.lock().inherited.paused_starts.insert(uuid);
+        PausedStart { runtime: Arc::clone(self), uuid }
     }
 
     /// Sends a signal to a process and to its living descendants.

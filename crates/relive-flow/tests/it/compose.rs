@@ -1,6 +1,6 @@
 //! Decisions about compose files.
 
-use relive_flow::{Decision, Event, Origin, Outcome, Rejected, Start, Verdict};
+use relive_flow::{AtEnd, Decision, Event, Origin, Outcome, Rejected, Start, Verdict};
 use relive_types::{Limits, Uuid};
 
 use crate::support::{Driven, FAILED, compose};
@@ -245,6 +245,7 @@ fn the_reason_of_a_failure_is_kept_until_the_next_start() {
         at_ms: 1,
         result: None,
         note: Some("no room".to_owned()),
+        at_end: AtEnd::default(),
     };
     run.start();
     run.apply(ended(run.uuid("a").unwrap()));
@@ -394,8 +395,8 @@ fn results_are_put_into_what_depends_on_them() {
     run.start();
     assert!(run.flow.wants_result("a") && !run.flow.wants_result("b"));
     let uuid = run.uuid("a").unwrap();
-    let (slot, result, at_ms) = ("a".to_owned(), Some("42".to_owned()), 0);
-    run.apply(Event::Ended { slot, uuid, outcome: Outcome::Succeeded, at_ms, result, note: None });
+    let (slot, result, at_ms, at_end) = ("a".to_owned(), Some("42".to_owned()), 0, AtEnd::default());
+    run.apply(Event::Ended { slot, uuid, outcome: Outcome::Succeeded, at_ms, result, note: None, at_end });
     let runs = serde_json::to_value(run.flow.work_of("b").unwrap()).unwrap();
     assert_eq!(runs["work"]["agent"]["intent"], "use 42");
 }
@@ -413,11 +414,15 @@ fn only_as_many_start_as_there_is_room_for() {
 fn every_event_in_every_state_of_a_node() {
     let uuid = Uuid::from_u128(7);
     let start = || Event::Starting { slot: "a".to_owned(), uuid, start: Start::New };
-    let ended = |outcome| Event::Ended { slot: "a".to_owned(), uuid, outcome, at_ms: 5, result: None, note: None };
+    let ended_in = |slot: &str, outcome| {
+        let (slot, at_end) = (slot.to_owned(), AtEnd::default());
+        Event::Ended { slot, uuid, outcome, at_ms: 5, result: None, note: None, at_end }
+    };
+    let ended = |outcome| ended_in("a", outcome);
     let (reopened, other) =
         (Event::Reopened { run: 1 }, Event::Starting { slot: "z".to_owned(), uuid, start: Start::New });
     let text = "nodes: {z: {command: [z]}, a: {command: [a], retries: 1, depends_on: {z: started}}}";
-    let zed = |outcome| Event::Ended { slot: "z".to_owned(), uuid, outcome, at_ms: 5, result: None, note: None };
+    let zed = |outcome| ended_in("z", outcome);
     let states: Vec<(&str, Vec<Event>)> = vec![
         ("waiting", vec![other.clone()]),
         ("due", vec![other.clone(), start(), ended(FAILED)]),
@@ -462,4 +467,19 @@ fn every_event_in_every_state_of_a_node() {
         }
     }
     insta::assert_snapshot!(table);
+}
+
+#[test]
+fn a_node_at_its_limit_is_tried_again_only_as_a_new_process() {
+    let check = |restarted: &str, words: &str| {
+        let mut run =
+            Driven::new(compose(&format!("nodes: {{a: {{intent: work, {restarted}}}, b: {{command: [b]}}}}")));
+        run.start();
+        run.end_as("a", FAILED, AtEnd { limit: true, ..AtEnd::default() });
+        assert_eq!(run.words(), words, "{restarted}");
+    };
+    check("restart: {policy: transient}", "a=failed b=running");
+    check("restart: {policy: permanent}", "a=failed b=running");
+    check("restart: {policy: permanent, fresh: true}", "a=due b=running");
+    check("retries: 1", "a=due b=running");
 }

@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 
 use proptest::prelude::*;
-use relive_flow::{Decision, Definition, Event, Flow, Origin, Outcome, SlotState, Verdict};
+use relive_flow::{AtEnd, Decision, Definition, Event, Flow, Origin, Outcome, SlotState, Verdict};
 
 use crate::support::{Driven, compose, supervisor};
 
@@ -82,7 +82,8 @@ fn drive(tree: &mut Driven, outcomes: &[(proptest::sample::Index, Outcome)]) -> 
             // Nothing runs and nothing is over: there is something to wait for.
             tree.now_ms = until.unwrap();
         } else {
-            tree.end(&running[which.index(running.len())], *outcome);
+            let at_end = AtEnd { limit: which.index(5) == 0, paused: which.index(7) == 0 };
+            tree.end_as(&running[which.index(running.len())], *outcome, at_end);
             tree.now_ms += 1;
         }
     }

@@ -1,6 +1,7 @@
 //! Decisions of supervisors.
 
-use relive_flow::{Decision, Event, Outcome, Start, Verdict};
+use relive_flow::{AtEnd, Decision, Event, Origin, Outcome, Start, Verdict};
+use relive_types::Limits;
 
 use crate::support::{Driven, FAILED, supervisor};
 
@@ -185,4 +186,93 @@ fn a_supervisor_ends_when_its_children_have() {
     tree.start();
     tree.end("a", Outcome::Succeeded);
     assert_eq!(tree.decide(), [Decision::Finish(Verdict::Succeeded)]);
+}
+
+const AT_LIMIT: AtEnd = AtEnd { limit: true, paused: false };
+
+/// A person resumes a child with more steps, `run` generations after the last end of the supervisor.
+fn redo(slot: &str, run: u32) -> (Event, Start) {
+    let limits = Limits { max_steps: Some(9), ..Limits::default() };
+    let origin = Origin::End { input: None, limits };
+    (Event::Redo { slot: slot.to_owned(), origin, run }, Start::Resume { input: None, limits })
+}
+
+#[test]
+fn a_child_at_its_limit_is_not_restarted_and_leaves_the_others_alone() {
+    for strategy in ["one_for_one", "one_for_all", "rest_for_one"] {
+        let mut tree = three(strategy);
+        tree.end_as("a", FAILED, AT_LIMIT);
+        assert!(tree.decide().is_empty(), "{strategy}: {:?}", tree.decide());
+        assert_eq!(tree.words(), "a=failed b=running c=running", "{strategy}");
+        assert!(tree.flow.is_at_limit("a") && !tree.flow.is_at_limit("b"));
+        // It reached its limit just when it was to be ended with another one.
+        tree.end("b", FAILED);
+        if tree.state("c").word() == "stopping" {
+            tree.end_as("c", FAILED, AT_LIMIT);
+            assert_eq!(tree.start(), ["b"], "{strategy}");
+        }
+        assert_eq!(tree.recovered(), tree.flow);
+    }
+}
+
+#[test]
+fn a_fresh_child_at_its_limit_is_restarted_as_a_new_process_has_used_nothing() {
+    let mut tree = Driven::new(supervisor("backoff: 0s\nchildren: {a: {intent: work, fresh: true}}"));
+    tree.start();
+    tree.end_as("a", FAILED, AT_LIMIT);
+    assert_eq!(tree.decide(), [Decision::Start { slot: "a".to_owned(), start: Start::New }]);
+}
+
+#[test]
+fn a_supervisor_with_a_child_at_its_limit_fails_and_continues_when_that_is_resumed_with_more() {
+    let text = "backoff: 0s\nchildren: {a: {intent: work, restart: transient}, b: {command: [b]}}";
+    let mut tree = Driven::new(supervisor(text));
+    tree.start();
+    tree.end_as("a", FAILED, AT_LIMIT);
+    // While the supervisor runs.
+    let (event, start) = redo("a", 0);
+    tree.apply(event);
+    assert_eq!(tree.decide(), [Decision::Start { slot: "a".to_owned(), start }]);
+    tree.start();
+    tree.end_as("a", FAILED, AT_LIMIT);
+    tree.end("b", Outcome::Stopped);
+    assert_eq!(tree.decide(), [Decision::Finish(Verdict::Failed { slots: vec!["a".to_owned()] })]);
+    assert!(tree.flow.has_limit_reached());
+    // After it has ended: what it had not finished continues with it.
+    let (event, start) = redo("a", 1);
+    tree.apply(event);
+    assert_eq!(tree.decide(), [Decision::Start { slot: "a".to_owned(), start }]);
+    assert_eq!(tree.words(), "a=due b=stopped");
+    assert_eq!(tree.recovered(), tree.flow);
+}
+
+#[test]
+fn a_child_that_runs_is_not_resumed_once_more() {
+    let mut tree = three("one_for_one");
+    let (event, _) = redo("a", 0);
+    assert_eq!(tree.flow.apply(&event), Err(relive_flow::Rejected::Runs("a".to_owned())));
+    tree.end("a", Outcome::Stopped);
+    tree.apply(event);
+    assert_eq!(tree.start(), ["a"]);
+}
+
+#[test]
+fn a_child_that_a_person_paused_comes_back_paused_until_somebody_resumes_it() {
+    let paused = |tree: &Driven, slot: &str| tree.flow.slot(slot).unwrap().at_end.paused;
+    for strategy in ["one_for_all", "rest_for_one"] {
+        let mut tree = three(strategy);
+        tree.end("a", FAILED);
+        tree.end_as("b", Outcome::Halted, AtEnd { paused: true, limit: false });
+        tree.end("c", Outcome::Halted);
+        assert_eq!(tree.start(), ["a", "b", "c"]);
+        assert_eq!(["a", "b", "c"].map(|slot| paused(&tree, slot)), [false, true, false], "{strategy}");
+        assert_eq!(tree.recovered(), tree.flow);
+        // Its pause was over when it ended for the next time.
+        tree.end("b", FAILED);
+        assert!(!paused(&tree, "b"), "{strategy}");
+    }
+    let mut tree = three("one_for_one");
+    tree.end_as("a", Outcome::Halted, AtEnd { paused: true, limit: false });
+    tree.apply(Event::Reopened { run: 1 });
+    assert!(!paused(&tree, "a"), "whoever resumes the supervisor resumes its children");
 }

@@ -1,6 +1,6 @@
 //! Trees for tests, and a driver that has nothing to start.
 
-use relive_flow::{ComposeFile, Decision, Definition, Event, Flow, Outcome, SlotState, SupervisorFile};
+use relive_flow::{AtEnd, ComposeFile, Decision, Definition, Event, Flow, Outcome, SlotState, SupervisorFile};
 use relive_types::Uuid;
 
 pub(crate) fn compose(text: &str) -> Flow {
@@ -60,9 +60,13 @@ impl Driven {
     }
 
     pub(crate) fn end(&mut self, slot: &str, outcome: Outcome) {
+        self.end_as(slot, outcome, AtEnd::default());
+    }
+
+    pub(crate) fn end_as(&mut self, slot: &str, outcome: Outcome, at_end: AtEnd) {
         let uuid = self.state(slot).living().unwrap();
         let (at_ms, slot) = (self.now_ms, slot.to_owned());
-        self.apply(Event::Ended { slot, uuid, outcome, at_ms, result: None, note: None });
+        self.apply(Event::Ended { slot, uuid, outcome, at_ms, result: None, note: None, at_end });
     }
 
     pub(crate) fn state(&self, slot: &str) -> SlotState {

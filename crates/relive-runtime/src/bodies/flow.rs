@@ -4,9 +4,11 @@
 //! processes there should be, and starts those that are not there; asking for one that is there changes nothing. An end
 //! needs no such care: it is read from the journal of the process that ended.
 
+mod at_end;
 mod child;
 mod end;
 mod join;
+mod living;
 mod outcome;
 mod record;
 
@@ -32,6 +34,8 @@ use crate::runtime::{ProcessRef, Runtime};
 use child::{ChildEnd, ChildStart, ChildStarted, Creation};
 use end::EndSent;
 use record::{append, is_end_of, is_news};
+
+pub(crate) use outcome::ProcessEnd;
 
 /// The event of a node that changed.
 const NODE_EVENT: &str = "node";
@@ -214,6 +218,7 @@ impl Driver {
             uuid,
             start: start.clone(),
             number,
+            is_paused: flow.slot(slot).is_some_and(|slot| slot.at_end.paused),
             run,
             cwd: self.cwd.clone(),
             wants_result: flow.wants_result(slot),

@@ -20,8 +20,9 @@ impl Turn {
         self.deliver_inherited(inherited).await
     }
 
-    /// Publishes a child whose first write has a signal to the subtree of its parent: as the next daemon would find it.
-    pub(super) async fn publish_stopped(&mut self, spec: Spec, writer: Writer) -> Result<()> {
+    /// Publishes a process whose first write has a pause, or a signal to the subtree of its parent: as the next daemon would
+    /// find it.
+    pub(crate) async fn publish_stopped(&mut self, spec: Spec, writer: Writer) -> Result<()> {
         let (runtime, now) = (Arc::clone(&self.runtime), self.runtime.moment());
         let process = ProcessRef {
             of: relive_core::Incarnation { pid: spec.pid, generation: spec.generation },

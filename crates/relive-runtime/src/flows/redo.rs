@@ -11,7 +11,7 @@ use relive_types::program::quote;
 
 use super::status::living;
 use super::{RecordedFlow, record};
-use crate::bodies::{DeliveryTime, Verb};
+use crate::bodies::{DeliveryTime, ProcessEnd, Verb};
 use crate::error::{Error, Result};
 use crate::hints::Raise;
 use crate::lookup::Presence;
@@ -205,16 +205,16 @@ impl Runtime {
     pub(crate) async fn lost_ends(self: &Arc<Self>, flow: &Flow) -> Result<Vec<Event>> {
         let mut events = Vec::new();
         for (slot, uuid) in living(flow) {
-            let (outcome, note) = match self.presence(uuid).await? {
-                Presence::Never => (Outcome::NeverRan, None),
-                Presence::Collected => (Outcome::Halted, None),
+            let ProcessEnd { outcome, note, at_end } = match self.presence(uuid).await? {
+                Presence::Never => ProcessEnd::of(Outcome::NeverRan, None),
+                Presence::Collected => ProcessEnd::of(Outcome::Halted, None),
                 Presence::Here => match self.outcome_of(uuid).await? {
                     Some(ended) if self.living(uuid).is_none() => ended,
                     Some(_) | None => continue,
                 },
             };
             let result = if flow.wants_result(&slot) { self.result_of(uuid).await } else { None };
-            events.push(Event::Ended { slot, uuid, outcome, at_ms: self.wall_ms(), result, note });
+            events.push(Event::Ended { slot, uuid, outcome, at_ms: self.wall_ms(), result, note, at_end });
         }
         Ok(events)
     }
@@ -254,7 +254,6 @@ fn refused(pid: Pid, rejected: Rejected) -> Error {
     let hint = format!("relive compose status {pid}");
     let code = match rejected {
         Rejected::NoSuchSlot { .. } => ErrorCode::NotFound,
-        Rejected::NotComposed => ErrorCode::Invalid,
         Rejected::NotRunning { .. }
         | Rejected::NotStartable { .. }
         | Rejected::NotDue { .. }

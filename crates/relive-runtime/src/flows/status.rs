@@ -61,8 +61,24 @@ impl Runtime {
                 }
             }
         });
-        let nodes = nodes.collect();
+        let mut nodes: Vec<NodeStatus> = nodes.collect();
+        for node in nodes.iter_mut().filter(|node| flow.is_at_limit(&node.name)) {
+            self.tell_limit(process.pid, node).await;
+        }
         Ok(FlowStatus { uuid, pid: process.pid, kind, state, nodes })
+    }
+
+    /// Says of a node that a limit has ended why it is not restarted, and how it continues.
+    async fn tell_limit(self: &Arc<Self>, tree: Pid, node: &mut NodeStatus) {
+        let Some(uuid) = node.uuid else { return };
+        let reason = node.reason.as_deref().unwrap_or("it reached a limit");
+        let hint = match self.limit_hint(tree, &node.name, uuid).await {
+            Some(hint) => hint,
+            // A supervisor whose own child is at its limit.
+            None => format!("relive compose status {uuid}"),
+        };
+        node.reason = Some(format!("{reason}; it is not restarted, because it would end again at once"));
+        node.hint = Some(hint);
     }
 
     /// Returns the nodes that would start now if there were room, and why there is none.
@@ -128,6 +144,7 @@ impl Runtime {
             starts: slot.starts,
             depends_on,
             reason: None,
+            hint: None,
         }
     }
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use relive_core::{ErrorCode, Pid, Signal, Uuid};
-use relive_flow::{Event, Flow, Outcome, SlotState};
+use relive_flow::{AtEnd, Event, Flow, Outcome, SlotState};
 
 use super::redo::recorded;
 use super::{Attempts, LiveFlow};
@@ -83,6 +83,10 @@ impl Runtime {
     }
 
     /// Returns the tree that started a process; `None` if something else did.
+    pub(super) async fn tree_of(&self, uuid: Uuid) -> Option<Uuid> {
+        self.tree_above(uuid, None).await.map(|above| above.uuid)
+    }
+
     async fn tree_above(&self, uuid: Uuid, request: Option<String>) -> Option<TreeAbove> {
         let read = move |data: &relive_journal::DataDirectory| {
             let parent = data.history(uuid).ok()?.0.identity?.spawned.parent_uuid?;
@@ -167,7 +171,8 @@ impl Runtime {
                 }
                 let (at_ms, note) = (self.wall_ms(), Some(self.ended_by(sent)));
                 let outcome = Outcome::Stopped;
-                (slot.clone(), Event::Ended { slot, uuid, outcome, at_ms, result: None, note })
+                let at_end = AtEnd::default();
+                (slot.clone(), Event::Ended { slot, uuid, outcome, at_ms, result: None, note, at_end })
             }
         };
         let mut next = flow.clone();
@@ -179,7 +184,7 @@ impl Runtime {
     }
 }
 
-fn apply(flow: &mut Flow, events: &[Event]) -> Result<()> {
+pub(super) fn apply(flow: &mut Flow, events: &[Event]) -> Result<()> {
     let internal = |error: relive_flow::Rejected| Error::new(ErrorCode::Internal, error.to_string());
     events.iter().try_for_each(|event| flow.apply(event).map_err(internal))
 }

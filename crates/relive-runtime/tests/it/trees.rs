@@ -372,6 +372,52 @@ fn an_ancestor_that_waits_for_a_person_is_not_resumed_from_below() {
 }
 
 #[test]
+fn a_child_that_had_ended_is_resumed_with_the_paused_ones_above_it() {
+    let world = World::new();
+    let daemon = world.start();
+    let [first, second, third] = three_generations(&world, &daemon);
+    daemon.signal(third, "KILL", None);
+    daemon.wait(third);
+    daemon.pause(first, PAUSE_TREE, None);
+    daemon.until_display(second, "suspended");
+    let resumed = daemon.resume(third, resume(), None);
+    assert_eq!(resumed.pids, pids(&daemon, &[third, second, first]));
+    for uuid in [first, second] {
+        daemon.until_display(uuid, "running");
+    }
+}
+
+#[test]
+fn the_resume_of_a_child_says_how_many_others_stay_paused() {
+    let world = World::new();
+    let daemon = world.start();
+    let (parent, children) = family(&world, &daemon, 3);
+    daemon.pause(parent.uuid, PAUSE_TREE, None);
+    children.iter().for_each(|uuid| daemon.until_display(*uuid, "suspended"));
+    let resumed = daemon.resume(children[0], resume(), None);
+    let pid = parent.pid;
+    let note = format!("2 processes below PID {pid} stay paused; to resume all: relive resume --subtree {pid}");
+    assert_eq!((resumed.pids, resumed.note), (pids(&daemon, &[children[0], parent.uuid]), Some(note)));
+}
+
+#[test]
+fn taking_back_the_pause_of_a_child_that_waits_for_an_answer_resumes_the_ones_above_it() {
+    let world = World::new();
+    let daemon = world.start();
+    let asking = world.script("turns: [{calls: [{name: write, args: {path: file, content: text}}]}, {text: done}]");
+    let mut request = world.request(&parent_of(&world, &[asking]));
+    request.policy = [("spawn_agent", "allow"), ("write", "ask")].map(|(a, b)| (a.to_owned(), b.to_owned())).into();
+    let parent = daemon.run(request).uuid;
+    let child = daemon.until("a child", || children(&daemon, parent).first().copied());
+    daemon.until_display(child, "approval");
+    daemon.pause(parent, PAUSE_TREE, None);
+    daemon.until_display(parent, "suspended");
+    assert_eq!(daemon.resume(child, resume(), None).pids, pids(&daemon, &[child, parent]));
+    assert_eq!(daemon.display(child), "approval", "a resume is no answer");
+    daemon.until_display(parent, "running");
+}
+
+#[test]
 fn a_parent_shows_how_many_below_it_are_suspended() {
     let world = World::new();
     let daemon = world.start();

@@ -313,10 +313,13 @@ pub(crate) fn tell(resumed: &Resumed, fork: bool) -> String {
             WorkspaceKind::Here => format!("files: unchanged, in {path}\n"),
         });
     }
-    if let Some(note) = resumed.note.as_ref().filter(|note| !is_continues(note)) {
-        told.push_str(&format!("note: {note}\n"));
-    }
-    told + &all_resumed(resumed)
+    told + &note_of(resumed) + &all_resumed(resumed)
+}
+
+/// Returns what else there is to say.
+fn note_of(resumed: &Resumed) -> String {
+    let note = resumed.note.as_ref().filter(|note| !is_continues(note));
+    note.map(|note| format!("note: {note}\n")).unwrap_or_default()
 }
 
 /// Says which processes were resumed, if there are several.
@@ -354,7 +357,7 @@ fn tell_of_tree(resumed: &Resumed, kind: &str, [node, nodes]: [&str; 2]) -> Stri
         Some(count) => format!(": {count} {nodes} start again"),
     };
     let told = format!("resuming {kind} {uuid} from its journal{starts}\nPID {pid} running | resumed from {uuid}\n");
-    told + &all_resumed(resumed)
+    told + &note_of(resumed) + &all_resumed(resumed)
 }
 
 /// Says why a process was not resumed, if it was not: it blocks the signal, runs already, or had not paused yet.
@@ -372,6 +375,7 @@ fn not_resumed(resumed: &Resumed) -> Option<String> {
 /// Says that a process was never paused, and what else was resumed.
 fn cancelled(resumed: &Resumed) -> String {
     let mut told = format!("PID {} had not paused yet: its pause is cancelled\n", resumed.pid);
+    told.push_str(&note_of(resumed));
     if resumed.kept.iter().any(|kept| kept.pid == resumed.pid) {
         return told + &name_resumed(resumed, &resumed.pids);
     }
@@ -401,7 +405,8 @@ fn tell_of_program(resumed: &Resumed, before: State) -> String {
     }
     let Resumed { pid, uuid, .. } = resumed;
     match before {
-        State::Created | State::Running => format!("PID {pid} resumed\n"),
+        State::Created | State::Running if resumed.affected > 1 => all_resumed(resumed) + &note_of(resumed),
+        State::Created | State::Running => format!("PID {pid} resumed\n") + &note_of(resumed),
         State::Zombie | State::Dead => {
             let uuid = short(*uuid);
             let mut told = format!("starting {uuid} again: programs have no journal to resume from\nPID {pid} started");
@@ -409,7 +414,7 @@ fn tell_of_program(resumed: &Resumed, before: State) -> String {
                 told.push_str(&format!("; {note}"));
             }
             told.push('\n');
-            told
+            told + &all_resumed(resumed)
         }
     }
 }

@@ -9,13 +9,14 @@ use std::time::Duration;
 use relive_api::{Environment, ExecRequest, ResumeRequest, RunRequest, Stdio, WorkspaceKind};
 use relive_core::{Cause, ErrorCode, Limits, Uuid, Why};
 use relive_flow::file::Work;
-use relive_flow::{Definition, Event, Outcome, OwnNode, Run, Start, SupervisorFile, Task};
+use relive_flow::{AtEnd, Definition, Event, Outcome, OwnNode, Run, Start, SupervisorFile, Task};
 use relive_journal::Journal;
 use relive_types::short_id;
 use serde_json::json;
 use tokio::sync::mpsc;
 
 use super::NODE_EVENT;
+use super::outcome::ProcessEnd;
 use crate::create::NewFlow;
 use crate::error::Result;
 use crate::flows::Attempt;
@@ -40,6 +41,8 @@ pub(super) struct ChildStart {
     pub(super) uuid: Uuid,
     pub(super) start: Start,
     pub(super) number: u64,
+    /// Whether it begins paused.
+    pub(super) is_paused: bool,
     pub(super) run: Run,
     /// The directory of the tree.
     pub(super) cwd: String,
@@ -74,6 +77,7 @@ pub(super) struct ChildEnd {
     pub(super) result: Option<String>,
     /// Why it failed, or could not be started.
     pub(super) note: Option<String>,
+    pub(super) at_end: AtEnd,
     pub(super) creation: Creation,
 }
 
@@ -86,8 +90,8 @@ pub(super) enum Creation {
 
 impl ChildEnd {
     pub(super) fn event(self, at_ms: u64) -> Event {
-        let Self { slot, uuid, number: _, outcome, result, note, creation: _ } = self;
-        Event::Ended { slot, uuid, outcome, at_ms, result, note }
+        let Self { slot, uuid, number: _, outcome, result, note, at_end, creation: _ } = self;
+        Event::Ended { slot, uuid, outcome, at_ms, result, note, at_end }
     }
 }
 
@@ -96,7 +100,9 @@ impl ChildStart {
     pub(super) async fn run_to_end(self, runtime: Arc<Runtime>) -> ChildEnd {
         let (slot, uuid, number) = (self.slot.clone(), self.uuid, self.number);
         if let Err((outcome, creation, note)) = self.start_in_time(&runtime).await {
-            return ChildEnd { slot, uuid, number, outcome, result: None, note, creation };
+            // One that was to begin paused still is.
+            let at_end = AtEnd { paused: self.is_paused, limit: false };
+            return ChildEnd { slot, uuid, number, outcome, result: None, note, at_end, creation };
         }
         if let Some(started) = &self.started
             && !runtime.could_not_start(uuid).await
@@ -104,9 +110,9 @@ impl ChildStart {
             // Nobody waits for it any more if the tree has ended.
             let _ = started.send(ChildStarted { slot: slot.clone(), uuid });
         }
-        let (outcome, note) = self.end_of_process(&runtime).await;
+        let ProcessEnd { outcome, note, at_end } = self.end_of_process(&runtime).await;
         let result = if self.wants_result { runtime.result_of(uuid).await } else { None };
-        ChildEnd { slot, uuid, number, outcome, result, note, creation: Creation::Possible }
+        ChildEnd { slot, uuid, number, outcome, result, note, at_end, creation: Creation::Possible }
     }
 
     /// Starts the process as soon as there is room for it. Fails with its end if it never starts.
@@ -152,19 +158,19 @@ impl ChildStart {
     }
 
     /// Waits for the end of the process, and returns how it ended and why.
-    async fn end_of_process(&self, runtime: &Arc<Runtime>) -> (Outcome, Option<String>) {
+    async fn end_of_process(&self, runtime: &Arc<Runtime>) -> ProcessEnd {
         let uuid = self.uuid;
         let mut unread = 0;
         loop {
             let waited = runtime.wait(&uuid.to_string(), None).await;
             match runtime.outcome_of(uuid).await {
                 Ok(Some(ended)) if waited.is_ok() && runtime.living(uuid).is_none() => return ended,
-                Err(error) if error.code() == ErrorCode::NotFound => return (Outcome::Halted, None),
+                Err(error) if error.code() == ErrorCode::NotFound => return ProcessEnd::of(Outcome::Halted, None),
                 // It was resumed since.
                 Ok(_) => unread = 0,
                 Err(error) if runtime.living(uuid).is_none() && unread >= UNREAD_MAX => {
                     let note = format!("it has ended, and how cannot be read: {error}");
-                    return (Outcome::Failed { code: UNKNOWN_END }, Some(note));
+                    return ProcessEnd::of(Outcome::Failed { code: UNKNOWN_END }, Some(note));
                 }
                 Err(_) => unread += 1,
             }
@@ -174,6 +180,9 @@ impl ChildStart {
 
     async fn start(&self, runtime: &Arc<Runtime>) -> Result<()> {
         let uuid = self.uuid;
+        // A person may have resumed it while the tree was over.
+        runtime.take_back(uuid, self.parent);
+        let _paused = self.is_paused.then(|| runtime.start_paused(uuid));
         let is_new = matches!(runtime.presence(uuid).await?, Presence::Never);
         let is_resumed = matches!(self.start, Start::Resume { .. });
         if !is_new && !is_resumed {
@@ -186,6 +195,9 @@ impl ChildStart {
             Start::New => self.begin(runtime).await,
             // It could not be created when it was started, and can now.
             Start::Resume { .. } if is_new => self.begin(runtime).await,
+            Start::Resume { input: None, limits } if *limits == Limits::default() && runtime.needs_no_resume(uuid) => {
+                Ok(())
+            }
             Start::Resume { input, limits } => {
                 let request = ResumeRequest { input: input.clone(), limits: *limits, ..ResumeRequest::default() };
                 let cause = Cause::process(Why::Supervisor, self.parent.of.pid);

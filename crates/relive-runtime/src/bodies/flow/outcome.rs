@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use relive_core::{End, ErrorCode, Pid, ProcessStatus, Uuid, Why};
-use relive_flow::{Outcome, RESULT_MAX};
+use relive_flow::{AtEnd, Outcome, RESULT_MAX};
 use relive_session::log::{Item, Reader, Stream};
 use relive_session::stage::Stage;
 
@@ -12,10 +12,24 @@ use crate::bodies::{LiveSession, Shim};
 use crate::error::{Error, Result};
 use crate::runtime::Runtime;
 
+/// How a process of a tree ended, as far as it decides anything for the tree.
+#[derive(Debug)]
+pub(crate) struct ProcessEnd {
+    pub(crate) outcome: Outcome,
+    /// Why it failed, or who ended it.
+    pub(crate) note: Option<String>,
+    pub(crate) at_end: AtEnd,
+}
+
+impl ProcessEnd {
+    pub(crate) fn of(outcome: Outcome, note: Option<String>) -> Self {
+        Self { outcome, note, at_end: AtEnd::default() }
+    }
+}
+
 impl Runtime {
-    /// Returns how the last incarnation of a process ended, as far as it decides anything for its tree, and why it failed;
-    /// `None` if it has not ended.
-    pub(crate) async fn outcome_of(self: &Arc<Self>, uuid: Uuid) -> Result<Option<(Outcome, Option<String>)>> {
+    /// Returns how the last incarnation of a process ended; `None` if it has not ended.
+    pub(crate) async fn outcome_of(self: &Arc<Self>, uuid: Uuid) -> Result<Option<ProcessEnd>> {
         let read = self.on_journal(move |data| data.history(uuid)).await?;
         let history = match read {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
@@ -33,7 +47,11 @@ impl Runtime {
             }),
             Outcome::Failed { .. } => Some(self.reason_of(uuid, end).await),
         };
-        Ok(Some((outcome, note)))
+        let at_end = match outcome {
+            Outcome::Failed { .. } | Outcome::Halted => self.at_end(uuid, end, &history).await?,
+            Outcome::Succeeded | Outcome::Stopped | Outcome::NeverRan => AtEnd::default(),
+        };
+        Ok(Some(ProcessEnd { outcome, note, at_end }))
     }
 
     /// Waits until a process has started, and tells whether its program could not be started.

@@ -1,8 +1,8 @@
 //! The events of a tree, in its journal.
 
 use relive_core::{Rights, Uuid};
-use relive_flow::{Event, Flow, SlotState};
-use relive_journal::record::{Body as Record, Granted};
+use relive_flow::{Event, Flow, SlotState, Start};
+use relive_journal::record::{Body as Record, Granted, Released};
 use relive_journal::{Durability, JournalError};
 use serde_json::json;
 
@@ -18,20 +18,41 @@ pub(super) async fn append(
     durability: Durability,
 ) -> Result<(), JournalError> {
     let mut next = flow.clone();
-    let mut batch = Vec::new();
+    let (mut batch, mut replaced) = (Vec::new(), Vec::new());
     for event in &events {
         let refused = |error: &dyn std::fmt::Display| JournalError::Read(error.to_string());
+        let before = started_before(&next, event);
         next.apply(event).map_err(|error| refused(&error))?;
         batch.push(record(event, None).map_err(|error| refused(&error))?);
         if let Event::Starting { uuid, .. } = event {
             // The tree owns what it starts.
             batch.push(Record::Granted(Granted { target: *uuid, rights: Rights::Owner, by: None, req: None }));
         }
+        // One that is replaced is nobody's child that the tree would have to keep: its handles would grow without end.
+        batch.extend(before.map(|target| Record::Released(Released { target, req: None })));
+        replaced.extend(before);
     }
     cx.journal.append(batch, durability).await?;
+    for target in replaced {
+        cx.owner.release_handle(target).await;
+    }
     tell_changes(cx, flow, &next);
     *flow = next;
     Ok(())
+}
+
+/// Returns the process that a slot had before, if an event starts another one in its place. A fork needs the one that it is
+/// made of.
+fn started_before(flow: &Flow, event: &Event) -> Option<Uuid> {
+    match event {
+        Event::Starting { slot, uuid, start: Start::New } => flow.slot(slot)?.uuid.filter(|last| last != uuid),
+        Event::Starting { start: Start::Resume { .. } | Start::Fork { .. }, .. }
+        | Event::Started { .. }
+        | Event::Ended { .. }
+        | Event::Stopped { .. }
+        | Event::Redo { .. }
+        | Event::Reopened { .. } => None,
+    }
 }
 
 /// Adds an event for every node whose state has changed. That it runs is told by its start, which knows its PID.

@@ -43,5 +43,8 @@ pub(super) async fn run(context: &Context, run: &str) -> Outcome<u8> {
     let rows: Vec<Vec<Cell>> = flow.nodes.iter().map(row).collect();
     context.print(&draw(&columns, 7, &rows, &context.out))?;
     context.say(&format!("run {} {}", flow.pid, flow.state));
+    for (node, hint) in flow.nodes.iter().filter_map(|node| Some((&node.name, node.hint.as_ref()?))) {
+        context.say(&format!("to have {node} continue: {hint}"));
+    }
     Ok(0)
 }
