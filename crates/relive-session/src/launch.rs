@@ -4,8 +4,10 @@
 //! is, and nothing runs between the daemon and the shim but four system calls. All it is told comes by three descriptors;
 //! nothing of it is to be seen by others. A [`spare`] is started the same way, before there is a session for it.
 
+mod attributes;
 mod spare;
 mod start;
+mod use_of_spares;
 
 use std::ffi::CString;
 use std::fs::File;

@@ -4,12 +4,14 @@
 //! its exit record here, after its tree is empty: from then on it has ended like any other, and is never looked at
 //! again.
 
+mod awake;
 mod directories;
 mod end;
 mod overrule;
 mod records;
 mod remains;
 mod settle;
+mod turns;
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -29,6 +31,7 @@ use crate::probe::probe_apart;
 use crate::spec::{DaemonStart, Spec};
 use crate::tree::Ladder;
 use directories::create;
+use turns::Turns;
 
 /// The time between two looks at a session that is starting or ending.
 const LOOK_EVERY: Duration = Duration::from_millis(10);
@@ -40,6 +43,7 @@ pub struct Sessions {
     boot_id: String,
     prefix: String,
     ladder: OnceCell<Ladder>,
+    turns: Turns,
     daemon: Option<DaemonStart>,
 }
 
@@ -69,7 +73,8 @@ impl Sessions {
     /// Uses this program as the shim, in this boot; the names of the cgroup leaves begin with `prefix`.
     #[must_use]
     pub fn new(shim: PathBuf, boot_id: String, prefix: String) -> Self {
-        Self { launcher: Launcher::new(shim), boot_id, prefix, ladder: OnceCell::new(), daemon: None }
+        let (launcher, ladder, turns) = (Launcher::new(shim), OnceCell::new(), Turns::default());
+        Self { launcher, boot_id, prefix, ladder, turns, daemon: None }
     }
 
     /// Sets the daemon that the programs can have started again.
@@ -102,7 +107,15 @@ impl Sessions {
     pub async fn launch(&self, path: &Path, spec: &Spec) -> Result<Connection, LaunchError> {
         let (path, boot_id, names) = (path.to_owned(), self.boot_id.clone(), spec.names);
         let spec = Spec { daemon: self.daemon.clone(), ..spec.clone() };
-        self.launcher.launch(move || create(&path, &boot_id, names), &spec).await
+        let (turn, of) = (self.turns.of(&path).await, path.clone());
+        let create = move || {
+            // Until there is a lock that tells of the launch: it goes on even if its caller does not wait for it.
+            let _turn = turn;
+            create(&of, &boot_id, names)
+        };
+        let connection = self.launcher.launch(create, &spec).await?;
+        awake::keep(&path, &connection);
+        Ok(connection)
     }
 
     /// Returns until when the session in this directory has run, as far as its directory tells. Settles nothing.

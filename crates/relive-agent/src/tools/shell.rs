@@ -95,9 +95,8 @@ impl Tool for Shell {
             match joined(&context, &asked, &folder(&context, &key)).await {
                 Ok(Joined::Result(result)) => result,
                 Ok(Joined::Asks(host)) => ToolResult::asks(host),
-                // It keeps running, but its shim cannot be reached from here.
-                Err(error) if error.kind() == std::io::ErrorKind::Unsupported => ToolResult::lost(error.to_string()),
-                Err(error) => ToolResult::failed(format!("shell: {error}")),
+                Err(Unjoined::Unknown(error)) => ToolResult::lost(error.to_string()),
+                Err(Unjoined::NeverRan(error)) => ToolResult::failed(format!("shell: {error}")),
             }
         }
         .boxed()
@@ -163,11 +162,19 @@ enum Joined {
     Asks(String),
 }
 
+/// The reason why it is not known how a command ended.
+enum Unjoined {
+    /// It never ran.
+    NeverRan(std::io::Error),
+    /// It may have run, or run now.
+    Unknown(std::io::Error),
+}
+
 /// Launches the command, or joins its running session, and waits for its end.
-async fn joined(context: &Context, asked: &Asked, path: &Path) -> std::io::Result<Joined> {
+async fn joined(context: &Context, asked: &Asked, path: &Path) -> Result<Joined, Unjoined> {
     #[cfg(feature = "faults")]
     let path = &again(path);
-    let waited = match context.sessions.find(path).await? {
+    let waited = match context.sessions.find(path).await.map_err(Unjoined::Unknown)? {
         SessionStatus::Ended(record) => {
             requests(context, path).await.show().await;
             Waited::Ended(record)
@@ -175,17 +182,17 @@ async fn joined(context: &Context, asked: &Asked, path: &Path) -> std::io::Resul
         SessionStatus::Alive(connection) => {
             // A pause has left it frozen.
             let _ = context.sessions.order(path, &connection, Verb::Thaw).await;
-            waited(context, &connection, asked, path).await?
+            waited(context, connection, asked, path).await?
         }
         SessionStatus::NeverRan => {
-            let spec = spec(context, asked).await?;
+            let spec = spec(context, asked).await.map_err(Unjoined::NeverRan)?;
             match context.sessions.launch(path, &spec).await {
-                Ok(connection) => waited(context, &connection, asked, path).await?,
+                Ok(connection) => waited(context, connection, asked, path).await?,
                 // Its shim may have started the command.
-                Err(error) => match context.sessions.find(path).await? {
+                Err(error) => match context.sessions.find(path).await.map_err(Unjoined::Unknown)? {
                     SessionStatus::Ended(record) => Waited::Ended(record),
-                    SessionStatus::Alive(connection) => waited(context, &connection, asked, path).await?,
-                    SessionStatus::NeverRan => return Err(std::io::Error::other(error)),
+                    SessionStatus::Alive(connection) => waited(context, connection, asked, path).await?,
+                    SessionStatus::NeverRan => return Err(Unjoined::NeverRan(std::io::Error::other(error))),
                 },
             }
         }
@@ -200,8 +207,11 @@ async fn joined(context: &Context, asked: &Asked, path: &Path) -> std::io::Resul
     }
     let path = path.to_owned();
     let output = context.pool.run(move || read_ends(&path, SHOWN_HEAD, SHOWN_TAIL)).await;
-    let output = output.map_err(std::io::Error::other)??;
-    Ok(Joined::Result(result(&record, &output, limit)))
+    let result = match output.map_err(std::io::Error::other).flatten() {
+        Ok(output) => result(&record, &output, limit),
+        Err(error) => ToolResult::failed(format!("shell: the output cannot be read: {error}")),
+    };
+    Ok(Joined::Result(result))
 }
 
 /// Returns a new directory for each daemon: with `retry-all`, each runs the command again.
@@ -242,35 +252,42 @@ async fn requests(context: &Context, path: &Path) -> Requests {
 }
 
 /// Waits for the end, or for a question to a person, and ends the command at its time limit.
-async fn waited(context: &Context, connection: &Connection, asked: &Asked, path: &Path) -> std::io::Result<Waited> {
-    let mut seen = connection.seen();
-    let mut over = seen.wait_for(|seen| seen.ended.is_some() || seen.gone).boxed();
-    let mut requests = requests(context, path).await;
-    let end_or_question = async {
-        tokio::select! {
-            biased;
-            _ = &mut over => None,
-            host = requests.next_question() => Some(host),
+async fn waited(context: &Context, mut connection: Connection, asked: &Asked, path: &Path) -> Result<Waited, Unjoined> {
+    let until = tokio::time::Instant::now() + asked.timeout;
+    loop {
+        let mut seen = connection.seen();
+        let mut over = seen.wait_for(|seen| seen.ended.is_some() || seen.gone).boxed();
+        let mut requests = requests(context, path).await;
+        let end_or_question = async {
+            tokio::select! {
+                biased;
+                _ = &mut over => None,
+                host = requests.next_question() => Some(host),
+            }
+        };
+        let ended: fn(ExitRecord) -> Waited = match tokio::time::timeout_at(until, end_or_question).await {
+            Ok(Some(host)) => return Ok(Waited::Asks(host)),
+            Ok(None) => Waited::Ended,
+            Err(_) => {
+                let _ = context.sessions.order(path, &connection, Verb::Kill).await;
+                let _ = over.await;
+                Waited::OverLimit
+            }
+        };
+        requests.show().await;
+        let known = connection.seen().borrow().ended.clone();
+        if let Some(record) = known {
+            return Ok(ended(record));
         }
-    };
-    let ended: fn(ExitRecord) -> Waited = match tokio::time::timeout(asked.timeout, end_or_question).await {
-        Ok(Some(host)) => return Ok(Waited::Asks(host)),
-        Ok(None) => Waited::Ended,
-        Err(_) => {
-            let _ = context.sessions.order(path, connection, Verb::Kill).await;
-            let _ = over.await;
-            Waited::OverLimit
-        }
-    };
-    requests.show().await;
-    let known = connection.seen().borrow().ended.clone();
-    match known {
-        Some(record) => Ok(ended(record)),
         // The shim is gone without an answer: the directory of the session tells.
-        None => match context.sessions.find(path).await? {
-            SessionStatus::Ended(record) => Ok(ended(record)),
-            SessionStatus::Alive(_) | SessionStatus::NeverRan => Err(std::io::Error::other("its shim does not answer")),
-        },
+        connection = match context.sessions.find(path).await.map_err(Unjoined::Unknown)? {
+            SessionStatus::Ended(record) => return Ok(ended(record)),
+            // It only hung up.
+            SessionStatus::Alive(connection) => connection,
+            SessionStatus::NeverRan => {
+                return Err(Unjoined::NeverRan(std::io::Error::other("its shim was lost before the command ran")));
+            }
+        };
     }
 }
 

@@ -303,13 +303,11 @@ impl ExecBody {
             }
             Err(error) => {
                 cx.owner.warn(format!("{uuid} cannot be launched: {error}"));
-                // The shim may have left a record with more details.
-                match (self.sessions.find(&facts.next).await, &error) {
-                    (Ok(status @ SessionStatus::Ended(_)), _) => {
-                        Ok(RunSession { status, beginning, folder: facts.next, program })
-                    }
-                    (Ok(SessionStatus::NeverRan), LaunchError::Answer { .. }) => Err(NoSession::ShimLost(error)),
-                    (Ok(_) | Err(_), _) => Err(failed("launch", &io::Error::other(error))),
+                // Its directory decides whether it never ran: a shim that was slow to answer may run it, or may have.
+                match (self.found_in(cx, &facts.next, &facts).await?, error) {
+                    (Some(found), _) => Ok(found),
+                    (None, error @ LaunchError::Answer { .. }) => Err(NoSession::ShimLost(error)),
+                    (None, error) => Err(failed("launch", &io::Error::other(error))),
                 }
             }
         }

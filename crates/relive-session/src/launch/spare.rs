@@ -4,7 +4,8 @@
 //! started, and waits: it knows nothing yet, and ends as soon as its owner is gone. It becomes the shim of a session in two
 //! steps. First it gets the spec and the path of the directory, and says that others can find it by that path now; then it
 //! gets the directory's lock, without which it launches nothing. An owner that dies in between has launched nothing. A spare
-//! that does not answer never gets the lock, and the session gets a shim that is started for it.
+//! that does not answer, or whose priority or limits somebody has changed, never gets the lock, and the session gets a shim
+//! that is started for it.
 //!
 //! Where cgroups are of the first version it also joins the one that will limit the processes of its session, as soon as the
 //! session before has ended: the kernel creates and removes no cgroups meanwhile.
@@ -22,23 +23,24 @@ use rustix::fs::{Mode, OFlags};
 use rustix::process::{Signal, WaitOptions};
 use serde::{Deserialize, Serialize};
 
+use super::attributes::Attributes;
 use super::start::{self, Started};
+use super::use_of_spares::UseOfSpares;
+use crate::proc::Identity;
 use crate::tree::Plan;
 use crate::{SHIM, faults, packet, proc};
 
 /// The room for the path of a session's directory in the command line of a spare. A session with a longer one gets a shim that
 /// is started for it.
 pub(crate) const PATH_ROOM: usize = 1024;
-/// Begins what fills that room until the path is known. It is no path of a session: those are absolute.
-const FILLER: &str = "waits-for-a-session";
+/// Begins what fills that room until the path is known; then comes its owner. It is no path of a session: those are absolute.
+const FILLER: &str = "waits-for-a-session-of";
 /// More than an order takes.
 pub(crate) const ORDER_MAX: usize = 8 * 1024;
 /// The answer of a spare to [`Order::Become`].
 pub(crate) const READY: &[u8] = b"ready";
 /// How long a spare may take to answer. One that was stopped does not.
 const ANSWER_PATIENCE: Duration = Duration::from_secs(1);
-/// After so many spares in a row that were of no use no other is started: this machine has no use for them.
-const USELESS_MAX: u32 = 3;
 
 /// What a spare is told, in this order.
 #[derive(Debug, Serialize, Deserialize)]
@@ -59,6 +61,8 @@ struct Spare {
     pidfd: OwnedFd,
     pid: i32,
     is_prepared: bool,
+    /// Those of this process when it was started.
+    attributes: Attributes,
 }
 
 /// At most one spare of a launcher.
@@ -71,8 +75,7 @@ pub(super) struct Spares {
 struct Next {
     spare: Option<Spare>,
     is_starting: bool,
-    /// How many in a row were of no use.
-    useless: u32,
+    of_use: UseOfSpares,
 }
 
 /// Returns whether this is the first argument of a spare.
@@ -80,12 +83,25 @@ pub(crate) fn is_filler(argument: &[u8]) -> bool {
     argument.len() == PATH_ROOM && argument.starts_with(FILLER.as_bytes())
 }
 
-/// Lets every stopped spare of this machine continue, so that it notices if its owner is gone.
+/// Returns the process that a spare with this first argument waits for.
+fn owner_in(argument: &[u8]) -> Option<Identity> {
+    let mut numbers = std::str::from_utf8(argument).ok()?.strip_prefix(FILLER)?.split_ascii_whitespace();
+    Some(Identity { pid: numbers.next()?.parse().ok()?, start_time: numbers.next()?.parse().ok()? })
+}
+
+/// Returns the first argument of a spare of this owner.
+fn filler(owner: Identity) -> String {
+    format!("{:<PATH_ROOM$}", format!("{FILLER} {} {}", owner.pid, owner.start_time))
+}
+
+/// Lets every stopped spare whose owner is gone continue, so that it notices that.
 pub(crate) fn rouse_stopped() -> io::Result<()> {
-    for (spare, _) in proc::shims()?.iter().filter(|(_, path)| is_filler(path.as_os_str().as_bytes())) {
-        if proc::Stat::of(spare.pid).is_ok_and(|stat| stat.identity == *spare && stat.state == b'T') {
+    for (spare, argument) in proc::shims()? {
+        let argument = argument.as_os_str().as_bytes();
+        let is_alone = is_filler(argument) && owner_in(argument).is_some_and(|owner| !owner.lives());
+        if is_alone && proc::Stat::of(spare.pid).is_ok_and(|stat| stat.identity == spare && stat.state == b'T') {
             // One of another user is that user's.
-            let _ = crate::tree::signal_all(&[*spare], Signal::CONT);
+            let _ = crate::tree::signal_all(&[spare], Signal::CONT);
         }
     }
     Ok(())
@@ -110,11 +126,11 @@ impl Spares {
         let mut next = self.next();
         match employed {
             Ok(()) => {
-                next.useless = 0;
+                next.of_use.was_of_use();
                 Some(spare.socket)
             }
             Err(_) => {
-                next.useless += 1;
+                next.of_use.was_of_no_use(Instant::now());
                 // It may have gone by itself.
                 let _ = rustix::process::pidfd_send_signal(&spare.pidfd, Signal::KILL);
                 None
@@ -137,7 +153,7 @@ impl Spares {
     pub(super) fn refill(&self, program: &Path) -> Option<Started> {
         {
             let mut next = self.next();
-            if next.spare.is_some() || next.is_starting || next.useless >= USELESS_MAX {
+            if next.spare.is_some() || next.is_starting || !next.of_use.may_start(Instant::now()) {
                 return None;
             }
             next.is_starting = true;
@@ -154,12 +170,15 @@ impl Spare {
     fn start(program: &Path) -> io::Result<(Self, Started)> {
         let (socket, theirs) = super::pair()?;
         let null = || rustix::fs::open("/dev/null", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty());
-        let argv = [CString::new(SHIM)?, CString::new(format!("{FILLER:<PATH_ROOM$}"))?];
+        let owner = Identity::of(rustix::process::getpid().as_raw_nonzero().get())?;
+        let argv = [CString::new(SHIM)?, CString::new(filler(owner))?];
         let program = CString::new(program.as_os_str().as_bytes())?;
+        let attributes = Attributes::of(0)?;
         let started = start::start(&program, &argv, [theirs, null()?, null()?])?;
         match started.pidfd.try_clone() {
             Ok(pidfd) => {
-                Ok((Self { socket, pidfd, pid: started.pid.as_raw_nonzero().get(), is_prepared: false }, started))
+                let pid = started.pid.as_raw_nonzero().get();
+                Ok((Self { socket, pidfd, pid, is_prepared: false, attributes }, started))
             }
             Err(error) => {
                 let _ = rustix::process::pidfd_send_signal(&started.pidfd, Signal::KILL);
@@ -177,6 +196,13 @@ impl Spare {
         faults::die_at("spare-told");
         self.hear_ready()?;
         faults::die_at("spare-ready");
+        if Attributes::of(self.pid)? != self.attributes {
+            // Somebody has changed them while it waited. The program would have them, for no reason that its user could see.
+            return Err(io::ErrorKind::InvalidData.into());
+        }
+        if faults::is_on("spare-stopped") {
+            rustix::process::pidfd_send_signal(&self.pidfd, Signal::STOP)?;
+        }
         send(&Order::Launch, lock)?;
         faults::die_at("spare-launched");
         Ok(())
@@ -208,8 +234,10 @@ mod tests {
 
     #[test]
     fn a_spare_is_told_from_the_shim_of_a_session_by_its_argument() {
-        let filler = format!("{FILLER:<PATH_ROOM$}");
+        let owner = Identity { pid: 4_000_000, start_time: u64::MAX };
+        let filler = filler(owner);
         assert!(is_filler(filler.as_bytes()));
+        assert_eq!(owner_in(filler.as_bytes()), Some(owner));
         assert!(!is_filler(b"/data/steps/0190/sessions/1"));
         assert!(!is_filler(format!("/{}", &filler[1..]).as_bytes()));
         assert!(!is_filler(b"--probe"));

@@ -21,6 +21,8 @@ const KILL_PATIENCE: Duration = Duration::from_secs(10);
 impl Sessions {
     /// Ends every session in a directory of sessions. When this returns without an error, none of their processes runs.
     pub async fn end_all(&self, sessions: &Path) -> io::Result<()> {
+        // A launch whose caller has given up may be about to create its directory.
+        self.turns.pass_in(sessions).await;
         let path = sessions.to_owned();
         let open = spawn_blocking(move || without_exit_record(&path)).await.map_err(io::Error::other)?;
         for path in open.unwrap_or_else(|error| {

@@ -14,10 +14,10 @@ use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 
 use super::end::empty;
-use super::remains::shims_of;
+use super::remains::{Remains, remains, shims_of};
 use super::{LOOK_EVERY, Sessions};
 use crate::connection::{Connection, Gone};
-use crate::directory::{self, SessionDirectory, State};
+use crate::directory::{self, RecordedStage, SessionDirectory, State};
 use crate::errno;
 use crate::proc::{self, Identity};
 use crate::protocol::{Outcome, Verb};
@@ -106,15 +106,20 @@ impl Sessions {
         spawn_blocking(move || tree.thaw_all()).await.map_err(io::Error::other)?
     }
 
-    /// Kills the tree of a session, and, if it does not exit then, its shim. When this returns, the shim is gone and the
-    /// directory's lock, if there is one, is free.
+    /// Kills the tree of a session, and, if it does not exit then, its shim; at once if its program has not run yet, so that
+    /// it never does. When this returns, the shim is gone and the directory's lock, if there is one, is free.
     pub async fn end_without_shim(&self, path: &Path) -> io::Result<()> {
+        let state = state_in(path.to_owned()).await?.filter(|state| state.boot_id == self.boot_id);
+        let says_it_ran = state.is_some_and(|state| state.stage == RecordedStage::Running);
         let (tree, path) = (self.tree_of(path).await?, path.to_owned());
         let ended = spawn_blocking(move || {
+            let may_have_run = says_it_ran || remains(&tree, &path)? == Remains::Program;
             let shims = shims_of(&path)?;
-            empty(&tree);
-            tree::signal_all(&shims, Signal::CONT)?;
-            if !wait_for_end(&shims, RECORD_PATIENCE) {
+            if may_have_run {
+                empty(&tree);
+                tree::signal_all(&shims, Signal::CONT)?;
+            }
+            if !may_have_run || !wait_for_end(&shims, RECORD_PATIENCE) {
                 let pids: Vec<i32> = shims.iter().map(|shim| shim.pid).collect();
                 let below = proc::descendants(&proc::all()?, &pids);
                 tree::signal_all(&shims, Signal::KILL)?;

@@ -75,7 +75,7 @@ fn is_in(path: &Path, sessions: &Path) -> bool {
     path.parent() == Some(sessions)
 }
 
-fn remains(tree: &Tree, path: &Path) -> io::Result<Remains> {
+pub(super) fn remains(tree: &Tree, path: &Path) -> io::Result<Remains> {
     let (shims, members) = (shims_of(path)?, tree.members());
     let is_shim = |pid: &i32| shims.iter().any(|shim| shim.pid == *pid);
     let is_empty = if tree.is_swept() { members.is_empty() } else { tree.is_empty() };

@@ -9,11 +9,12 @@ use tokio::task::spawn_blocking;
 
 use super::end::{empty, lost};
 use super::records::failure;
-use super::remains::Remains;
-use super::{LOOK_EVERY, SessionStatus, Sessions, overrule};
+use super::remains::{Remains, shims_of};
+use super::{LOOK_EVERY, SessionStatus, Sessions, awake, overrule};
 use crate::connection::{AdoptError, Connection};
 use crate::directory::{self, Found, SessionDirectory, State};
 use crate::exit::{EndedBy, ExitRecord};
+use crate::proc::Identity;
 use crate::tree::Tree;
 
 /// How long a shim whose socket is gone may take to exit before it is sent SIGCONT, which makes it create another one.
@@ -38,6 +39,8 @@ impl Sessions {
     async fn settle(&self, path: &Path, silence: &mut Silence) -> io::Result<SessionStatus> {
         let (mut doubt, mut is_replaced) = (Doubt::None, false);
         loop {
+            // Nobody launches it between the look and what follows from that.
+            let turn = self.turns.of(path).await;
             let looked = match self.look(path).await {
                 Err(error) if directory::is_replaced(&error) => {
                     is_replaced = true;
@@ -45,29 +48,35 @@ impl Sessions {
                 }
                 Err(error) if error.kind() == io::ErrorKind::NotFound => None,
                 Ok((_, Found::Starting)) => {
+                    drop(turn);
                     doubt.dispel();
                     self.wait(path, silence).await?;
                     continue;
                 }
-                Ok((directory, Found::Alive(socket))) => match self.adopt(directory, socket).await? {
-                    Some(status) => return Ok(status),
-                    None => {
-                        doubt.dispel();
-                        self.wait(path, silence).await?;
-                        continue;
+                Ok((directory, Found::Alive(socket))) => {
+                    drop(turn);
+                    match self.adopt(directory, socket).await? {
+                        Some(status) => return Ok(status),
+                        None => {
+                            doubt.dispel();
+                            self.wait(path, silence).await?;
+                            continue;
+                        }
                     }
-                },
+                }
                 looked => Some(looked?),
             };
             match (self.remains(path).await?, &doubt) {
                 (Remains::Nothing, _) | (Remains::Program, Doubt::Proved(_)) => {}
                 (Remains::Shim, _) => {
+                    drop(turn);
                     self.wait(path, silence).await?;
                     continue;
                 }
                 // Somebody else may have launched it since the look.
                 (Remains::Program, Doubt::None) => {
                     doubt = Doubt::Suspected;
+                    drop(turn);
                     tokio::time::sleep(LOOK_EVERY).await;
                     continue;
                 }
@@ -84,6 +93,7 @@ impl Sessions {
             if let Some(status) = self.conclude(path, looked, &doubt).await? {
                 return Ok(status);
             }
+            drop(turn);
             self.wait(path, silence).await?;
         }
     }
@@ -91,7 +101,10 @@ impl Sessions {
     /// Begins to use a shim; `None` if its directory has to be looked at again.
     async fn adopt(&self, directory: SessionDirectory, socket: OwnedFd) -> io::Result<Option<SessionStatus>> {
         match Connection::adopt(socket).await {
-            Ok(connection) => Ok(Some(SessionStatus::Alive(connection))),
+            Ok(connection) => {
+                awake::keep(directory.path(), &connection);
+                Ok(Some(SessionStatus::Alive(connection)))
+            }
             // Its program keeps running: another version of Relive may be able to use its shim.
             Err(error @ AdoptError::Version { .. }) => Err(io::Error::new(io::ErrorKind::Unsupported, error)),
             Err(error @ AdoptError::NotAShim) => {
@@ -149,10 +162,17 @@ impl Sessions {
         let is_sought = lasted > LOST_SOCKET_PATIENCE && !silence.roused && has_lost_its_socket(path).await?;
         if (is_sought || lasted > SILENT_PATIENCE) && !silence.roused {
             silence.roused = true;
+            silence.shims = shims(path).await?;
             silence.held = Some(self.rouse(path).await?);
         } else if lasted > SILENT_PATIENCE + ROUSED_PATIENCE {
-            self.end_without_shim(path).await?;
-            silence.since = Instant::now();
+            let _turn = self.turns.of(path).await;
+            if shims(path).await?.iter().all(|shim| silence.shims.contains(shim)) {
+                self.end_without_shim(path).await?;
+                silence.since = Instant::now();
+            } else {
+                // Somebody else has ended the silent one, and launched another.
+                *silence = Silence { held: silence.held.take(), ..Silence::default() };
+            }
         }
         tokio::time::sleep(LOOK_EVERY).await;
         Ok(())
@@ -193,6 +213,11 @@ impl Sessions {
     }
 }
 
+async fn shims(path: &Path) -> io::Result<Vec<Identity>> {
+    let path = path.to_owned();
+    spawn_blocking(move || shims_of(&path)).await.map_err(io::Error::other)?
+}
+
 async fn has_lost_its_socket(path: &Path) -> io::Result<bool> {
     let path = path.to_owned();
     let looked = spawn_blocking(move || SessionDirectory::open(path).is_ok_and(|found| found.has_lost_its_socket()));
@@ -221,11 +246,13 @@ impl Doubt {
 struct Silence {
     since: Instant,
     roused: bool,
+    /// Those that were sent SIGCONT.
+    shims: Vec<Identity>,
     held: Option<overrule::Held>,
 }
 
 impl Default for Silence {
     fn default() -> Self {
-        Self { since: Instant::now(), roused: false, held: None }
+        Self { since: Instant::now(), roused: false, shims: Vec::new(), held: None }
     }
 }

@@ -64,6 +64,21 @@ async fn a_program_whose_shim_is_stopped_can_be_killed() {
 }
 
 #[tokio::test]
+async fn whoever_waits_learns_the_end_of_a_program_that_stopped_its_shim() {
+    let lab = Lab::new();
+    let sessions = sessions();
+    let path = lab.dir.path().join("sessions/1");
+    let script = "kill -STOP $PPID; exit 7";
+    let connection = sessions.launch(&path, &shell(script)).await.unwrap();
+    assert_eq!(within("the end", connection.ended()).await.unwrap().result, SessionResult::Exited(7));
+    // Also one that found it.
+    let running = lab.launch("found", &shell(&format!("read go; {script}"))).await;
+    let found = found_alive(&sessions, &running).await;
+    found.write(b"go\n").await.unwrap();
+    assert_eq!(within("the end", found.ended()).await.unwrap().result, SessionResult::Exited(7));
+}
+
+#[tokio::test]
 async fn a_program_that_repeatedly_stops_its_shim_can_be_paused_and_killed() {
     let lab = Lab::new();
     let running = lab.launch("again", &shell("echo there; while :; do kill -STOP $PPID; done")).await;

@@ -8,7 +8,7 @@ use std::time::Duration;
 use relive_session::directory::{Found, SessionDirectory, boot_id};
 use relive_session::proc::{self, Stat};
 use relive_session::protocol::Verb;
-use relive_session::sessions::Sessions;
+use relive_session::sessions::{SessionStatus, Sessions};
 use relive_session::spec::{Gate, Namespace, Size, Spec, Stdio};
 use relive_session::stage::SessionResult;
 
@@ -94,6 +94,62 @@ fn zombies() -> usize {
     let entries = std::fs::read_dir("/proc").unwrap().flatten();
     let stats = entries.filter_map(|entry| std::fs::read_to_string(entry.path().join("stat")).ok());
     stats.filter(|stat| stat.split_once(") Z").is_some_and(|(_, rest)| rest.starts_with(&me))).count()
+}
+
+/// A launch that was lost leaves a directory of a program that never ran. Whoever removes its remains must not end the next
+/// launch, which has the same cgroup.
+#[tokio::test]
+async fn a_session_is_not_killed_by_others_that_look_for_it_while_it_is_launched() {
+    let lab = Lab::new();
+    let sessions = Arc::new(Sessions::new(Lab::shim(), boot_id().unwrap(), ladder().plan.prefix.clone()));
+    sessions.ladder().await.unwrap();
+    let directory = lab.dir.path().join("sessions");
+    std::fs::create_dir(&directory).unwrap();
+    let mut random = Random::new();
+    for number in 0..60 {
+        let path = directory.join(number.to_string());
+        drop(SessionDirectory::create(&path).unwrap());
+        let mut looks = tokio::task::JoinSet::new();
+        for _ in 0..4 {
+            let (sessions, path, pause) = (Arc::clone(&sessions), path.clone(), random.below(3000));
+            looks.spawn(async move {
+                tokio::time::sleep(Duration::from_micros(pause)).await;
+                while let SessionStatus::NeverRan = sessions.find(&path).await.unwrap() {}
+            });
+        }
+        let connection = sessions.launch(&path, &shell("sleep 0.02; exit 7")).await.unwrap();
+        let ended = within("the end", connection.ended()).await.unwrap();
+        assert_eq!(ended.result, SessionResult::Exited(7), "{number}: {ended:?}");
+        while let Some(look) = within("a look", looks.join_next()).await {
+            look.unwrap();
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_launch_that_nobody_waits_for_is_over_when_all_sessions_are() {
+    let lab = Lab::new();
+    let sessions = Sessions::new(Lab::shim(), boot_id().unwrap(), ladder().plan.prefix.clone());
+    sessions.ladder().await.unwrap();
+    let mut random = Random::new();
+    for number in 0..40 {
+        let directory = lab.dir.path().join(number.to_string()).join("sessions");
+        std::fs::create_dir_all(&directory).unwrap();
+        let path = directory.join("1");
+        let spec = spec(&["sleep", "1000"]);
+        let launch = sessions.launch(&path, &spec);
+        let _ = tokio::time::timeout(Duration::from_micros(random.below(2000)), launch).await;
+        sessions.end_all(&directory).await.unwrap();
+        assert_eq!(proc::shims().unwrap().iter().filter(|(_, of)| *of == path).count(), 0, "{number}");
+        assert!(
+            SessionDirectory::open(&path).is_err() || {
+                let found = sessions.find(&path).await.unwrap();
+                matches!(found, SessionStatus::Ended(_) | SessionStatus::NeverRan)
+            }
+        );
+    }
+    // None began later.
+    assert_eq!(left_of(lab.dir.path()), []);
 }
 
 /// In a process of its own: the other tests end while their shims are not reaped yet.

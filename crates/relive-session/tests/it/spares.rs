@@ -6,8 +6,10 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use relive_session::directory::boot_id;
 use relive_session::proc;
 use relive_session::protocol::Verb;
+use relive_session::sessions::Sessions;
 use relive_session::spec::{Limits, PidsLimit, Spec};
 use relive_session::stage::{SessionResult, Stage};
 use rustix::process::{Pid, Signal};
@@ -95,6 +97,52 @@ async fn a_shim_that_was_stopped_while_it_waited_launches_nothing_later() {
     assert_eq!(running.ended().await.result, SessionResult::Exited(0));
     wait_until("it to be gone", || !is_alive(spare)).await;
     assert_eq!(fs::read_to_string(runs).unwrap(), "once\n");
+}
+
+#[tokio::test]
+async fn a_stopped_shim_that_waits_for_a_living_owner_is_left_alone() {
+    let lab = Lab::new();
+    let spare = spare_of(&lab).await;
+    signal(spare, Signal::STOP);
+    let is_stopped = || proc::Stat::of(spare).is_ok_and(|stat| stat.state == b'T');
+    wait_until("it to be stopped", is_stopped).await;
+    let other = Sessions::new(Lab::shim(), boot_id().unwrap(), ladder().plan.prefix.clone());
+    other.ladder().await.unwrap();
+    assert!(is_stopped());
+}
+
+#[tokio::test]
+async fn a_program_has_nothing_that_was_changed_on_the_shim_while_it_waited() {
+    let lab = Lab::new();
+    let show = "nice; ulimit -c; ulimit -n; grep Cpus_allowed_list /proc/self/status";
+    let (_, before) = lab.run("first", &shell(show)).await;
+    let changes: [fn(i32); 3] = [
+        |pid| {
+            // SAFETY: plain numbers; the shim is a child of this process that was not reaped.
+            assert_eq!(unsafe { libc::setpriority(libc::PRIO_PROCESS, pid as u32, 19) }, 0);
+        },
+        |pid| {
+            let lower = libc::rlimit { rlim_cur: 0, rlim_max: 77 };
+            // SAFETY: as before, and a structure owned here.
+            assert_eq!(unsafe { libc::prlimit(pid, libc::RLIMIT_CORE, &raw const lower, std::ptr::null_mut()) }, 0);
+        },
+        |pid| {
+            let one = 1_u64;
+            // SAFETY: as before, and one number owned here.
+            assert_eq!(unsafe { libc::sched_setaffinity(pid, size_of::<u64>(), (&raw const one).cast()) }, 0);
+        },
+    ];
+    for (number, change) in changes.into_iter().enumerate() {
+        let spare = spare_of(&lab).await;
+        change(spare);
+        let running = lab.launch(&format!("changed-{number}"), &shell(show)).await;
+        assert_eq!(running.ended().await.result, SessionResult::Exited(0));
+        assert_eq!(running.printed(), before, "{number}");
+        assert_ne!(running.connection.shim_pid(), spare);
+        // One of use in between: those of no use are not counted together.
+        wait_until("the next shim waits", || lab.launcher.waiting_shim().is_some()).await;
+        lab.run(&format!("between-{number}"), &spec(&["true"])).await;
+    }
 }
 
 #[tokio::test]

@@ -54,6 +54,45 @@ fn a_stopped_shim_that_was_told_of_a_session_by_a_daemon_that_died_launches_noth
     dies_at("spare-told", Some(Signal::STOP));
 }
 
+/// Lets a daemon stop the shim that waits when it hands it a session, and returns that shim.
+fn stopped_at_handover(world: &World) -> u64 {
+    world.relive_with(&[("RELIVE_FAULTS", "spare-stopped")], &["exec", "--", "true"]).ok();
+    world.spare_shim()
+}
+
+#[test]
+fn a_program_whose_shim_is_stopped_when_it_gets_its_session_runs_once_and_ends_as_itself() {
+    let world = World::new();
+    let spare = stopped_at_handover(&world);
+    let ended = world.relive(&["exec", "--", "sh", "-c", "echo once >> runs; echo ran; exit 7"]).exits(7);
+    assert_eq!(ended.stdout, "ran\n");
+    wait_until("the shim has gone", || !is_alive(spare));
+    assert_eq!(fs::read_to_string(world.work().join("runs")).unwrap(), "once\n");
+}
+
+#[test]
+fn a_program_that_is_killed_before_its_stopped_shim_has_run_it_never_runs() {
+    let world = World::new();
+    let spare = stopped_at_handover(&world);
+    let command = world.start(&["exec", "--name", "victim", "--", "sh", "-c", "echo ran >> runs"]);
+    let is_stopped = || fs::read_to_string(format!("/proc/{spare}/stat")).is_ok_and(|stat| stat.contains(") T "));
+    wait_until("the shim is stopped", is_stopped);
+    world.relive(&["kill", "-s", "KILL", "victim"]).ok();
+    assert_ne!(finish(command).code, 0);
+    wait_until("the shim has gone", || !is_alive(spare));
+    assert!(!world.work().join("runs").exists());
+}
+
+#[test]
+fn a_program_that_stops_its_shim_keeps_nobody_waiting() {
+    let world = World::new();
+    let script = "kill -STOP $PPID; echo ran; exit 7";
+    let ended = world.relive(&["exec", "--", "sh", "-c", script]).exits(7);
+    assert_eq!(ended.stdout, "ran\n");
+    let background = world.exec(&[], &["sh", "-c", script]);
+    world.ends(&background, 7);
+}
+
 #[test]
 fn a_stopped_shim_keeps_no_program_from_running() {
     let world = World::new();
