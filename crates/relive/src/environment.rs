@@ -1,7 +1,7 @@
 //! The environment that a process gets from the shell of its command.
 //!
-//! It is the whole environment of this command, with the flags on top. Variables that are not UTF-8 are left out, and
-//! so are those by which Relive's own parts find each other.
+//! It is the whole environment of this command, with the flags on top. Variables that are not UTF-8 are left out, which is
+//! said, and so are those by which Relive's own parts find each other.
 
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
@@ -9,7 +9,9 @@ use std::path::{Path, PathBuf};
 use relive_api::Environment;
 use relive_session::tree::MARKER;
 
+use crate::context::say;
 use crate::error::{CommandError, Outcome};
+use crate::terminal::without_controls;
 use crate::user_file;
 
 /// Relive's own variables that are for people.
@@ -50,7 +52,7 @@ impl EnvironmentArgs {
     /// Returns this shell's environment, with the files and then the flags on top. `example` is the same command with a
     /// variable that is set: the hint where one is not.
     pub(crate) fn environment(&self, example: &str) -> Outcome<Environment> {
-        let mut environment = of_this_shell();
+        let (mut environment, left_out) = split(std::env::vars_os());
         for path in &self.env_file {
             for (name, value) in parse_file(path, &user_file::read(path)?)? {
                 environment.set(name, value);
@@ -60,15 +62,46 @@ impl EnvironmentArgs {
             let (name, value) = variable(given).ok_or_else(|| not_a_variable(given).with_hint(example))?;
             environment.set(name, value);
         }
+        // One that a flag sets is not missing.
+        for name in left_out.iter().filter(|name| environment.get(name).is_none()) {
+            say(&not_text(name));
+        }
         Ok(environment)
     }
 }
 
-/// Returns this shell's environment.
+/// Returns this shell's environment, and says what is left out of it.
 pub(crate) fn of_this_shell() -> Environment {
-    let text = |(name, value): (OsString, OsString)| Some((name.into_string().ok()?, value.into_string().ok()?));
+    let (environment, left_out) = split(std::env::vars_os());
+    for name in &left_out {
+        say(&not_text(name));
+    }
+    environment
+}
+
+/// Returns the variables for a process, and the names of those that cannot be passed on because they are not UTF-8.
+fn split(variables: impl Iterator<Item = (OsString, OsString)>) -> (Environment, Vec<String>) {
     let meant = |name: &str| !name.starts_with("RELIVE_") || OURS_FOR_PEOPLE.contains(&name);
-    std::env::vars_os().filter_map(text).filter(|(name, _)| meant(name)).collect()
+    let mut left_out = Vec::new();
+    let mut text = |(name, value): (OsString, OsString)| match (name.into_string(), value.into_string()) {
+        (Ok(name), Ok(value)) => Some((name, value)),
+        (Ok(name), Err(_)) => {
+            left_out.push(name);
+            None
+        }
+        (Err(name), _) => {
+            left_out.push(name.to_string_lossy().into_owned());
+            None
+        }
+    };
+    let environment = variables.filter_map(&mut text).filter(|(name, _)| meant(name)).collect();
+    left_out.retain(|name| meant(name));
+    (environment, left_out)
+}
+
+fn not_text(name: &str) -> String {
+    let name = without_controls(name);
+    format!("warning: the environment variable {name} is not UTF-8 and is not passed on")
 }
 
 /// Returns the part of this shell's environment for the daemon.
@@ -156,6 +189,18 @@ mod tests {
         check("A B=c", "--env: `A B` cannot be the name of a variable: use letters, digits and underscores");
         check("sk-secret", "--env needs the name of a variable and its value");
         check("=secret", "--env: there is no name before the `=`");
+    }
+
+    #[test]
+    fn a_variable_that_is_not_text_is_named_and_the_others_are_passed_on() {
+        use std::os::unix::ffi::OsStringExt as _;
+        let bytes = |bytes: &[u8]| OsString::from_vec(bytes.to_vec());
+        let variables =
+            [(b"A" as &[u8], b"1" as &[u8]), (b"B", b"caf\xe9"), (b"N\xff", b"x"), (b"RELIVE_SELF", b"\xff")];
+        let (environment, left_out) = split(variables.into_iter().map(|(name, value)| (bytes(name), bytes(value))));
+        assert_eq!(environment.variables().collect::<Vec<_>>(), [("A", "1")]);
+        assert_eq!(left_out, ["B", "N\u{fffd}"]);
+        assert!(!not_text(&left_out[0]).contains("caf"));
     }
 
     #[test]

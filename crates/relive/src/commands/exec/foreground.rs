@@ -1,6 +1,7 @@
 //! The foreground of `exec`: as if the program itself had been typed.
 
 use std::cell::Cell;
+use std::io;
 use std::path::Path;
 use std::time::Duration;
 
@@ -95,26 +96,25 @@ pub(super) async fn run(client: &Client<'_>, args: Attachment<'_>, started: Exec
     }
 }
 
-/// Shows a log that is complete.
+/// Shows the whole output of a session that has ended.
 async fn show_all(folder: &Path) -> Outcome<()> {
-    let mut output = Output::start(folder, 0, plainly).map_err(unreadable)?;
-    output.end();
-    Ok(output.finished().await?)
+    finish(Output::start(folder, 0, plainly)).await
 }
 
-/// Shows the output of a program that has ended. A shim that dies before its program runs is replaced by another one, which
-/// may have run it since this command lost sight of it.
+/// Shows the output of the last session of a program that has ended, if one began. A shim that dies before its program runs is
+/// replaced by another one, which may have run it since this command lost sight of it.
 async fn show_last(client: &Client<'_>, uuid: &str) -> Outcome<()> {
     let Some(session) = client.process(uuid).await?.session else { return Ok(()) };
     match Output::start(Path::new(&session.folder), 0, plainly) {
-        Ok(mut output) => {
-            output.end();
-            Ok(output.finished().await?)
-        }
-        // It never began.
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
-        Err(error) => Err(unreadable(error)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        started => finish(started).await,
     }
+}
+
+async fn finish(started: io::Result<Output>) -> Outcome<()> {
+    let mut output = started.map_err(unreadable)?;
+    output.end();
+    Ok(output.finished().await?)
 }
 
 /// Returns the end from the daemon, so that the next caller finds it recorded; without a daemon, from the session.
