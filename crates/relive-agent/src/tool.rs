@@ -14,7 +14,7 @@ use futures_util::future::BoxFuture;
 use relive_journal::recovery::{Finding, Recovery};
 use relive_journal::{Journal, Pool};
 use relive_session::sessions::Sessions;
-use relive_session::spec::Policy;
+use relive_session::spec::{Inherited, Policy};
 use relive_types::{Signal, Timestamp, Uuid};
 
 /// The resources of a call.
@@ -34,6 +34,8 @@ pub struct Context {
     /// Threads for reads and searches that take long.
     pub slow_pool: Pool,
     pub sessions: Arc<Sessions>,
+    /// The settings of its programs, from the shell in which its command was typed.
+    pub inherited: Option<Inherited>,
     /// What its programs may reach.
     pub isolation: Policy,
     /// The hosts that they reach through a proxy, if their network is a list.

@@ -3,6 +3,7 @@
 use relive_types::{Limits, Pid, Uuid};
 use serde::{Deserialize, Serialize};
 
+use crate::program::Inherited;
 use crate::{Environment, Exit};
 
 /// The kinds of trees.
@@ -30,6 +31,9 @@ pub struct FlowRequest {
     /// The environment of the one who asks.
     #[serde(default, skip_serializing_if = "Environment::is_empty")]
     pub env: Environment,
+    /// The settings of the shell in which its command was typed, which the programs of all its processes have.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub shell: Option<Inherited>,
     /// What all its processes may spend together.
     #[serde(default)]
     pub limits: Limits,

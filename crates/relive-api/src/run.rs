@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::environment::Environment;
 use crate::files::WorkspaceKind;
 use crate::process::Exit;
-use crate::program::{Isolation, Network};
+use crate::program::{Inherited, Isolation, Network};
 
 /// A request to run an agent.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -36,6 +36,9 @@ pub struct RunRequest {
     /// The environment of the one who asks.
     #[serde(default, skip_serializing_if = "Environment::is_empty")]
     pub env: Environment,
+    /// The settings of the shell in which its command was typed, which its programs have.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub shell: Option<Inherited>,
     #[serde(default)]
     pub limits: Limits,
     /// `tell_model`, `park` or `retry`; the daemon's default if absent.

@@ -57,6 +57,7 @@ pub(crate) fn begin_with(client: &BlockingClient, work: &Work, model: &str, env:
         system_prompt: None,
         cwd: work.path().display().to_string(),
         env,
+        shell: None,
         limits: Limits::default(),
         on_in_doubt: None,
         on_budget: None,

@@ -126,6 +126,7 @@ impl Agent {
                 root_uuid: None,
                 depth: 0,
                 workspace: None,
+                shell: None,
                 request: None,
             },
             meta: Some(ProcessMeta::new("anthropic/claude-opus-4".to_owned(), "You are a test.".to_owned(), tools)),

@@ -18,6 +18,7 @@ mod verbs;
 use relive_core::{Cause, Generation, Limits, Origin, Pid, Program, Timestamp, Uuid};
 use relive_types::Isolated;
 pub use relive_types::Usage;
+use relive_types::program::Inherited;
 use serde::{Deserialize, Serialize, Serializer};
 
 use crate::hash::Hash;
@@ -229,6 +230,9 @@ pub struct Spawned {
     /// Present where it works on a copy of the files.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub workspace: Option<OwnWorkspace>,
+    /// The settings of the shell in which its command was typed, which its programs have.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub shell: Option<Inherited>,
     /// A hash of the request that began it, which tells a repeat from a different request with the same UUID.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub request: Option<String>,

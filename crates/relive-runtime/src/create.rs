@@ -161,6 +161,7 @@ impl Runtime {
                     root_uuid: above.root_uuid,
                     depth: above.depth,
                     workspace: place.own,
+                    shell: request.shell.or(above.shell),
                     request: Some(hash),
                 },
                 meta: Some(meta),

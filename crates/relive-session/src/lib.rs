@@ -21,6 +21,7 @@ pub mod directory;
 pub mod errno;
 pub mod exit;
 mod faults;
+pub mod inherited;
 pub mod kernel_file;
 pub mod launch;
 pub mod log;

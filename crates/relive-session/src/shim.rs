@@ -41,6 +41,7 @@ use spawn::Child;
 use stdio::Stdio;
 
 use crate::directory::{RecordedStage, STATE_VERSION, SessionDirectory, State, boot_id};
+use crate::inherited;
 use crate::log;
 use crate::proc::Identity;
 use crate::protocol::{PACKET_MAX, Verb};
@@ -197,6 +198,9 @@ impl Shim {
             None => Tree::make(plan, &name, &spec.limits)?,
         };
         isolated.describe(&mut tree, spec.proxy.as_ref());
+        if let Some(wanted) = &spec.inherited {
+            tree.say_degraded(inherited::unheld(wanted, tree.rungs().isolation != "none"));
+        }
         if let Some(proxy) = &proxy {
             isolated.set_proxy(proxy.socket()?);
         }

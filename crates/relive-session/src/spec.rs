@@ -67,6 +67,9 @@ pub struct Inherited {
     pub limits: Vec<ResourceLimit>,
     /// The ignored signals.
     pub ignored: Vec<i32>,
+    /// The CPUs that it may run on, like `0-3,7`; if absent those of the shim.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cpus: Option<String>,
 }
 
 /// One limit of the operating system; absent if unlimited.

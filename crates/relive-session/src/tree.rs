@@ -381,6 +381,11 @@ impl Tree {
         self.rungs.degraded.extend_from_slice(degraded);
     }
 
+    /// Adds what its program cannot have.
+    pub(crate) fn say_degraded(&mut self, said: Vec<String>) {
+        self.rungs.degraded.extend(said);
+    }
+
     /// Adds the namespaces that its first process was cloned into.
     pub(crate) fn set_namespaces(&mut self, flags: u64) {
         let made = Namespaces::of_flags(flags);

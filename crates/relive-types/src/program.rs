@@ -68,6 +68,9 @@ pub struct Inherited {
     pub limits: Vec<ResourceLimit>,
     /// The numbers of the signals that are ignored.
     pub ignored: Vec<u8>,
+    /// The CPUs that it may run on, like `0-3,7`; those of the daemon if absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cpus: Option<String>,
 }
 
 /// One limit of the operating system.

@@ -11,6 +11,7 @@ mod completion;
 mod context;
 mod environment;
 mod error;
+mod inherited;
 mod render;
 mod report;
 mod session;

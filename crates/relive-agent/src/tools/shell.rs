@@ -232,6 +232,7 @@ async fn spec(context: &Context, asked: &Asked) -> std::io::Result<Spec> {
         limits: Limits { pids: Some(PidsLimit { max: PIDS_MAX, required: false }), ..Limits::default() },
         isolation: Isolation { policy, machine },
         proxy: context.proxy.clone(),
+        inherited: context.inherited.clone(),
         log_max_bytes: LOG_MAX_BYTES,
         // The model sees one text in the order of the output.
         streams: Streams::Together,

@@ -188,6 +188,7 @@ fn request(world: &World, meta: ProcessMeta) -> SpawnRequest {
         root_uuid: None,
         depth: 0,
         workspace: None,
+        shell: None,
         request: None,
     };
     let (by, boot_id) = (OpenedBy::Spawn, "boot".to_owned());

@@ -112,6 +112,7 @@ impl World {
             isolation: relive_session::spec::Policy::default(),
             proxy: None,
             journal: None,
+            inherited: None,
             folder: outside.join("sessions"),
         };
         Self { folder, outside, cwd, host, context }

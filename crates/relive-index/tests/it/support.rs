@@ -94,6 +94,7 @@ impl World {
             root_uuid: None,
             depth: 0,
             workspace: None,
+            shell: None,
             request: None,
         };
         let opening = self.opening(OpenedBy::Spawn);

@@ -206,6 +206,7 @@ pub(crate) fn spawn_request(uuid: Uuid, pid: Pid) -> SpawnRequest {
             root_uuid: None,
             depth: 0,
             workspace: None,
+            shell: None,
             request: None,
         },
         meta: Some(ProcessMeta::new("script/test".to_owned(), "You are a test.".to_owned(), tools)),

@@ -24,6 +24,7 @@ use relive_llm::Model;
 use relive_proxy::Unknown;
 use relive_session::protocol::Verb as SessionVerb;
 use relive_session::sessions::{SessionStatus, Sessions};
+use relive_session::spec;
 use relive_types::rule::COMMAND_TOOL;
 
 use super::{Body, Context, DeliveryTime, Exit, LiveSession, Prepared, Rest, Verb};
@@ -77,6 +78,7 @@ struct Parts {
     root: Uuid,
     files: Files,
     isolated: Isolated,
+    inherited: Option<spec::Inherited>,
     /// What becomes of a request for a host that is not in the list.
     unknown: Unknown,
 }
@@ -119,7 +121,7 @@ impl Body for AgentBody {
         let (workspaces, warnings) = (self.workspaces.clone(), self.warnings.clone());
         let isolations = self.isolations.clone();
         async move {
-            let Parts { meta, model, cwd, private, intent, on_budget, root, files, isolated, unknown } =
+            let Parts { meta, model, cwd, private, intent, on_budget, root, files, isolated, inherited, unknown } =
                 match parts.await {
                     Ok(parts) => parts,
                     Err(NoAgent::Journal(fault) | NoAgent::Model(NoModel::Wrong(fault))) => {
@@ -151,6 +153,7 @@ impl Body for AgentBody {
                 pool,
                 slow_pool,
                 sessions,
+                inherited,
                 isolation: isolations.policy(cx.process.uuid, &isolated),
                 proxy: crate::isolation::proxy(&isolated, unknown),
                 journal: Some(Arc::clone(&cx.journal)),
@@ -314,7 +317,8 @@ impl AgentBody {
                 Permission::Ask => Unknown::Ask,
                 Permission::Allow | Permission::Deny => Unknown::Refuse,
             };
-            Ok(Parts { meta, model, cwd: spawned.cwd, private, intent, on_budget, root, files, isolated, unknown })
+            let (cwd, inherited) = (spawned.cwd, spawned.shell.as_ref().map(super::exec::inherited));
+            Ok(Parts { meta, model, cwd, private, intent, on_budget, root, files, isolated, inherited, unknown })
         }
     }
 }

@@ -446,7 +446,8 @@ fn limits(program: &Program) -> spec::Limits {
     }
 }
 
-fn inherited(shell: &Inherited) -> spec::Inherited {
+/// Returns the settings of a shell for a session.
+pub(in crate::bodies) fn inherited(shell: &Inherited) -> spec::Inherited {
     let limit =
         |limit: &ResourceLimit| spec::ResourceLimit { resource: limit.resource, soft: limit.soft, hard: limit.hard };
     spec::Inherited {
@@ -454,6 +455,7 @@ fn inherited(shell: &Inherited) -> spec::Inherited {
         nice: shell.nice,
         limits: shell.limits.iter().map(limit).collect(),
         ignored: shell.ignored.iter().map(|number| i32::from(*number)).collect(),
+        cpus: shell.cpus.clone(),
     }
 }
 

@@ -3,7 +3,7 @@
 use std::io;
 use std::sync::Arc;
 
-use relive_api::{Created, Environment, Isolated};
+use relive_api::{Created, Environment, Inherited, Isolated};
 use relive_core::{ErrorCode, Uuid};
 use relive_journal::History;
 use relive_journal::data::Known;
@@ -37,6 +37,8 @@ pub(crate) struct Above {
     /// The environment of the one that asks, in which the keys are. A tool does not have them, and cannot say what they
     /// are used for.
     pub(super) environment: Option<Environment>,
+    /// The settings of its programs, from the shell in which its command was typed.
+    pub(super) shell: Option<Inherited>,
 }
 
 /// The nearest agent above a new process that is asked before it does something.
@@ -121,13 +123,14 @@ impl Runtime {
         let spawned = history.identity.as_ref().ok_or_else(untold)?.spawned.clone();
         let environment = Some(self.environment_of(uuid)).filter(|environment| !environment.is_empty());
         let (root_uuid, depth) = (Some(spawned.root_uuid.unwrap_or(uuid)), spawned.depth + 1);
+        let shell = spawned.program.as_ref().and_then(|program| program.shell.clone()).or(spawned.shell.clone());
         let isolated = spawned.isolated.clone().map(|isolated| (isolated, spawned.cwd.clone()));
         let (has_agent, policy) = match self.nearest_agent(spawned, history.cli.as_deref()).await? {
             Some(NearestAgent::Native(policy)) => (true, Some(policy)),
             Some(NearestAgent::AskingCli) => (false, Some(Policy::built_in())),
             None => (false, None),
         };
-        Ok(Above { parent: Some(parent), root_uuid, depth, policy, has_agent, isolated, environment })
+        Ok(Above { parent: Some(parent), root_uuid, depth, policy, has_agent, isolated, environment, shell })
     }
 
     /// Finds the nearest agent at or above a process that nobody below it may exceed. If an ancestor cannot be read

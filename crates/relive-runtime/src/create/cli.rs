@@ -62,6 +62,7 @@ impl Runtime {
         let place = self.place_for_program(request.uuid, request.cwd, workspace, &mut isolated).await?;
         let text = instructions::with_context(&request.intent, request.context.as_deref(), request.uuid);
         let (mut records, program) = (place.records, program_of(&agent, request.terminal));
+        let program = Program { shell: request.shell.or(above.shell), ..program };
         // Whoever sits at the terminal types the first message, too.
         let first = request.terminal.is_none().then_some(text);
         records.push(Body::Cli(CliRecord { agent: Some(Box::new(agent)), ..CliRecord::default() }));
@@ -85,6 +86,7 @@ impl Runtime {
                 root_uuid: above.root_uuid,
                 depth: above.depth,
                 workspace: place.own,
+                shell: None,
                 request: Some(hash),
             },
             meta: None,

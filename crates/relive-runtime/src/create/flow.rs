@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use relive_api::{Created, Environment, FlowKind, FlowRequest, Isolated};
+use relive_api::{Created, Environment, FlowKind, FlowRequest, Inherited, Isolated};
 use relive_core::{ErrorCode, Limits, Pid, Uuid};
 use relive_flow::file::FILE_MAX;
 use relive_flow::{ComposeFile, Definition, FileError, SupervisorFile};
@@ -26,6 +26,8 @@ pub(crate) struct NewFlow {
     pub(crate) intent: String,
     pub(crate) cwd: String,
     pub(crate) environment: Environment,
+    /// The settings of the shell in which its command was typed; if absent those of the process above.
+    pub(crate) shell: Option<Inherited>,
     pub(crate) limits: Limits,
     /// Tells one request from another.
     pub(crate) request: String,
@@ -45,14 +47,14 @@ impl Runtime {
     async fn read_flow(self: &Arc<Self>, parent: Option<ProcessRef>, request: FlowRequest) -> Result<Created> {
         check_directory(&request.cwd)?;
         let hash = request_hash(&FlowRequest { env: Environment::default(), ..request.clone() });
-        let FlowRequest { uuid, name, kind, file, text, cwd, env, limits } = request;
+        let FlowRequest { uuid, name, kind, file, text, cwd, env, shell, limits } = request;
         if text.len() > FILE_MAX {
             return Err(Error::new(ErrorCode::Invalid, format!("{file} is longer than {FILE_MAX} bytes")));
         }
         // A long file takes its time.
         let parsed = self.pools.reads.run(move || parse(kind, &file, &text)).await?;
         let (definition, intent) = parsed.map_err(|error| Error::new(ErrorCode::Invalid, error.to_string()))?;
-        let flow = NewFlow { uuid, name, definition, intent, cwd, environment: env, limits, request: hash };
+        let flow = NewFlow { uuid, name, definition, intent, cwd, environment: env, shell, limits, request: hash };
         self.write_flow(parent, flow).await
     }
 
@@ -62,7 +64,7 @@ impl Runtime {
     }
 
     async fn write_flow(self: &Arc<Self>, parent: Option<ProcessRef>, flow: NewFlow) -> Result<Created> {
-        let NewFlow { uuid, name, definition, intent, cwd, environment, limits, request } = flow;
+        let NewFlow { uuid, name, definition, intent, cwd, environment, shell, limits, request } = flow;
         self.reload_settings().await;
         check_name(name.as_deref())?;
         check_environment(&environment)?;
@@ -99,6 +101,7 @@ impl Runtime {
                 root_uuid: above.root_uuid,
                 depth: above.depth,
                 workspace: None,
+                shell: shell.or(above.shell),
                 request: Some(request),
             },
             meta: None,

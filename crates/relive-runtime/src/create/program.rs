@@ -86,7 +86,7 @@ impl Runtime {
             allow_degraded,
             foreground,
             one_output,
-            shell,
+            shell: shell.or_else(|| above.shell.clone()),
             enter: None,
         };
         Ok(Draft {
@@ -109,6 +109,7 @@ impl Runtime {
                 root_uuid: above.root_uuid,
                 depth: above.depth,
                 workspace: place.own,
+                shell: None,
                 request: None,
             },
             meta: None,

@@ -186,6 +186,7 @@ fn spawn(data: &DataDirectory, now: Moment) -> (Uuid, Writer) {
         root_uuid: None,
         depth: 0,
         workspace: None,
+        shell: None,
         request: None,
     };
     let opening =

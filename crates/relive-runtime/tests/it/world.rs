@@ -238,6 +238,7 @@ impl World {
             system_prompt: None,
             cwd: self.work().display().to_string(),
             env: Default::default(),
+            shell: None,
             limits: Default::default(),
             on_in_doubt: None,
             on_budget: None,

@@ -96,6 +96,9 @@ pub(super) struct Orders {
     pub(super) limits_count: usize,
     /// The ignored signals, one bit each.
     pub(super) ignored: u64,
+    /// The CPUs, one bit each, and the number of bytes; none if they are those of the shim.
+    pub(super) cpus: *const u64,
+    pub(super) cpus_bytes: usize,
 }
 
 /// The session that a child enters.
@@ -219,7 +222,7 @@ unsafe fn become_leader(orders: &Orders) {
 }
 
 /// Applies the settings that a shell would have passed on. Settings that the kernel refuses stay unchanged: a limit is
-/// never higher than the shim's.
+/// never higher than the shim's, which has said so.
 unsafe fn inherit(orders: &Orders) {
     // SAFETY: plain numbers, and an array with its length.
     unsafe {
@@ -228,6 +231,9 @@ unsafe fn inherit(orders: &Orders) {
         }
         if let Some(nice) = orders.nice {
             libc::setpriority(libc::PRIO_PROCESS, 0, nice);
+        }
+        if orders.cpus_bytes > 0 {
+            libc::syscall(libc::SYS_sched_setaffinity, 0, orders.cpus_bytes, orders.cpus);
         }
         for index in 0..orders.limits_count {
             let (resource, wanted) = *orders.limits.add(index);

@@ -8,6 +8,7 @@ use std::ptr;
 use libc::c_char;
 
 use super::child::Orders;
+use crate::inherited::cpu_mask;
 use crate::spec::{Inherited, ResourceLimit, Spec};
 use crate::stage::Failure;
 use crate::tree::MARKER;
@@ -25,6 +26,7 @@ pub(super) struct Program {
     cwd: CString,
     inherited: Option<Inherited>,
     limits: Vec<(libc::c_uint, libc::rlimit)>,
+    cpus: Vec<u64>,
 }
 
 struct Pointers {
@@ -60,6 +62,7 @@ impl Program {
             envp: Pointers::to(env),
             cwd: CString::new(spec.cwd.as_str()).map_err(|_| Failure::new("chdir", libc::EINVAL))?,
             limits: limits(spec.inherited.as_ref()),
+            cpus: spec.inherited.as_ref().and_then(|all| cpu_mask(all.cpus.as_deref()?)).unwrap_or_default(),
             inherited: spec.inherited.clone(),
         })
     }
@@ -91,6 +94,8 @@ impl Program {
             limits: self.limits.as_ptr(),
             limits_count: self.limits.len(),
             ignored: self.inherited.as_ref().map_or(0, |inherited| mask(&inherited.ignored)),
+            cpus: self.cpus.as_ptr(),
+            cpus_bytes: size_of_val(&*self.cpus),
         }
     }
 }

@@ -273,6 +273,7 @@ async fn up(context: &Context, args: &UpArgs) -> Outcome<u8> {
         name: args.name.clone(),
         kind: FlowKind::Compose,
         env: args.environment.environment(&format!("relive compose up --env NAME=VALUE {}", quote(&name)))?,
+        shell: crate::inherited::inherited(),
         file: name,
         text,
         cwd,

@@ -3,7 +3,6 @@
 mod background;
 mod failure;
 mod foreground;
-mod inherited;
 mod typed;
 
 use std::ffi::OsString;
@@ -267,7 +266,7 @@ pub(super) fn plain_request(
         cpu: None,
         allow_degraded: false,
         foreground: !attachment.detach,
-        shell: inherited::inherited(),
+        shell: crate::inherited::inherited(),
         // Also in the background: the log keeps the order of one pipe, as the terminal would, and not that of two.
         one_output: !attachment.tty && have_one_output(),
         enter: None,

@@ -220,6 +220,7 @@ fn request(context: &Context, args: &Args) -> Outcome<RunRequest> {
         system_prompt: args.system.as_deref().map(system_prompt).transpose()?,
         cwd,
         env: args.environment.environment("relive run --env NAME=VALUE \"fix the failing test\"")?,
+        shell: crate::inherited::inherited(),
         limits: args.limits.limits(),
         on_in_doubt: args.on_in_doubt.clone(),
         on_budget: args.on_budget.clone(),

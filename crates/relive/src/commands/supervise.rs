@@ -59,6 +59,7 @@ pub(crate) async fn run(context: &Context, args: &Args) -> Outcome<u8> {
         name: args.name.clone(),
         kind: FlowKind::Supervisor,
         env: args.environment.environment(&format!("relive supervise --env NAME=VALUE {}", quote(&name)))?,
+        shell: crate::inherited::inherited(),
         file: name,
         text,
         cwd,

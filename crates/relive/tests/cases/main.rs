@@ -44,6 +44,7 @@ mod hang_ups;
 #[expect(dead_code, reason = "other targets use the rest")]
 mod hasty;
 mod impostors;
+mod inherited;
 mod interactive;
 mod isolation;
 mod isolation_escapes;

@@ -7,8 +7,7 @@ use std::process::Stdio;
 use rustix::process::Signal;
 use serde_json::json;
 
-use super::sessions_support::is_alive;
-use super::world::{World, finish, kill, short, wait_for, wait_until};
+use super::world::{World, finish, kill, short, wait_for};
 
 #[test]
 fn input_output_and_exit_code_are_the_program_s_own() {
@@ -170,34 +169,6 @@ fn the_environment_is_that_of_the_one_who_typed_and_what_was_added() {
     for line in ["TYPED_IN=this shell", "FROM_FILE=two words", "OVER=flag"] {
         assert!(shown.lines().any(|shown| shown == line), "no {line} in {shown}");
     }
-}
-
-#[test]
-fn a_program_inherits_from_the_shell_it_was_typed_in_and_not_from_the_daemon() {
-    let world = World::new();
-    world.relive(&["ps"]).ok();
-    let relive = world.command(&[]).get_program().to_str().unwrap().to_owned();
-    let show = "umask; nice; ulimit -Sn; ulimit -Hn; ulimit -c; grep SigIgn /proc/self/status";
-    let shell = |script: &str| {
-        let mut command = std::process::Command::new("sh");
-        command.args([
-            "-c",
-            &format!("umask 027; ulimit -Sn 321; ulimit -Hn 4321; ulimit -c 7; trap '' HUP USR1; {script}"),
-        ]);
-        command.envs(world.command(&[]).get_envs().filter_map(|(name, value)| Some((name, value?))));
-        let output = command.args(["sh", &relive, show]).current_dir(world.work()).output().unwrap();
-        String::from_utf8(output.stdout).unwrap()
-    };
-    let typed = shell("nice -n 5 sh -c \"$2\"");
-    // The tests may run with another priority than usual themselves.
-    let niceness: i32 = shell("nice").trim().parse().unwrap();
-    assert!(typed.starts_with(&format!("0027\n{}\n321\n4321\n7\n", (niceness + 5).min(19))), "{typed}");
-    let exec = "nice -n 5 \"$1\" exec -- sh -c \"$2\"";
-    assert_eq!(shell(exec), typed);
-    // Nor from the shim that waited for it.
-    let spare = world.spare_shim();
-    assert_eq!(shell(exec), typed);
-    wait_until("that shim was used", || !is_alive(spare));
 }
 
 #[test]

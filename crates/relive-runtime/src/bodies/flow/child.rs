@@ -300,6 +300,7 @@ impl ChildStart {
             system_prompt: None,
             cwd: directory_of(&self.cwd, task.cwd.as_deref()),
             env: Environment::default(),
+            shell: None,
             limits: task.limits,
             on_in_doubt: None,
             on_budget: None,
@@ -323,6 +324,7 @@ impl ChildStart {
             intent: format!("supervise {}", self.slot),
             cwd: self.cwd.clone(),
             environment: runtime.environment_of(self.parent.uuid),
+            shell: None,
             limits: Limits::default(),
             request: format!("{}:{}", self.parent.uuid, self.slot),
         };
