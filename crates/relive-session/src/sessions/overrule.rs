@@ -15,6 +15,7 @@ use tokio::time::timeout;
 
 use super::end::empty;
 use super::remains::{Remains, remains, shims_of};
+use super::turns::Turn;
 use super::{LOOK_EVERY, Sessions};
 use crate::connection::{Connection, Gone};
 use crate::directory::{self, RecordedStage, SessionDirectory, State};
@@ -109,10 +110,16 @@ impl Sessions {
     /// Kills the tree of a session, and, if it does not exit then, its shim; at once if its program has not run yet, so that
     /// it never does. When this returns, the shim is gone and the directory's lock, if there is one, is free.
     pub async fn end_without_shim(&self, path: &Path) -> io::Result<()> {
+        self.end_in_turn(path, None).await
+    }
+
+    /// The same during a turn, which lasts until it is done even if the caller is gone.
+    pub(super) async fn end_in_turn(&self, path: &Path, turn: Option<Turn>) -> io::Result<()> {
         let state = state_in(path.to_owned()).await?.filter(|state| state.boot_id == self.boot_id);
         let says_it_ran = state.is_some_and(|state| state.stage == RecordedStage::Running);
         let (tree, path) = (self.tree_of(path).await?, path.to_owned());
         let ended = spawn_blocking(move || {
+            let _turn = turn;
             let may_have_run = says_it_ran || remains(&tree, &path)? == Remains::Program;
             let shims = shims_of(&path)?;
             if may_have_run {

@@ -82,7 +82,7 @@ impl Sessions {
                 }
                 (Remains::Program, Doubt::Suspected) => {
                     doubt = Doubt::Proved(looked.and_then(|(_, found)| found.into_record()));
-                    self.end_without_shim(path).await?;
+                    self.end_in_turn(path, Some(turn)).await?;
                     continue;
                 }
             }
@@ -165,9 +165,9 @@ impl Sessions {
             silence.shims = shims(path).await?;
             silence.held = Some(self.rouse(path).await?);
         } else if lasted > SILENT_PATIENCE + ROUSED_PATIENCE {
-            let _turn = self.turns.of(path).await;
+            let turn = self.turns.of(path).await;
             if shims(path).await?.iter().all(|shim| silence.shims.contains(shim)) {
-                self.end_without_shim(path).await?;
+                self.end_in_turn(path, Some(turn)).await?;
                 silence.since = Instant::now();
             } else {
                 // Somebody else has ended the silent one, and launched another.

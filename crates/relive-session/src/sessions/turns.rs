@@ -21,10 +21,10 @@ pub(super) struct Turns {
     by_path: Mutex<HashMap<PathBuf, Weak<tokio::sync::Mutex<()>>>>,
 }
 
-/// Ends when it is dropped.
-#[derive(Debug)]
-pub(crate) struct Turn {
-    _guard: OwnedMutexGuard<()>,
+/// Ends when the last copy is dropped. Work that goes on when its caller is gone has one.
+#[derive(Debug, Clone)]
+pub(super) struct Turn {
+    _guard: Arc<OwnedMutexGuard<()>>,
 }
 
 impl Turns {
@@ -46,7 +46,7 @@ impl Turns {
                 turn
             })
         };
-        Turn { _guard: turn.lock_owned().await }
+        Turn { _guard: Arc::new(turn.lock_owned().await) }
     }
 
     /// Waits until nothing is under way that began before, with any session in this directory of sessions.

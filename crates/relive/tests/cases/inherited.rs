@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::process::CommandExt as _;
 
 use serde_json::json;
 
@@ -103,11 +104,12 @@ fn a_limit_that_cannot_be_raised_again_is_shown() {
         return eprintln!("skipped: only root can start a daemon with lower limits than another user's");
     }
     // The daemon of nobody has the limits of this command.
-    let lower = format!("ulimit -Hn 1000; exec {} ps", world.command(&[]).get_program().to_str().unwrap());
+    let lower = format!("ulimit -n 1000; exec {} ps", world.command(&[]).get_program().to_str().unwrap());
     let mut command = std::process::Command::new("sh");
     command.args(["-c", &lower]).current_dir(world.work()).env_clear();
     command.envs(world.command(&[]).get_envs().filter_map(|(name, value)| Some((name, value?))));
-    std::os::unix::process::CommandExt::uid(&mut command, world.user().unwrap()).gid(world.user().unwrap());
+    let nobody = world.user().unwrap();
+    command.uid(nobody).gid(nobody);
     assert!(command.output().unwrap().status.success());
     let sleeper = world.exec(&[], &["sleep", "1000"]);
     let degraded = world.await_stage(&sleeper, "running")["degraded"].to_string();
