@@ -104,7 +104,7 @@ fn a_limit_that_cannot_be_raised_again_is_shown() {
         return eprintln!("skipped: only root can start a daemon with lower limits than another user's");
     }
     // The daemon of nobody has the limits of this command.
-    let lower = format!("ulimit -n 1000; exec {} ps", world.command(&[]).get_program().to_str().unwrap());
+    let lower = format!("ulimit -n 1000; exec {} exec -- true", world.command(&[]).get_program().to_str().unwrap());
     let mut command = std::process::Command::new("sh");
     command.args(["-c", &lower]).current_dir(world.work()).env_clear();
     command.envs(world.command(&[]).get_envs().filter_map(|(name, value)| Some((name, value?))));

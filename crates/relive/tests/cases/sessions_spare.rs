@@ -64,8 +64,13 @@ fn stopped_at_handover(world: &World) -> u64 {
 fn a_program_whose_shim_is_stopped_when_it_gets_its_session_runs_once_and_ends_as_itself() {
     let world = World::new();
     let spare = stopped_at_handover(&world);
-    let ended = world.relive(&["exec", "--", "sh", "-c", "echo once >> runs; echo ran; exit 7"]).exits(7);
-    assert_eq!(ended.stdout, "ran\n");
+    let script = "echo once >> runs; while [ ! -e go ]; do sleep 0.05; done; echo ran; exit 7";
+    let command = world.start(&["exec", "--name", "late", "--", "sh", "-c", script]);
+    wait_until("it runs", || world.work().join("runs").exists());
+    world.await_display("late", "running");
+    fs::write(world.work().join("go"), "").unwrap();
+    let ended = finish(command);
+    assert_eq!((ended.code, ended.stdout.as_str()), (7, "ran\n"), "{ended:?}");
     wait_until("the shim has gone", || !is_alive(spare));
     assert_eq!(fs::read_to_string(world.work().join("runs")).unwrap(), "once\n");
 }
