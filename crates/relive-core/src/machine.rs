@@ -60,6 +60,10 @@ pub enum Event {
     EndPause { reason: SuspendReason },
     /// Reports that the body has stopped at its boundary. Changes nothing if the pause is over.
     BoundaryReached,
+    /// Reports that the body waits for a place in which to execute. No time counts until it has one.
+    Queue,
+    /// Reports that the body has its place. Changes nothing if it did not wait.
+    Admit,
     /// Replaces the set of blocked signals. Pending signals that are no longer blocked are delivered, in their order.
     SetMask(SignalSet),
     /// Replaces the set of signals that the process handles itself.
@@ -90,6 +94,8 @@ pub struct Machine {
     handlers: SignalSet,
     pending: Option<Box<Pending>>,
     stopwatch: Stopwatch,
+    /// Whether the body waits for a place in which to execute.
+    is_queued: bool,
     life: Life,
 }
 
@@ -111,6 +117,7 @@ impl Machine {
             handlers: SignalSet::EMPTY,
             pending: None,
             stopwatch,
+            is_queued: false,
             life: Life::Created,
         }
     }
@@ -130,6 +137,8 @@ impl Machine {
             Event::Suspend { reason, urgency } => self.suspend(reason, urgency, &mut cx)?,
             Event::EndPause { reason } => self.end_pause(reason, &mut cx),
             Event::BoundaryReached => self.reach_boundary(&mut cx),
+            Event::Queue => self.queue(&cx),
+            Event::Admit => self.admit(&cx),
             Event::SetMask(mask) => self.set_mask(mask, &mut cx),
             Event::SetHandlers(handlers) => self.set_handlers(handlers),
             Event::EndSelf(end) => self.end_self(*end, &mut cx)?,
@@ -225,6 +234,12 @@ impl Machine {
     #[must_use]
     pub fn stopwatch(&self) -> Stopwatch {
         self.stopwatch
+    }
+
+    /// Returns whether the body waits for a place in which to execute.
+    #[must_use]
+    pub fn is_queued(&self) -> bool {
+        self.is_queued
     }
 
     #[must_use]

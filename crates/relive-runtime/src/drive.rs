@@ -219,10 +219,10 @@ impl Turn {
         self.runtime.bodies_changed.notify_waiters();
     }
 
-    /// When the time of the process is up, if it runs on without a pause. While a pause is asked for there is no such
-    /// moment: its time stands still.
+    /// When the time of the process is up, if it runs on without a pause. While a pause is asked for, or the body waits for a
+    /// place, there is no such moment: its time stands still.
     pub(crate) fn deadline(&self) -> Option<tokio::time::Instant> {
-        self.machine().filter(|machine| machine.pause().is_none())?;
+        self.machine().filter(|machine| machine.pause().is_none() && !machine.is_queued())?;
         let history = self.state.journal.as_ref()?.history().ok()?;
         let timeout = history.limits.timeout_ms?;
         let elapsed = history.stopwatch().elapsed_ms(self.runtime.moment().up_ms);

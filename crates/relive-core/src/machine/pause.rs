@@ -170,6 +170,31 @@ impl Machine {
         true
     }
 
+    pub(super) fn queue(&mut self, cx: &Context<'_>) -> bool {
+        if self.is_queued || self.end().is_some() {
+            return false;
+        }
+        self.is_queued = true;
+        self.stopwatch.stop(cx.now.up_ms);
+        true
+    }
+
+    pub(super) fn admit(&mut self, cx: &Context<'_>) -> bool {
+        if !self.is_queued || self.end().is_some() {
+            return false;
+        }
+        self.is_queued = false;
+        self.start_time(cx);
+        true
+    }
+
+    /// Starts the clock, unless there is another reason why the process does not execute.
+    fn start_time(&mut self, cx: &Context<'_>) {
+        if self.pause().is_none() && !self.is_queued {
+            self.stopwatch.start(cx.now.up_ms);
+        }
+    }
+
     /// Ends a pause because of a RESUME, unless the pause waits for an answer.
     pub(super) fn resume(&mut self, cx: &mut Context<'_>) -> bool {
         match self.pause() {
@@ -184,7 +209,7 @@ impl Machine {
             return false;
         }
         running.pause = Pause::None;
-        self.stopwatch.start(cx.now.up_ms);
+        self.start_time(cx);
         cx.effects.push(Effect::Resume { of: self.incarnation });
         true
     }

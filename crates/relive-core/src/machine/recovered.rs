@@ -35,6 +35,8 @@ pub struct Recovered {
     pub ending: Option<(Signal, Cause)>,
     /// How it wanted to end itself; only with `ending`.
     pub own_end: Option<End>,
+    /// Whether its body waited for a place in which to execute.
+    pub is_queued: bool,
 }
 
 impl Machine {
@@ -45,7 +47,7 @@ impl Machine {
     /// the next `Start` or `SetMask`.
     #[must_use]
     pub fn recovered(incarnation: Incarnation, stopwatch: Stopwatch, recovered: Recovered, now: Moment) -> Self {
-        let Recovered { suspension, mask, handlers, pending, ending, own_end } = recovered;
+        let Recovered { suspension, mask, handlers, pending, ending, own_end, is_queued } = recovered;
         let pause = match suspension {
             Some(Suspension { asked_at, reason, cause }) => Pause::Suspended { asked_at, reason, cause },
             None => Pause::None,
@@ -60,8 +62,8 @@ impl Machine {
         } else {
             Life::Created
         };
-        let mut machine = Self { mask, handlers, life, ..Self::new(incarnation, stopwatch) };
-        if suspension.is_some() {
+        let mut machine = Self { mask, handlers, life, is_queued, ..Self::new(incarnation, stopwatch) };
+        if suspension.is_some() || is_queued {
             machine.stopwatch.stop(now.up_ms);
         }
         for (signal, cause) in pending {

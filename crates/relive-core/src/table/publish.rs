@@ -90,6 +90,8 @@ fn apply_to_dead(pid: Pid, event: &Event) -> Result<Applied, Refusal> {
         | Event::Suspend { .. }
         | Event::EndPause { .. }
         | Event::BoundaryReached
+        | Event::Queue
+        | Event::Admit
         | Event::SetMask(_)
         | Event::SetHandlers(_)
         | Event::EndSelf(_)

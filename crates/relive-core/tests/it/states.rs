@@ -36,7 +36,7 @@ const TRANSITIONS: [(&str, Do); 3] = [
     ("reap", |world| world.table.reap(PID, world.now())),
 ];
 
-const EVENTS: [(&str, Do); 20] = [
+const EVENTS: [(&str, Do); 22] = [
     TRANSITIONS[0],
     TRANSITIONS[1],
     ("terminate, cancelled", |world| apply(world, Event::Terminate(Outcome::Cancelled))),
@@ -63,6 +63,8 @@ const EVENTS: [(&str, Do); 20] = [
     }),
     ("approval answered", |world| apply(world, Event::EndPause { reason: SuspendReason::Approval })),
     ("boundary reached", |world| apply(world, Event::BoundaryReached)),
+    ("queued", |world| apply(world, Event::Queue)),
+    ("admitted", |world| apply(world, Event::Admit)),
     ("ends itself", |world| {
         let end = relive_core::End::of(relive_core::ProcessStatus::Abandoned);
         apply(world, Event::EndSelf(Box::new(end)))
@@ -77,7 +79,7 @@ const EVENTS: [(&str, Do); 20] = [
 ];
 
 /// The events that lead from a new process to each situation.
-const SITUATIONS: [(State, &[&str]); 18] = [
+const SITUATIONS: [(State, &[&str]); 20] = [
     (State::Created, &[]),
     (State::Created, &["SIGPAUSE"]),
     (State::Running, &["start"]),
@@ -88,6 +90,8 @@ const SITUATIONS: [(State, &[&str]); 18] = [
     (State::Running, &["start", "suspend, approval", "boundary reached"]),
     (State::Running, &["start", "suspend, approval", "boundary reached", "SIGPAUSE"]),
     (State::Running, &["start", "suspend, approval", "boundary reached", "SIGPAUSE", "SIGTERM"]),
+    (State::Running, &["start", "queued"]),
+    (State::Running, &["start", "queued", "SIGPAUSE", "boundary reached"]),
     (State::Running, &["start", "SIGINT"]),
     (State::Running, &["start", "SIGTERM"]),
     (State::Running, &["start", "SIGKILL"]),

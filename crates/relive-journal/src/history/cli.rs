@@ -52,6 +52,9 @@ pub struct CliFacts {
     /// What the agent can do with conversations, if it says so.
     #[serde(default)]
     pub capabilities: Option<CliCapabilities>,
+    /// Whether it waits for a place in the pool.
+    #[serde(default)]
+    pub is_queued: bool,
 }
 
 /// A session whose program crashed and was replaced in the same run.
@@ -111,6 +114,7 @@ impl History {
                 crashed: None,
                 restarts: Vec::new(),
                 capabilities: None,
+                is_queued: false,
             }));
         }
         let generation = self.epoch.0;
@@ -138,6 +142,7 @@ impl History {
             facts.reported = turn.reported.unwrap_or(facts.reported);
             facts.turn = Some(turn.clone());
         }
+        facts.is_queued = record.queued.unwrap_or(facts.is_queued);
         facts.read = record.read.or(facts.read);
         facts.capabilities = record.capabilities.or(facts.capabilities);
         if let Some(call) = &record.call {
@@ -155,7 +160,7 @@ impl History {
         (facts.turn, facts.read, facts.heard) = (None, None, seq);
         facts.launches.clear();
         facts.restarts.clear();
-        facts.crashed = None;
+        (facts.crashed, facts.is_queued) = (None, false);
         (facts.gateway, facts.called_to, facts.calls) = (None, 0, 0);
     }
 }

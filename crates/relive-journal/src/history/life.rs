@@ -70,6 +70,9 @@ impl History {
     pub(super) fn end(&mut self, record: &Record, ended: &Ended) {
         self.unpause(record.at);
         self.stop_time(record.up);
+        if let Some(cli) = &mut self.cli {
+            cli.is_queued = false;
+        }
         self.forget_signals();
         // Its authority goes with its execution.
         self.handles.clear();

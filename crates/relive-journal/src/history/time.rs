@@ -1,7 +1,8 @@
 //! The execution time of a process.
 //!
 //! Between two openings of the journal, which are within one boot, the differences of `up` are added while the process
-//! runs: from its `opened` or `resumed` to its `paused` or `ended`. Time that no record covers, because a daemon was
+//! runs: from its `opened` or `resumed` to its `paused` or `ended`, but not while a `cli` record says that it waits for a
+//! place in the pool. Time that no record covers, because a daemon was
 //! killed or a program kept running without one, is in the next `opened`. The wall clock is not used.
 
 use relive_core::{Stopwatch, Timestamp};
@@ -51,7 +52,7 @@ impl History {
     /// Starts an incarnation, whose clock may be that of another boot.
     pub(super) fn begin_time(&mut self, record: &Record, opened: &Opened) {
         match record.up {
-            Some(up) if self.paused.is_none() => self.stopwatch = Some(Stopwatch::started(opened.ran_ms, up)),
+            Some(up) if self.executes() => self.stopwatch = Some(Stopwatch::started(opened.ran_ms, up)),
             Some(_) => self.stopwatch = Some(Stopwatch::stopped(opened.ran_ms)),
             // An older Relive writes from here on and does not count.
             None => self.stop_time(self.last_up),
@@ -65,10 +66,24 @@ impl History {
         self.last_up = up;
     }
 
+    /// Starts the time, unless there is another reason why the process does not execute.
     pub(super) fn start_time(&mut self, up: Option<u64>) {
+        if !self.executes() {
+            return;
+        }
         if let (Some(stopwatch), Some(up)) = (&mut self.stopwatch, up) {
             stopwatch.start(up);
         }
+    }
+
+    fn executes(&self) -> bool {
+        self.paused.is_none() && !self.is_queued()
+    }
+
+    /// Returns whether its body waits for a place in which to execute.
+    #[must_use]
+    pub fn is_queued(&self) -> bool {
+        self.cli.as_ref().is_some_and(|cli| cli.is_queued)
     }
 
     pub(super) fn stop_time(&mut self, up: Option<u64>) {

@@ -37,6 +37,9 @@ pub struct CliRecord {
     /// the answer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unsupported: Option<String>,
+    /// Whether it waits for a place in the pool from here on. Meanwhile no time counts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub queued: Option<bool>,
     /// That request is for a form, which is declined.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub declined: bool,

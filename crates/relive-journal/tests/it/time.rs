@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 use relive_core::{Moment, Pid, SuspendReason, Timestamp, Uuid};
 use relive_journal::data::{Beat, ForkPoint};
-use relive_journal::record::{Body, OpenedBy};
+use relive_journal::record::{Body, CliRecord, OpenedBy};
 use relive_journal::{Durability, History, Opening, ProcInfo, Seen, Writer};
 
 use crate::open_and_repair::reseal;
@@ -300,6 +300,8 @@ enum Happens {
     Record,
     Pause,
     Resume,
+    /// It waits for a place in the pool, or has one.
+    Queue(bool),
     End,
     /// The daemon is killed this long after its last pulse, and the next one starts this much later.
     Kill {
@@ -316,11 +318,16 @@ fn happens() -> impl Strategy<Value = (u64, Happens)> {
         4 => Just(Happens::Record),
         3 => Just(Happens::Pause),
         3 => Just(Happens::Resume),
+        3 => any::<bool>().prop_map(Happens::Queue),
         1 => Just(Happens::End),
         2 => (0_u64..1_000, 0_u64..10_000).prop_map(|(after_pulse, down)| Happens::Kill { after_pulse, down }),
         1 => (0_u64..10_000).prop_map(|down| Happens::Reboot { down }),
     ];
     (0_u64..5_000, kind)
+}
+
+fn cli(record: CliRecord) -> Body {
+    Body::Cli(record)
 }
 
 /// A process, and an independent stopwatch.
@@ -340,7 +347,8 @@ impl Watched {
     }
 
     fn runs(&self) -> bool {
-        self.history().paused.is_none() && self.history().ended().is_none()
+        let history = self.history();
+        history.paused.is_none() && history.ended().is_none() && !history.is_queued()
     }
 
     fn reopen(&mut self, by: OpenedBy) {
@@ -363,10 +371,14 @@ impl Watched {
             self.ran += after;
         }
         match what {
-            Happens::Record | Happens::Pause | Happens::Resume | Happens::End if self.history().ended().is_some() => {
+            Happens::Record | Happens::Pause | Happens::Resume | Happens::Queue(_) | Happens::End
+                if self.history().ended().is_some() =>
+            {
                 self.reopen(OpenedBy::Resume);
+                assert!(!self.history().is_queued(), "a new run waits only if it says so");
             }
-            Happens::Resume if runs => self.append(input("more", "more")),
+            Happens::Queue(queued) => self.append(cli(CliRecord { queued: Some(queued), ..CliRecord::default() })),
+            Happens::Resume if self.history().paused.is_none() => self.append(input("more", "more")),
             Happens::Record => self.append(input("more", "more")),
             Happens::Pause => self.append(paused(SuspendReason::User)),
             Happens::Resume => self.append(resumed()),
@@ -407,6 +419,8 @@ proptest! {
         let mut watched = Watched {
             fixture: Some(fixture), writer: Some(writer), uuid, up: 77, boot: 0, started: 0, ran: 0,
         };
+        let agent = Some(Box::new(relive_types::CliAgent::default()));
+        watched.append(cli(CliRecord { agent, ..CliRecord::default() }));
         for (after, what) in all {
             watched.happen(after, what);
             let stopwatch = watched.history().stopwatch();

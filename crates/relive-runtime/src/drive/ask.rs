@@ -1,7 +1,7 @@
 //! Questions of a program that keeps running while it waits for the answer.
 
 use relive_core::{Event, SuspendReason, Timestamp, Urgency, Usd};
-use relive_journal::record::Body as Record;
+use relive_journal::record::{Body as Record, CliRecord};
 
 use super::BodyOwner;
 use crate::answers::waits_for_answer;
@@ -115,6 +115,20 @@ impl BodyOwner {
             self.runtime.lock().alarms.remove(&pid);
         }
         committed
+    }
+
+    /// Records that the body waits for a place in which to execute, or has one, and stops or starts the time of the process.
+    pub(crate) async fn set_queued(&self, is_queued: bool) -> Result<()> {
+        let record = Record::Cli(CliRecord { queued: Some(is_queued), ..CliRecord::default() });
+        let (mut turn, mut change) = self.begin_change(vec![record]).await?;
+        if change.draft().is_queued() == is_queued {
+            return Ok(());
+        }
+        change.apply(if is_queued { Event::Queue } else { Event::Admit }, &self.runtime)?;
+        turn.commit(change).await?;
+        let deadline = turn.deadline();
+        self.owner.order(|orders| orders.deadline = deadline);
+        Ok(())
     }
 
     async fn begin_change(&self, records: Vec<Record>) -> Result<(Turn, Change)> {

@@ -247,6 +247,7 @@ pub(crate) fn recovered(history: &History) -> Recovered {
         handlers: history.handlers,
         pending: history.pending.clone(),
         ending: history.ending.as_ref().map(|signalled| (signalled.signal, signalled.cause)),
+        is_queued: history.is_queued(),
         own_end: history.ending.as_ref().and_then(|signalled| signalled.end.as_deref().cloned()),
     }
 }

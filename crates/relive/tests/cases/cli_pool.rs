@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 use relive_fake_model::Turn;
 use rustix::process::Signal;
@@ -101,6 +102,34 @@ fn case_45_a_full_pool_queues_and_the_next_message_continues_what_was_evicted() 
     assert!(agents.last_question().contains(command), "{}", agents.last_question());
     let ended = world.await_field(&second.uuid, "state", "dead");
     assert_eq!(ended["why"], "idle");
+}
+
+#[test]
+fn the_time_in_the_queue_counts_neither_as_elapsed_nor_for_the_time_limit() {
+    let world = scripted("pool: {max_running: 1}\n");
+    let first = run(&world, "wait for go");
+    await_lifecycle(&world, &first, "working");
+    let args = ["run", "-d", "--json", "--agent", "mine", "--timeout", "3s", "the task"];
+    let second = begun(&world.relive(&args).ok().json());
+    await_queued(&world, &second, 1);
+    let elapsed = || world.info(&second.uuid)["elapsed_ms"].as_u64().unwrap();
+    wait_until("its time stands still", || elapsed() == elapsed());
+    let (before, asked) = (elapsed(), Instant::now());
+    assert!(before < 2_000, "{before}");
+    wait_until("it has waited for longer than it may run", || asked.elapsed() > Duration::from_secs(4));
+    await_queued(&world, &second, 1);
+    assert_eq!(elapsed(), before);
+    // A pause that ends does not start the time either, and the next daemon knows the same.
+    world.relive(&["pause", &second.uuid]).ok();
+    world.relive(&["resume", &second.uuid]).ok();
+    world.kill_daemon();
+    await_queued(&world, &second, 1);
+    assert_eq!(elapsed(), before);
+    fs::write(world.work().join("go"), "").unwrap();
+    wait_until("it has its turn", || lines(&world, "heard", &second) == 1);
+    let ended = world.await_field(&second.uuid, "state", "dead");
+    assert_eq!((&ended["why"], &ended["exit"]["reason"]), (&json!("timeout"), &json!("timed out")), "{ended}");
+    assert!(ended["elapsed_ms"].as_u64().unwrap() >= 3_000, "its time counts when it runs: {ended}");
 }
 
 #[test]

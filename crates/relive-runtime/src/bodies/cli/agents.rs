@@ -217,6 +217,7 @@ pub(super) mod tests {
             crashed: None,
             restarts: Vec::new(),
             capabilities: None,
+            is_queued: false,
         }
     }
 

@@ -9,7 +9,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use relive_core::{Timestamp, Uuid, Why};
+use relive_core::{Timestamp, Uuid};
 use relive_session::connection::Connection;
 use relive_session::protocol::{Outcome, Verb};
 use serde_json::{Value, json};
@@ -299,10 +299,10 @@ impl CliBody {
         let (uuid, pool) = (cx.process.uuid, &self.pool);
         let AskedRun { since, dialect, session_id } = asked;
         if pool.wait(uuid, Waiting { since, is_paused: false, dialect, session_id }) == Admission::Granted {
-            return true;
+            return note_queued(cx, false).await;
         }
         let mut bell = pool.follow();
-        let (mut is_told, mut is_timed_out) = (false, false);
+        let mut is_told = false;
         loop {
             bell.borrow_and_update();
             let orders = *cx.orders.borrow_and_update();
@@ -318,27 +318,33 @@ impl CliBody {
                     pool.memory().await;
                 }
                 if pool.admit_first(uuid, &cx.owner.living_cli_agents(), limits) == Admission::Granted {
-                    return true;
+                    return note_queued(cx, false).await;
                 }
             }
             if !is_told {
                 is_told = true;
                 // It can be paused and ended like one that runs.
                 cx.owner.started().await;
+                note_queued(cx, true).await;
                 cx.owner.ring();
             }
-            let deadline = orders.deadline.filter(|_| orders.stop.is_none() && !is_timed_out);
             tokio::select! {
                 _ = cx.orders.changed() => {}
                 _ = bell.changed() => cx.owner.ring(),
                 () = tokio::time::sleep(LOOK_EVERY), if orders.stop.is_none() => {}
-                () = super::conversation::at(deadline) => {
-                    is_timed_out = true;
-                    cx.owner.end_for(Why::Timeout);
-                }
             }
         }
     }
+}
+
+/// Records that an agent waits, or no longer does: no time counts meanwhile. A launch is not kept back by a journal that
+/// cannot say so; it says more itself.
+async fn note_queued(cx: &Context, is_queued: bool) -> bool {
+    if let Err(error) = cx.owner.set_queued(is_queued).await {
+        let uuid = cx.process.uuid;
+        cx.owner.warn(format!("the time that {uuid} waits for a place counts for its time limit: {error}"));
+    }
+    true
 }
 
 /// A run that is to begin.
