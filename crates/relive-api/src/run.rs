@@ -76,6 +76,15 @@ pub struct RunRequest {
     /// A CLI agent runs with its own full-screen interface, in a terminal of this size.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub terminal: Option<TerminalSize>,
+    /// The most memory that a CLI agent may use with its programs, in bytes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub memory: Option<u64>,
+    /// The most processes and threads that they may have.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pids: Option<u32>,
+    /// The most CPU time that they may use, in thousandths of a core.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cpu: Option<u32>,
 }
 
 /// The size of a terminal.

@@ -28,6 +28,7 @@ const KEYS: &[Key] = &[
     ("", "with_model", Expected::Words),
     ("", "terminal", Expected::Words),
     ("", "env", Expected::Environment),
+    ("", "state", Expected::Words),
     ("limits", "max_steps", Expected::Number(1, u32::MAX as u64)),
     ("limits", "max_tokens", Expected::Number(1, i64::MAX as u64)),
     ("limits", "max_cost_usd", Expected::Amount),
@@ -65,6 +66,8 @@ pub struct AgentFile {
     pub terminal: Vec<String>,
     /// Further environment variables of the CLI.
     pub env: BTreeMap<String, String>,
+    /// Directories of the CLI's own that it may write when it is confined.
+    pub state: Vec<String>,
     pub limits: AgentLimits,
 }
 

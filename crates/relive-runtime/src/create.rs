@@ -122,6 +122,10 @@ impl Runtime {
                 let message = "-t needs a CLI agent, which has a full-screen interface of its own";
                 return Err(Error::new(ErrorCode::Invalid, message).with_hint("relive run --agent claude -t"));
             }
+            Named::Native(_) if (request.memory, request.pids, request.cpu) != (None, None, None) => {
+                let message = "--memory, --pids and --cpu are limits of CLI agents and programs";
+                return Err(Error::new(ErrorCode::Invalid, message).with_hint("relive exec --memory 2G -- make test"));
+            }
             Named::Native(native) => *native,
             Named::Cli(cli) => return self.create_cli(above, parent, request, *cli, hash).await,
         };

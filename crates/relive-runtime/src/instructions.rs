@@ -74,6 +74,7 @@ pub(crate) struct NamedCli {
     pub(crate) terminal: Vec<String>,
     pub(crate) env: BTreeMap<String, String>,
     pub(crate) isolation: Option<Isolation>,
+    pub(crate) network: Option<Network>,
     pub(crate) limits: Limits,
 }
 
@@ -81,9 +82,9 @@ pub(crate) struct NamedCli {
 pub(crate) fn find(cwd: &Path, config: &Path, name: Option<&str>) -> Result<Named> {
     let Some(name) = name else { return Ok(Named::Native(Box::default())) };
     let without_file = |agent: CliAgent| {
-        let (env, isolation, limits) = (BTreeMap::new(), None, Limits::default());
+        let (env, isolation, network, limits) = (BTreeMap::new(), None, None, Limits::default());
         let terminal = crate::bodies::built_in_terminal(&agent.agent);
-        Ok(Named::Cli(Box::new(NamedCli { agent, terminal, env, isolation, limits })))
+        Ok(Named::Cli(Box::new(NamedCli { agent, terminal, env, isolation, network, limits })))
     };
     let found = if name.starts_with(ACP_PREFIX) { None } else { agent_file(cwd, config, name)? };
     let (file, read) = match (found, crate::bodies::built_in(name)) {
@@ -95,7 +96,8 @@ pub(crate) fn find(cwd: &Path, config: &Path, name: Option<&str>) -> Result<Name
         return Ok(Named::Native(Box::new((file, vec![read]))));
     }
     let limits = limits_of(&file);
-    let AgentFile { model, isolation, command, dialect, start, resume, fork, with_model, terminal, env, .. } = file;
+    let AgentFile { model, isolation, command, dialect, start, resume, fork, with_model, .. } = file;
+    let (terminal, env, state, network) = (file.terminal, file.env, file.state, file.network.0);
     let Some(dialect) = dialect else {
         let message = format!("{}: a CLI agent needs its `dialect`", read.path);
         return Err(Error::new(ErrorCode::Invalid, message).with_hint("dialect: acp, claude, qwen or codex-app-server"));
@@ -109,9 +111,10 @@ pub(crate) fn find(cwd: &Path, config: &Path, name: Option<&str>) -> Result<Name
         fork,
         with_model,
         model: model.as_deref().map(crate::create::model_of_cli),
+        state,
         ..CliAgent::default()
     };
-    Ok(Named::Cli(Box::new(NamedCli { agent, terminal, env, isolation, limits })))
+    Ok(Named::Cli(Box::new(NamedCli { agent, terminal, env, isolation, network, limits })))
 }
 
 fn limits_of(file: &AgentFile) -> Limits {
@@ -213,8 +216,9 @@ fn agent_file(cwd: &Path, config: &Path, name: &str) -> Result<Option<(AgentFile
             let hint = format!("move it to {}, or say it with --allow", beside.display());
             return Err(failed(message).with_hint(hint));
         }
-        if inside && (!file.command.is_empty() || !file.env.is_empty()) {
-            let message = format!("{shown}: `command` and `env` are not accepted from a file of the working directory");
+        if inside && (!file.command.is_empty() || !file.env.is_empty() || !file.state.is_empty()) {
+            let message =
+                format!("{shown}: `command`, `env` and `state` are not accepted from a file of the working directory");
             return Err(failed(message).with_hint(format!("move it to {}", beside.display())));
         }
         return Ok(Some((file, Instructions { path: path.display().to_string(), bytes, cut: false })));

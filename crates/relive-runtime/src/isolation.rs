@@ -78,6 +78,7 @@ impl Isolations {
             within: isolated.within.as_ref().map(PathBuf::from),
             home: self.home.clone(),
             programs: self.program.iter().cloned().collect(),
+            state: Vec::new(),
         }
     }
 }
@@ -111,12 +112,19 @@ impl Runtime {
             ..Isolated::default()
         };
         let Some(isolated) = above.isolated(wanted) else { return Ok(None) };
-        match refusal(&isolated, &ladder.isolation) {
+        self.check_machine(&isolated).await?;
+        Ok(Some(isolated))
+    }
+
+    /// Refuses an isolation that this machine cannot enforce.
+    pub(crate) async fn check_machine(&self, isolated: &Isolated) -> Result<()> {
+        let ladder = self.bodies.exec.sessions.ladder().await?;
+        match refusal(isolated, &ladder.isolation) {
             Some(message) => {
                 let message = format!("{message} (with --allow-degraded it runs with the rest)");
                 Err(Error::new(ErrorCode::Invalid, message).with_hint(HINT))
             }
-            None => Ok(Some(isolated)),
+            None => Ok(()),
         }
     }
 }

@@ -6,7 +6,7 @@ use relive_api::{Ancestor, DaemonStatus, Exit, Lineage, Process};
 use relive_cli_agent::{Activity, Lifecycle};
 use relive_core::{Body, Display, End, Generation, Pid, State as Life, Timestamp, Uuid, View};
 use relive_journal::{JournalState, ProcessMeta};
-use relive_types::short_id;
+use relive_types::{Isolation, short_id};
 
 use crate::error::Result;
 use crate::hints::{Ended, Used, hint, resume_with};
@@ -64,6 +64,11 @@ impl Runtime {
             Body::Exec | Body::Cli => self.session_view(process.pid, process.uuid).await?,
             Body::Agent | Body::Compose | Body::Supervisor => None,
         };
+        let isolation = match (process.body, &session) {
+            (Body::Cli, Some(session)) => session.isolation.parse().ok(),
+            (Body::Cli, None) => self.planned_isolation(process.uuid).await,
+            (Body::Agent | Body::Exec | Body::Compose | Body::Supervisor, _) => isolation,
+        };
         let workspace = self.workspace_of(&process.cwd, files).await;
         let process =
             Process { model: process.model.or(model), instructions, session, isolation, network, workspace, ..process };
@@ -72,6 +77,13 @@ impl Runtime {
         let process = self.with_known_budget_hint(process).await;
         let process = self.with_tree(self.with_pending_calls(process).await).await;
         Ok(self.with_attribution(process, end).await)
+    }
+
+    /// Returns what a CLI agent that has no program yet may reach.
+    async fn planned_isolation(&self, uuid: Uuid) -> Option<Isolation> {
+        let read = self.on_disk(move |data| data.history(uuid)).await;
+        let spawned = read.ok().and_then(|read| read.ok())?.0.identity?.spawned;
+        Some(spawned.isolated.unwrap_or_default().isolation)
     }
 
     /// Adds what the journal says of a CLI agent that does not run, or that this daemon has just found.

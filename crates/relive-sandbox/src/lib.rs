@@ -25,6 +25,7 @@ mod plan;
 mod policy;
 mod prepared;
 mod probe;
+mod state;
 mod surroundings;
 mod system;
 
@@ -33,4 +34,5 @@ pub use plan::{Capabilities, Filter, Landlock, Mount, Plan, PlanError, RootMount
 pub use policy::{GitConfig, Isolation, NamespaceKind, Namespaces, Network, Policy, Unheld};
 pub use prepared::{PrepareError, Prepared, Refused};
 pub use probe::{Machine, map_ids, probe};
+pub use state::{Fixed, FoundState, Missing, State};
 pub use surroundings::{GitDirectory, Shape, Surroundings, executes, hidden, protected};

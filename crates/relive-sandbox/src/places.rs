@@ -125,26 +125,36 @@ fn make(directory: &OwnedFd, place: Place) -> Result<()> {
         rustix::fs::mkdirat(directory, place.name(), Mode::from_raw_mode(0o755))?;
         return rustix::fs::utimensat(directory, place.name(), &times, AtFlags::SYMLINK_NOFOLLOW);
     };
-    let mode = Mode::from_raw_mode(0o644);
+    make_file(directory, Path::new(place.name()), content, 0o644, Some(&times))
+}
+
+/// Makes a file that is missing. It has its name only when it is complete: an empty `commondir` would break the repository.
+pub(crate) fn make_file(
+    directory: &OwnedFd,
+    name: &Path,
+    content: &[u8],
+    mode: u32,
+    times: Option<&Timestamps>,
+) -> Result<()> {
+    let mode = Mode::from_raw_mode(mode);
     let fill = |file: &OwnedFd| {
         // It fits into one block: it is written whole or not at all.
         if rustix::io::write(file, content)? != content.len() {
             return Err(Errno::NOSPC);
         }
-        rustix::fs::futimens(file, &times)
+        times.map_or(Ok(()), |times| rustix::fs::futimens(file, times))
     };
-    // Under its name only when it is complete: an empty `commondir` would break the repository.
     match rustix::fs::openat(directory, ".", OFlags::TMPFILE | OFlags::WRONLY | OFlags::CLOEXEC, mode) {
         Ok(file) => {
             fill(&file)?;
             let unnamed = format!("/proc/self/fd/{}", file.as_fd().as_raw_fd());
-            rustix::fs::linkat(CWD, unnamed, directory, place.name(), AtFlags::SYMLINK_FOLLOW)
+            rustix::fs::linkat(CWD, unnamed, directory, name, AtFlags::SYMLINK_FOLLOW)
         }
         Err(Errno::OPNOTSUPP | Errno::ISDIR | Errno::NOENT) => {
             let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-            let file = rustix::fs::openat(directory, place.name(), flags, mode)?;
+            let file = rustix::fs::openat(directory, name, flags, mode)?;
             fill(&file).inspect_err(|_| {
-                let _ = rustix::fs::unlinkat(directory, place.name(), AtFlags::empty());
+                let _ = rustix::fs::unlinkat(directory, name, AtFlags::empty());
             })
         }
         Err(error) => Err(error),

@@ -110,6 +110,8 @@ pub enum PlanError {
     HiddenDirectory { cwd: PathBuf, isolation: Isolation },
     #[error("the working directory {} is outside of {}, the directory of the process that started it", cwd.display(), within.display())]
     OutsideDirectory { cwd: PathBuf, within: PathBuf },
+    #[error("the program could not keep its own files at isolation {isolation}: {problem}")]
+    State { isolation: Isolation, problem: String },
     #[error("this machine cannot enforce isolation {isolation}: {missing}")]
     Unheld { isolation: Isolation, missing: String },
 }
@@ -166,7 +168,8 @@ impl Plan {
         if !scoped && !namespaces.has(NamespaceKind::Net) {
             degraded.push(ABSTRACT_SOCKETS.into());
         }
-        degraded.extend(found.unprotected.iter().map(|what| format!("isolation: {what}")));
+        let unprotected = found.unprotected.iter().chain(&found.state.unprotected);
+        degraded.extend(unprotected.map(|what| format!("isolation: {what}")));
         accept(isolation, policy.unheld, &degraded)?;
         // Nothing is less protected by it.
         degraded.extend(found.read_only.clone());
@@ -195,7 +198,7 @@ impl Plan {
         let mut degraded: Vec<String> = [missing].into_iter().chain(network).collect();
         accept(isolation, policy.unheld, &degraded)?;
         degraded.extend(found.read_only.clone());
-        let rules = [&found.temporary, &found.caches, &found.writable].into_iter().flatten();
+        let rules = [&found.temporary, &found.caches, &found.writable, &found.state.writable].into_iter().flatten();
         let git = found.git.iter().flat_map(|git| &git.pinned);
         let own = (found.cwd.parent().is_some()).then_some(&found.cwd);
         let writable = rules.chain(git).chain(own).cloned().chain(["/dev".into()]).collect();
@@ -250,7 +253,10 @@ fn check_directory(isolation: Isolation, found: &Surroundings) -> Result<(), Pla
     if hidden || found.private.contains(&found.cwd) {
         return Err(PlanError::HiddenDirectory { cwd: found.cwd.clone(), isolation });
     }
-    Ok(())
+    match found.state.problems.as_slice() {
+        [] => Ok(()),
+        problems => Err(PlanError::State { isolation, problem: problems.join("; ") }),
+    }
 }
 
 /// Returns the mounts, one for each path: of two for the same path the later one here counts.
@@ -270,7 +276,8 @@ fn mounts(policy: &Policy, found: &Surroundings) -> Vec<Mount> {
     let own = found.cwd.parent().is_some().then_some(&found.cwd);
     let git = found.git.iter().flat_map(|git| &git.pinned);
     let caches = found.caches.iter().filter(|path| !is_hidden(path));
-    let changed: Vec<&PathBuf> = caches.chain(&found.writable).chain(git).chain(own).collect();
+    let state = found.state.writable.iter().filter(|path| !is_hidden(path));
+    let changed: Vec<&PathBuf> = caches.chain(&found.writable).chain(state).chain(git).chain(own).collect();
     changed.iter().copied().chain(&above_hidden(found, &changed)).for_each(|at| choose(writable(at)));
     // Where nothing is writable, nothing has to be protected.
     let is_writable = |path: &&PathBuf| changed.iter().any(|other| path.starts_with(other));
@@ -286,6 +293,11 @@ fn mounts(policy: &Policy, found: &Surroundings) -> Vec<Mount> {
     let configs = found.git.iter().filter(|_| policy.git_config == GitConfig::ReadOnly).flat_map(|git| &git.configs);
     let executed = found.git.iter().flat_map(|git| &git.protected);
     executed.chain(configs).filter(is_writable).for_each(|at| choose(read_only(at)));
+    found.state.private.iter().for_each(|at| choose(Mount::Temporary { at: at.clone() }));
+    // Whoever works in one of them means to change it.
+    for (at, shape) in found.state.fixed.iter().filter(|(at, _)| *at != found.cwd) {
+        choose(Mount::ReadOnly { at: at.clone(), shape: *shape });
+    }
     found.private.iter().for_each(|at| choose(Mount::Hidden { at: at.clone() }));
     for (at, shape) in &found.hidden {
         choose(match shape {

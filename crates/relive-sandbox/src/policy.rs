@@ -5,6 +5,8 @@ use std::path::PathBuf;
 pub use relive_types::isolation::{GitConfig, Isolation, NamespaceKind};
 use serde::{Deserialize, Serialize};
 
+use crate::state::State;
+
 /// A set of namespaces, in the order of [`NamespaceKind`].
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(transparent)]
@@ -70,6 +72,9 @@ pub struct Policy {
     /// hidden.
     #[serde(default)]
     pub programs: Vec<PathBuf>,
+    /// The directories in which the program keeps state of its own.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub state: Vec<State>,
 }
 
 impl Policy {

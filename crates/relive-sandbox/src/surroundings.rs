@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use crate::mounts::c_path;
 use crate::places::Places;
 use crate::policy::{Isolation, Policy};
+use crate::state::FoundState;
 use crate::{git, system};
 
 /// Caches that build tools cannot do without, below the home directory. Each is made if it is missing, with the directory
@@ -72,6 +73,8 @@ pub struct Surroundings {
     pub caches: Vec<PathBuf>,
     /// Further writable directories of the policy.
     pub writable: Vec<PathBuf>,
+    /// The program's own state.
+    pub state: FoundState,
     /// Directories and other files that are hidden.
     pub hidden: Vec<(PathBuf, Shape)>,
     /// Hidden directories that may contain the working directory.
@@ -146,6 +149,7 @@ impl Surroundings {
                 (Some(home), Isolation::Confined) => caches(home),
                 (Some(_), Isolation::None | Isolation::Sealed) | (None, _) => Vec::new(),
             },
+            state: FoundState::look(&policy.state, &writable),
             writable,
             hidden: shaped(hidden_paths(policy, env, &homes).into_iter()),
             private: distinct(policy.private.iter().filter_map(|path| directory(path))),

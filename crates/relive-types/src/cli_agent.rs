@@ -38,4 +38,10 @@ pub struct CliAgent {
     /// Whether it runs with its own full-screen interface, in a terminal. Its output is then not read.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub terminal: bool,
+    /// Directories of its own that it may write when it is confined; `~/` is the home of the user.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub state: Vec<String>,
+    /// Whether Relive isolates it, so that a sandbox of its own, which cannot be nested, is off.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub isolated: bool,
 }

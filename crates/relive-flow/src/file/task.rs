@@ -109,8 +109,8 @@ fn refuse_for_cli(checker: &mut Checker<'_>, cli: &str, entries: &[Entry], isola
             ("max_steps", _) => {
                 format!("`max_steps` cannot be used together with `cli`: {cli} decides that itself; use `max_tokens`")
             }
-            ("isolation", Some(Isolation::Confined | Isolation::Sealed)) => {
-                format!("{cli} cannot be isolated: it could not write its conversation to its own directory")
+            ("isolation", Some(Isolation::Sealed)) => {
+                format!("{cli} cannot be sealed: it could not reach its model; `confined` is possible")
             }
             _ => continue,
         };

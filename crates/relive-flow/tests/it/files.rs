@@ -260,14 +260,14 @@ fn a_result_that_a_script_would_run_is_refused() {
 #[test]
 fn a_cli_agent_is_named_by_a_word_that_is_known() {
     ComposeFile::parse("f", "nodes: {a: {cli: claude, intent: x, model: opus, max_tokens: 9}}").unwrap();
-    SupervisorFile::parse("f", "children: {a: {cli: codex, intent: x}}").unwrap();
+    SupervisorFile::parse("f", "children: {a: {cli: codex, intent: x, isolation: confined}}").unwrap();
     for (node, expect) in [
         ("cli: claud, intent: x", "`cli` must be one of claude, codex, not `claud` (did you mean `claude`?)"),
         ("cli: claude", "`a` needs an `intent` for an agent"),
         ("cli: claude, command: [x]", "`cli` is for an agent, and `a` runs a command"),
         ("cli: claude, intent: x, allow: [read]", "`allow` cannot be used together with `cli`: claude has its own"),
         ("cli: claude, intent: x, max_steps: 3", "`max_steps` cannot be used together with `cli`: claude decides that"),
-        ("cli: codex, intent: x, isolation: sealed", "codex cannot be isolated"),
+        ("cli: codex, intent: x, isolation: sealed", "codex cannot be sealed"),
     ] {
         let said = mistakes(&format!("nodes: {{a: {{{node}}}}}"));
         assert!(said.contains(expect), "{node}: {said}");

@@ -722,6 +722,7 @@ fn make_cli(fixture: &Fixture) {
         until_idle: true,
         no_gateway: false,
         terminal: false,
+        ..CliAgent::default()
     };
     append(&mut writer, vec![Body::Cli(CliRecord { agent: Some(Box::new(agent)), ..CliRecord::default() })]);
     let launched = Some(CliLaunch { argv: words("claude -p --session-id 7"), how: CliStart::New, gateway: None });

@@ -14,13 +14,14 @@ mod live;
 mod pool;
 mod restart;
 mod route;
+mod state;
 mod subagents;
 mod terminal;
 mod translate;
 mod unsupported;
 
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -32,6 +33,7 @@ use relive_journal::history::CliFacts;
 use relive_journal::record::{Body as Record, CliGateway, CliLaunch, CliRecord, CliStart, CliTurnState, Input};
 use relive_journal::{Durability, History, Journal, Seen};
 use relive_session::spec::Spec;
+use relive_types::Isolation;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
@@ -52,6 +54,7 @@ use live::LiveAgents;
 use pool::{AgentPool, AskedRun};
 use restart::Crash;
 pub(crate) use route::{NoRoute, route};
+pub(crate) use state::is_known as knows_state;
 
 /// What an agent is told that was interrupted in a turn, when nobody says anything.
 const CONTINUE: &str = "Continue.";
@@ -329,6 +332,7 @@ impl Tenant for RunningAgent<'_> {
                 return Err(io::Error::other(refused));
             }
             let mut spec = Spec { argv: agents::argv(self.process.uuid, &facts, how), ..spec };
+            confine(&facts, &mut spec);
             let gateway = self.lead_through_gateway(&facts, &mut spec).await?;
             let launched = Some(CliLaunch { argv: spec.argv.clone(), how, gateway });
             let record = Record::Cli(CliRecord { launched, ..CliRecord::default() });
@@ -395,6 +399,17 @@ impl Tenant for RunningAgent<'_> {
         }
         .boxed()
     }
+}
+
+/// Lets a confined program write to its own directories. One below an isolated process has what that one has, and no more.
+fn confine(facts: &CliFacts, spec: &mut Spec) {
+    let policy = &mut spec.isolation.policy;
+    if policy.isolation == Isolation::None || policy.within.is_some() {
+        return;
+    }
+    let chosen = spec.env.iter().find(|(name, value)| name == "HOME" && !value.is_empty());
+    let home = chosen.map(|(_, value)| PathBuf::from(value)).or_else(|| policy.home.clone());
+    policy.state = home.map(|home| state::of(&facts.agent, &home, &spec.env)).unwrap_or_default();
 }
 
 /// Returns how an agent ended. Its exit code alone says little: CLIs exit with 0 after a turn that failed.

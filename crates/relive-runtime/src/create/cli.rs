@@ -8,10 +8,10 @@ use relive_core::program::{Namespace, Stdio};
 use relive_core::{ErrorCode, Limits, Pid, Program};
 use relive_journal::policy::Policy;
 use relive_journal::record::{Body, CliRecord, OnBudget, Spawned};
-use relive_types::{CliAgent, Isolation};
+use relive_types::{CliAgent, Isolation, Network};
 
 use super::{Above, Draft};
-use crate::bodies::{ACP_PREFIX, NoRoute, route};
+use crate::bodies::{ACP_PREFIX, NoRoute, knows_state, route};
 use crate::error::{Error, Result};
 use crate::instructions::{self, NamedCli};
 use crate::pools::FILE_WITHIN;
@@ -28,23 +28,22 @@ impl Runtime {
         named: NamedCli,
         hash: String,
     ) -> Result<Created> {
-        let NamedCli { agent, terminal, env, isolation, limits } = named;
+        let NamedCli { agent, terminal, env, isolation, network, limits } = named;
         let (_, on_budget) = super::words_of(&request)?;
         check(&request, &agent, parent)?;
         let limits = raised(limits, request.limits);
-        let isolation = request.isolation.or(isolation).unwrap_or_default();
-        check_isolation(isolation, &agent.agent)?;
+        let mut isolated = self.cli_isolation(&above, &request, (isolation, network), &agent).await?;
         let model = request.model.as_deref().map(model_of_cli).or(agent.model.clone());
         let agent = CliAgent {
             model,
             yes: request.yes,
             until_idle: request.foreground && request.terminal.is_none(),
             no_gateway: request.no_gateway,
+            isolated: isolated.as_ref().is_some_and(|isolated| !isolated.isolation.is_none()),
             ..agent
         };
         let agent = if request.terminal.is_some() { in_terminal(agent, terminal)? } else { agent };
-        let (network, allow_degraded) = (request.network, request.allow_degraded);
-        let mut isolated = above.isolated(Isolated { isolation, network, allow_degraded, ..Isolated::default() });
+        let program = Program { shell: request.shell.clone().or_else(|| above.shell.clone()), ..program_of(&agent, &request) };
         let workspace = request.workspace.unwrap_or(WorkspaceKind::Here);
         let environment = with_variables(above.environment.unwrap_or(request.env), env)?;
         // The limits of a run hold for its nodes too.
@@ -61,8 +60,7 @@ impl Runtime {
         // Last: a copy that is made for a refused request would stay.
         let place = self.place_for_program(request.uuid, request.cwd, workspace, &mut isolated).await?;
         let text = instructions::with_context(&request.intent, request.context.as_deref(), request.uuid);
-        let (mut records, program) = (place.records, program_of(&agent, request.terminal));
-        let program = Program { shell: request.shell.or(above.shell), ..program };
+        let mut records = place.records;
         // Whoever sits at the terminal types the first message, too.
         let first = request.terminal.is_none().then_some(text);
         records.push(Body::Cli(CliRecord { agent: Some(Box::new(agent)), ..CliRecord::default() }));
@@ -97,6 +95,27 @@ impl Runtime {
             creation: None,
         };
         self.create_with_copy(above.parent, draft).await
+    }
+
+    /// Returns what a CLI agent may reach: everything, unless a person, its file or a process above it says otherwise.
+    async fn cli_isolation(
+        &self,
+        above: &Above,
+        request: &RunRequest,
+        named: (Option<Isolation>, Option<Network>),
+        agent: &CliAgent,
+    ) -> Result<Option<Isolated>> {
+        let isolation = request.isolation.or(named.0).unwrap_or_default();
+        let wanted = Isolated {
+            isolation,
+            network: self.network(isolation, request.network.clone().or(named.1)),
+            allow_degraded: request.allow_degraded,
+            ..Isolated::default()
+        };
+        let Some(isolated) = above.isolated(wanted) else { return Ok(None) };
+        check_reach(&isolated, agent)?;
+        self.check_machine(&isolated).await?;
+        Ok(Some(isolated))
     }
 
     /// Refuses limits that nobody could enforce.
@@ -143,19 +162,19 @@ pub(crate) fn model_of_cli(model: &str) -> String {
     model.split_once('/').map_or(model, |(_, name)| name).to_owned()
 }
 
-fn program_of(agent: &CliAgent, terminal: Option<TerminalSize>) -> Program {
+fn program_of(agent: &CliAgent, request: &RunRequest) -> Program {
     Program {
         argv: agent.command.clone(),
-        stdio: match terminal {
+        stdio: match request.terminal {
             Some(TerminalSize { rows, columns }) => Stdio::Pty { rows, columns },
             None => Stdio::Pipes,
         },
         gate: false,
         namespace: Namespace::Host,
-        memory: None,
-        pids: None,
-        cpu: None,
-        allow_degraded: false,
+        memory: request.memory,
+        pids: request.pids,
+        cpu: request.cpu,
+        allow_degraded: request.allow_degraded,
         foreground: false,
         one_output: false,
         shell: None,
@@ -234,12 +253,29 @@ fn check_model(agent: &CliAgent, asked: Option<&str>) -> Result<()> {
     Err(Error::new(ErrorCode::Invalid, message).with_hint(hint))
 }
 
-/// Refuses an isolation in which a CLI could not keep its conversation: it is in a directory of its own below the home.
-fn check_isolation(isolation: Isolation, name: &str) -> Result<()> {
-    if isolation == Isolation::None {
-        return Ok(());
+/// Refuses an isolation in which a CLI agent could not work.
+fn check_reach(isolated: &Isolated, agent: &CliAgent) -> Result<()> {
+    let name = &agent.agent;
+    let refused = |message: String, hint: &str| Err(Error::new(ErrorCode::Invalid, message).with_hint(hint));
+    match (isolated.isolation, isolated.reach()) {
+        (Isolation::Sealed, _) => {
+            let message = format!("the CLI agent `{name}` cannot be sealed: it could not reach its model");
+            refused(message, "--isolation confined")
+        }
+        (Isolation::None | Isolation::Confined, Network::None | Network::Allow(_)) => {
+            let message = format!(
+                "the CLI agent `{name}` needs the network of this machine: the gateway of its model calls is on the \
+                 loopback, which a network of its own does not reach"
+            );
+            refused(message, "--net full")
+        }
+        // Below another process it reaches no more than that one.
+        (Isolation::Confined, Network::Full) if isolated.within.is_none() && !knows_state(agent) => {
+            let message = format!(
+                "the CLI agent `{name}` cannot be confined: Relive does not know the directory of its conversations"
+            );
+            refused(message, "name it in agents/NAME.yaml, like `state: [~/.mine]`")
+        }
+        (Isolation::None | Isolation::Confined, Network::Full) => Ok(()),
     }
-    let message =
-        format!("the CLI agent `{name}` cannot be isolated: it could not write its conversation to its own directory");
-    Err(Error::new(ErrorCode::Invalid, message).with_hint("use the permissions of the CLI itself, or --isolation none"))
 }

@@ -64,6 +64,34 @@ fn drawn_of_temporary_itself() -> Vec<String> {
 }
 
 #[test]
+fn the_state_of_a_program_is_writable_except_for_the_parts_that_execute_commands() {
+    let state = crate::FoundState {
+        writable: vec!["/home/a/.cli".into()],
+        fixed: vec![
+            ("/home/a/.cli/settings.json".into(), Shape::Other),
+            ("/home/a/.cli/plugins".into(), Shape::Directory),
+        ],
+        private: vec!["/home/a/.cli/scripts".into()],
+        ..crate::FoundState::default()
+    };
+    let found = Surroundings { state: state.clone(), ..surroundings() };
+    let own = drawn(&found, &confined());
+    assert!(position(&own, "writable /home/a/.cli") < position(&own, "read-only /home/a/.cli/settings.json"));
+    position(&own, "read-only /home/a/.cli/plugins");
+    position(&own, "temporary /home/a/.cli/scripts");
+    let inside = drawn(&Surroundings { cwd: "/home/a/.cli/plugins".into(), ..found.clone() }, &confined());
+    position(&inside, "writable /home/a/.cli/plugins");
+    let linked = crate::FoundState { problems: vec!["/home/a/.cli is a link".to_owned()], ..state.clone() };
+    let refused = Plan::new(&confined(), &Surroundings { state: linked, ..surroundings() }, &machine()).unwrap_err();
+    assert!(refused.to_string().contains("/home/a/.cli is a link"), "{refused}");
+    let open = crate::FoundState { unprotected: vec!["/home/a/.cli/x is a link".to_owned()], ..state };
+    let found = Surroundings { state: open, ..surroundings() };
+    assert!(Plan::new(&confined(), &found, &machine()).is_err());
+    let degraded = Plan::new(&Policy { unheld: Unheld::Say, ..confined() }, &found, &machine()).unwrap().degraded;
+    assert_eq!(degraded, ["isolation: /home/a/.cli/x is a link"]);
+}
+
+#[test]
 fn a_program_is_shown_where_an_empty_directory_would_cover_it_and_left_alone_elsewhere() {
     let programs = ["/tmp/bin/relive", "/home/a/work/relive", "/home/a/.ssh/relive", "/usr/bin/relive"];
     let found = Surroundings { programs: programs.iter().map(PathBuf::from).collect(), ..surroundings() };

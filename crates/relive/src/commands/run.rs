@@ -23,6 +23,7 @@ use super::started::{self, Answer, NotStarted};
 use crate::client::{Client, Start};
 use crate::context::{Context, new_uuid};
 use crate::error::{CommandError, Outcome};
+use crate::render::size::{parse_processors, parse_size};
 use crate::terminal::key::{self, Key};
 
 /// The model that is offered to whoever has not chosen one.
@@ -98,7 +99,8 @@ pub(crate) struct Args {
     #[arg(long, value_name = "own|here", value_parser = super::resume::parse_workspace)]
     workspace: Option<relive_api::WorkspaceKind>,
     /// What the agent's commands may reach: none, confined or sealed, see `relive exec --help`; default: `isolation.agents` in
-    /// config.yaml, otherwise confined if this machine supports it
+    /// config.yaml, otherwise confined if this machine supports it. For a CLI agent, what it may reach itself: none, the
+    /// default, or confined, with its own directory writable
     #[arg(long, value_name = "WORD")]
     isolation: Option<Isolation>,
     /// Which part of the network the agent's commands reach: full, none or allow:DOMAIN,..., see `relive exec --help`; you are
@@ -112,6 +114,15 @@ pub(crate) struct Args {
     /// and its usage is the CLI's own claim
     #[arg(long, requires = "agent")]
     no_gateway: bool,
+    /// Maximum memory of a CLI agent and its programs, such as 512M or 2G
+    #[arg(long, value_name = "SIZE", value_parser = parse_size, requires = "agent")]
+    memory: Option<u64>,
+    /// Maximum number of processes and threads of a CLI agent and its programs
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..), requires = "agent")]
+    pids: Option<u32>,
+    /// Maximum number of processors for a CLI agent and its programs, such as 2 or 0.5
+    #[arg(long, value_name = "N", value_parser = parse_processors, requires = "agent")]
+    cpu: Option<u32>,
     /// Run a CLI agent with its own full-screen interface, in a terminal of its own, where you type what it is to do
     #[arg(short, long, requires = "agent", conflicts_with_all = ["intent", "no_stdin", "stdin", "wait_approval", "yes"])]
     tty: bool,
@@ -233,6 +244,9 @@ fn request(context: &Context, args: &Args) -> Outcome<RunRequest> {
         foreground: !args.detach,
         no_gateway: args.no_gateway,
         terminal: args.tty.then(terminal::size),
+        memory: args.memory,
+        pids: args.pids,
+        cpu: args.cpu,
     })
 }
 

@@ -230,7 +230,8 @@ pub(crate) fn details(process: &Process, clock: &Clock, look: &Look) -> String {
     add("HANDLED", (!process.handled_signals.is_empty()).then(|| process.handled_signals.join(", ")));
     add("PENDING", (!process.pending_signals.is_empty()).then(|| process.pending_signals.join(", ")));
     add("RESUMABLE", Some(if process.resumable { "yes" } else { "no" }.into()));
-    if process.body == Body::Agent {
+    let waits_for_program = process.body == Body::Cli && process.session.is_none();
+    if process.body == Body::Agent || waits_for_program {
         rows.push(("ISOLATION", process.isolation.unwrap_or_default().name().to_owned()));
     }
     rows.extend(process.network.as_ref().map(|network| ("NETWORK", one_line(&network.to_string()))));

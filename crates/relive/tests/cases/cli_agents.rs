@@ -468,14 +468,21 @@ fn options_that_a_cli_agent_does_not_support_are_refused_by_name() {
     run(&["--ask", "shell"]).fails(2, &["--allow, --ask and --deny cannot be used", "relive resolve"]);
     run(&["--max-steps", "5"]).fails(2, &["--max-steps cannot be used with the CLI agent `claude`"]);
     run(&["--max-tokens", "5"]).fails(2, &["can only be limited in time", "ANTHROPIC_API_KEY is not set", "--timeout"]);
-    run(&["--isolation", "confined"]).fails(2, &["cannot be isolated", "--isolation none"]);
+    run(&["--isolation", "sealed"]).fails(2, &["cannot be sealed", "--isolation confined"]);
+    run(&["--net", "none"]).fails(2, &["needs the network of this machine", "--net full"]);
+    let listed = ["--isolation", "confined", "--net", "allow:example.com"];
+    run(&listed).fails(2, &["needs the network of this machine", "--net full"]);
+    let unknown = ["run", "-d", "--agent", "acp:mine --acp", "--isolation", "confined", "x"];
+    world.relive(&unknown).fails(2, &["does not know the directory of its conversations", "state: [~/.mine]"]);
+    let native = world.relive(&["run", "-d", "--memory", "1G", "x"]);
+    native.fails(2, &["--agent"]);
     let unknown = world.relive(&["run", "-d", "--agent", "claud", "x"]);
     unknown.fails(2, &["no agent `claud`", "did you mean `claude`?"]);
     // A repository must not decide which program runs.
     fs::create_dir_all(world.work().join("agents")).unwrap();
     fs::write(world.work().join("agents/mine.yaml"), "command: [touch, owned]\ndialect: claude\n").unwrap();
     let refused = world.relive(&["run", "-d", "--agent", "mine", "x"]);
-    refused.fails(2, &["`command` and `env` are not accepted from a file of the working directory"]);
+    refused.fails(2, &["`command`, `env` and `state` are not accepted from a file of the working directory"]);
     assert!(!world.work().join("owned").exists());
 }
 

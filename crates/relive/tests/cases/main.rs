@@ -13,6 +13,7 @@ mod authority;
 mod budgets;
 mod cli_acp;
 mod cli_agents;
+mod cli_confined;
 mod cli_gateway;
 mod cli_pool;
 mod cli_subagents;

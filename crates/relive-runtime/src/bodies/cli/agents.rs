@@ -18,6 +18,8 @@ pub(crate) const ACP_PREFIX: &str = "acp:";
 /// What a codex may do without asking: write below its directory. It asks for everything else.
 const CODEX_SANDBOX: &str = "workspace-write";
 const CODEX_APPROVALS: &str = "on-request";
+/// What it may do in an isolation of Relive's: its own sandbox needs namespaces, which it could not make there.
+const CODEX_SANDBOX_INSIDE: &str = "danger-full-access";
 
 /// Returns the definition of an agent that needs no file.
 pub(crate) fn built_in(name: &str) -> Option<CliAgent> {
@@ -167,7 +169,8 @@ pub(super) fn expected(facts: &CliFacts, cwd: &str) -> Vec<String> {
 fn codex_handshake(facts: &CliFacts, how: CliStart, cwd: &str) -> Vec<String> {
     let version = env!("CARGO_PKG_VERSION");
     let initialize = json!({"clientInfo": {"name": "relive", "title": "Relive", "version": version}});
-    let mut params = json!({"cwd": cwd, "approvalPolicy": CODEX_APPROVALS, "sandbox": CODEX_SANDBOX});
+    let sandbox = if facts.agent.isolated { CODEX_SANDBOX_INSIDE } else { CODEX_SANDBOX };
+    let mut params = json!({"cwd": cwd, "approvalPolicy": CODEX_APPROVALS, "sandbox": sandbox});
     if let Some(model) = &facts.agent.model {
         params["model"] = Value::String(model.clone());
     }
@@ -247,6 +250,13 @@ pub(super) mod tests {
         check(None, None, "thread/start", None);
         check(Some("a"), None, "thread/resume", Some("a"));
         check(None, Some("b"), "thread/fork", Some("b"));
+        let sandbox = |isolated| {
+            let mut facts = facts("codex", None, None);
+            facts.agent.isolated = isolated;
+            let last: Value = serde_json::from_str(handshake(&facts, CliStart::New, "/w").last().unwrap()).unwrap();
+            last["params"]["sandbox"].as_str().unwrap().to_owned()
+        };
+        assert_eq!((sandbox(false).as_str(), sandbox(true).as_str()), (CODEX_SANDBOX, CODEX_SANDBOX_INSIDE));
         let claude = facts("claude", None, None);
         assert!(handshake(&claude, CliStart::New, "/w").is_empty());
     }

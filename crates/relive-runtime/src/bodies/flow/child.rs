@@ -313,6 +313,9 @@ impl ChildStart {
             foreground: true,
             no_gateway: false,
             terminal: None,
+            memory: None,
+            pids: None,
+            cpu: None,
         }
     }
 

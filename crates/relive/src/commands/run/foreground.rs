@@ -145,7 +145,10 @@ async fn now(front: &Foreground<'_>, created: Created) -> (Pid, &'static str) {
 /// Says what the commands of an agent may reach.
 fn isolation_of(process: Process) -> String {
     let network = process.network.map(|network| format!(", network {network}")).unwrap_or_default();
+    let whole = process.body == Body::Cli;
     match process.isolation {
+        Some(Isolation::Confined) if whole => "it can write only in this directory and its own".to_owned(),
+        Some(Isolation::None) | None if whole => "it is not isolated".to_owned(),
         Some(Isolation::Confined) => format!("its commands can write only in this directory{network}"),
         Some(Isolation::Sealed) => format!("its commands are sealed off and can write only in this directory{network}"),
         Some(Isolation::None) | None => format!("its commands are not isolated{network}"),

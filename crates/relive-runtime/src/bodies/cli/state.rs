@@ -1,0 +1,165 @@
+//! Where CLI agents keep their conversations, logins and settings: what a confined one may write besides its working
+//! directory.
+//!
+//! The whole directory of a CLI is writable, because each version has other files in it. What its later runs execute, or take
+//! for the words of the user, stays as it is: those runs may not be confined.
+
+use std::path::{Path, PathBuf};
+
+use relive_cli_agent::Dialect;
+use relive_sandbox::{Fixed, Missing, State};
+use relive_types::CliAgent;
+
+use super::agents::dialect_of;
+use super::route::program_of;
+
+/// The directories of one CLI.
+struct Known {
+    /// The variable by which the user has put the first directory elsewhere.
+    variable: Option<&'static str>,
+    /// Below the home directory.
+    directories: &'static [&'static str],
+    /// In the first directory.
+    files: &'static [(&'static str, &'static str)],
+    folders: &'static [&'static str],
+    instructions: &'static [&'static str],
+    /// What its other runs execute while they run.
+    private: &'static [&'static str],
+}
+
+const EMPTY_OBJECT: &str = "{}\n";
+
+const CLAUDE: Known = Known {
+    variable: Some("CLAUDE_CONFIG_DIR"),
+    directories: &[".claude"],
+    files: &[("settings.json", EMPTY_OBJECT)],
+    folders: &["agents", "commands", "plugins", "skills"],
+    instructions: &["CLAUDE.md", "hooks", "output-styles", "remote-settings.json", "rules", "workflows"],
+    private: &["session-env", "shell-snapshots"],
+};
+
+const CODEX: Known = Known {
+    variable: Some("CODEX_HOME"),
+    directories: &[".codex"],
+    files: &[("config.toml", ""), ("hooks.json", EMPTY_OBJECT), (".env", "")],
+    folders: &["prompts", "rules"],
+    instructions: &["AGENTS.md", "AGENTS.override.md", "hooks", "plugins", "skills"],
+    private: &["shell_snapshots", "tmp"],
+};
+
+const GEMINI: Known = Known {
+    variable: None,
+    directories: &[".gemini"],
+    files: &[("settings.json", EMPTY_OBJECT), ("trustedFolders.json", EMPTY_OBJECT), (".env", "")],
+    folders: &["agents", "commands", "extensions", "policies", "skills"],
+    instructions: &["GEMINI.md", "hooks"],
+    private: &[],
+};
+
+const QWEN: Known = Known {
+    variable: None,
+    directories: &[".qwen"],
+    files: &[("settings.json", EMPTY_OBJECT), ("trustedFolders.json", EMPTY_OBJECT), (".env", "")],
+    folders: &["agents", "commands", "extensions", "skills"],
+    instructions: &["QWEN.md", "hooks"],
+    private: &[],
+};
+
+/// Its settings are in ~/.config/opencode, which is not writable.
+const OPENCODE: Known = Known {
+    variable: None,
+    directories: &[".local/share/opencode", ".local/state/opencode"],
+    files: &[],
+    folders: &["bin"],
+    instructions: &[],
+    private: &[],
+};
+
+fn known(agent: &CliAgent) -> Option<&'static Known> {
+    match dialect_of(agent) {
+        Dialect::Claude => Some(&CLAUDE),
+        Dialect::CodexAppServer | Dialect::CodexExec => Some(&CODEX),
+        Dialect::Gemini => Some(&GEMINI),
+        Dialect::Qwen => Some(&QWEN),
+        Dialect::Opencode => Some(&OPENCODE),
+        Dialect::Acp => match program_of(agent) {
+            "gemini" => Some(&GEMINI),
+            "qwen" => Some(&QWEN),
+            "opencode" => Some(&OPENCODE),
+            _ => None,
+        },
+    }
+}
+
+/// Returns whether it is known where an agent keeps its state.
+pub(crate) fn is_known(agent: &CliAgent) -> bool {
+    !agent.state.is_empty() || known(agent).is_some()
+}
+
+/// Returns the directories of an agent. `home` is that of the user; the variables are those of its program.
+pub(super) fn of(agent: &CliAgent, home: &Path, env: &[(String, String)]) -> Vec<State> {
+    let named = agent.state.iter().map(|written| match written.strip_prefix("~/") {
+        Some(below) => State { base: home.to_owned(), directories: vec![below.into()], ..State::default() },
+        None => State { base: written.into(), directories: vec![PathBuf::new()], ..State::default() },
+    });
+    named.chain(known(agent).map(|known| known.state(home, env))).collect()
+}
+
+impl Known {
+    fn state(&self, home: &Path, env: &[(String, String)]) -> State {
+        let set = |name| env.iter().find(|(other, value)| other == name && !value.is_empty());
+        let elsewhere = self.variable.and_then(set).map(|(_, value)| PathBuf::from(value));
+        let (base, directories, first) = match elsewhere {
+            Some(base) => (base, vec![PathBuf::new()], PathBuf::new()),
+            None => {
+                let directories: Vec<PathBuf> = self.directories.iter().map(PathBuf::from).collect();
+                let first = directories.first().cloned().unwrap_or_default();
+                (home.to_owned(), directories, first)
+            }
+        };
+        let fixed = |name: &str, missing| Fixed { at: first.join(name), missing };
+        let files = self.files.iter().map(|(name, content)| fixed(name, Missing::File((*content).to_owned())));
+        let folders = self.folders.iter().map(|name| fixed(name, Missing::Directory));
+        let instructions = self.instructions.iter().map(|name| fixed(name, Missing::Leave));
+        let private = self.private.iter().map(|name| first.join(name)).collect();
+        State { base, directories, fixed: files.chain(folders).chain(instructions).collect(), private }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::agents::built_in;
+    use super::*;
+
+    #[test]
+    fn every_agent_that_needs_no_file_has_a_directory_and_what_it_executes_is_fixed() {
+        let check = |name: &str, env: &[(&str, &str)], expect: &[&str], fixed: Option<&str>| {
+            let env: Vec<(String, String)> =
+                env.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+            let states = of(&built_in(name).unwrap(), Path::new("/home/a"), &env);
+            let at = |state: &State, below: &Path| state.base.join(below);
+            let found: Vec<PathBuf> =
+                states.iter().flat_map(|state| state.directories.iter().map(|below| at(state, below))).collect();
+            let expect: Vec<PathBuf> = expect.iter().map(PathBuf::from).collect();
+            assert_eq!(found.iter().map(|path| path.components().collect()).collect::<Vec<PathBuf>>(), expect);
+            let all: Vec<PathBuf> =
+                states.iter().flat_map(|state| state.fixed.iter().map(|part| at(state, &part.at))).collect();
+            assert!(fixed.is_none_or(|fixed| all.contains(&fixed.into())), "{all:?}");
+        };
+        check("claude", &[], &["/home/a/.claude"], Some("/home/a/.claude/settings.json"));
+        let elsewhere = [("CLAUDE_CONFIG_DIR", "/srv/c"), ("CODEX_HOME", "/srv/x")];
+        check("claude", &elsewhere, &["/srv/c"], Some("/srv/c/settings.json"));
+        check("codex", &[("CODEX_HOME", "")], &["/home/a/.codex"], Some("/home/a/.codex/config.toml"));
+        check("codex", &elsewhere, &["/srv/x"], Some("/srv/x/config.toml"));
+        check("gemini", &[], &["/home/a/.gemini"], Some("/home/a/.gemini/settings.json"));
+        check("qwen", &[], &["/home/a/.qwen"], Some("/home/a/.qwen/extensions"));
+        check("opencode", &[], &["/home/a/.local/share/opencode", "/home/a/.local/state/opencode"], None);
+        let other = built_in("acp:mine --acp").unwrap();
+        assert!(!is_known(&other));
+        let named = CliAgent { state: vec!["~/.mine".to_owned(), "/srv/mine".to_owned()], ..other };
+        assert!(is_known(&named));
+        let states = of(&named, Path::new("/home/a"), &[]);
+        assert_eq!(states[0].base.join(&states[0].directories[0]), Path::new("/home/a/.mine"));
+        assert_eq!(states[1].base, Path::new("/srv/mine"));
+    }
+}
