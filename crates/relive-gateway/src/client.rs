@@ -20,6 +20,7 @@ use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, Buf
 use tokio::sync::{mpsc, oneshot, watch};
 use uuid::Uuid;
 
+use crate::hooks::Hook;
 use crate::protocol::{Answer, Asked, Entry, Facts, HELLO, LINE_MAX, Lease, PING, PONG, Request, Said, WELCOME, line};
 use crate::{GATEWAY, SOCKET};
 
@@ -151,7 +152,9 @@ impl Link {
     pub async fn serve(&self, entry: Entry) -> Result<u16, Error> {
         match self.ask(Asked::Serve { entry: Box::new(entry) }).await? {
             Answer::Port(port) => Ok(port),
-            other @ (Answer::Done | Answer::Processes(_) | Answer::Error(_)) => Err(unexpected(other)),
+            other @ (Answer::Done | Answer::Processes(_) | Answer::Hooks(_) | Answer::Error(_)) => {
+                Err(unexpected(other))
+            }
         }
     }
 
@@ -169,14 +172,26 @@ impl Link {
     pub async fn list(&self) -> Result<Vec<Uuid>, Error> {
         match self.ask(Asked::List).await? {
             Answer::Processes(list) => Ok(list),
-            other @ (Answer::Done | Answer::Port(_) | Answer::Error(_)) => Err(unexpected(other)),
+            other @ (Answer::Done | Answer::Port(_) | Answer::Hooks(_) | Answer::Error(_)) => Err(unexpected(other)),
+        }
+    }
+
+    /// Returns hooks of a process after a number, the first ones first.
+    pub async fn hooks(&self, uuid: Uuid, after: u64) -> Result<Vec<Hook>, Error> {
+        match self.ask(Asked::Hooks { uuid, after }).await? {
+            Answer::Hooks(hooks) => Ok(hooks),
+            other @ (Answer::Done | Answer::Port(_) | Answer::Processes(_) | Answer::Error(_)) => {
+                Err(unexpected(other))
+            }
         }
     }
 
     async fn done(&self, asked: Asked) -> Result<(), Error> {
         match self.ask(asked).await? {
             Answer::Done => Ok(()),
-            other @ (Answer::Port(_) | Answer::Processes(_) | Answer::Error(_)) => Err(unexpected(other)),
+            other @ (Answer::Port(_) | Answer::Processes(_) | Answer::Hooks(_) | Answer::Error(_)) => {
+                Err(unexpected(other))
+            }
         }
     }
 
@@ -192,7 +207,7 @@ impl Link {
 fn unexpected(answer: Answer) -> Error {
     match answer {
         Answer::Error(message) => Error::Refused(message),
-        Answer::Port(_) | Answer::Done | Answer::Processes(_) => {
+        Answer::Port(_) | Answer::Done | Answer::Processes(_) | Answer::Hooks(_) => {
             Error::Io(io::Error::new(io::ErrorKind::InvalidData, "its answer is invalid"))
         }
     }

@@ -200,6 +200,10 @@ impl Control {
                 }
                 Answer::Done
             }
+            Asked::Hooks { uuid, after } => {
+                let served = self.entries().get(&uuid).cloned();
+                Answer::Hooks(served.map(|served| served.hooks_after(after)).unwrap_or_default())
+            }
             Asked::List => Answer::Processes(self.entries().keys().copied().collect()),
         }
     }

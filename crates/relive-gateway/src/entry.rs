@@ -11,6 +11,7 @@ use tokio::sync::watch;
 use uuid::Uuid;
 
 use crate::gates::{Gate, Limit, gate};
+use crate::hooks::{Hook, Hooks};
 use crate::log::{Asked, Ended, Log};
 use crate::protocol::{Auth, Entry, Facts, Lease, Wanted};
 
@@ -26,6 +27,7 @@ pub(crate) struct Served {
     log: Arc<Mutex<Log>>,
     state: Mutex<State>,
     facts: Mutex<Facts>,
+    hooks: Mutex<Hooks>,
     /// Rings when the facts have changed.
     bell: watch::Sender<()>,
     closing: watch::Sender<bool>,
@@ -103,6 +105,7 @@ impl Served {
             log: Arc::new(Mutex::new(log)),
             state: Mutex::new(state),
             facts: Mutex::default(),
+            hooks: Mutex::default(),
             bell,
             closing: watch::Sender::new(false),
             calls: watch::Sender::new(0),
@@ -152,6 +155,7 @@ impl Served {
 
     fn publish(&self) {
         let is_holding = self.lease.borrow().hold;
+        let hooks = Some(self.hooks().last());
         let facts = {
             let state = self.state();
             Facts {
@@ -166,6 +170,7 @@ impl Served {
                     .map(|(number, model)| Wanted { number: *number, model: model.clone() })
                     .collect(),
                 is_holding,
+                hooks,
             }
         };
         let mut known = self.facts.lock().unwrap_or_else(PoisonError::into_inner);
@@ -174,6 +179,22 @@ impl Served {
             drop(known);
             self.bell.send_replace(());
         }
+    }
+
+    fn hooks(&self) -> MutexGuard<'_, Hooks> {
+        self.hooks.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Keeps the body of a hook; `false` if it is none.
+    pub(crate) fn take_hook(&self, body: &[u8]) -> bool {
+        let is_one = self.hooks().add(body);
+        self.publish();
+        is_one
+    }
+
+    /// Returns hooks after a number, the first ones first.
+    pub(crate) fn hooks_after(&self, number: u64) -> Vec<Hook> {
+        self.hooks().after(number)
     }
 
     /// Returns the number of a new call.
@@ -289,6 +310,11 @@ impl Target {
     pub(crate) fn accepts(&self, token: &str) -> bool {
         // Of what is compared, nobody can choose the bytes.
         crate::token_hash(token) == self.token
+    }
+
+    /// Tells whether this is the token for hooks.
+    pub(crate) fn accepts_hooks(&self, token: &str) -> bool {
+        crate::token_hash(token) == crate::token_hash(&crate::hooks_token(&self.token))
     }
 }
 

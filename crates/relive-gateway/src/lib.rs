@@ -19,6 +19,7 @@ mod client;
 mod control;
 mod entry;
 mod gates;
+mod hooks;
 mod limits;
 mod log;
 mod meter;
@@ -29,6 +30,7 @@ mod upstream;
 
 pub use api::Api;
 pub use client::{Error, Gateway, Link};
+pub use hooks::{HOOKS_PATH, Hook};
 pub use log::{Cut, Ended, close as close_log, read as read_log};
 pub use process::main;
 pub use protocol::{Auth, Entry, Exhausted, Facts, Lease, Wanted};
@@ -45,6 +47,13 @@ pub const LOG: &str = "gateway.jsonl";
 /// The variable with the switches for tests.
 #[cfg(feature = "faults")]
 pub(crate) const FAULTS: &str = "RELIVE_FAULTS";
+
+/// Returns the token by which a program reports its hooks, and with which it can do nothing else. `hash` is that of the token
+/// of its port.
+#[must_use]
+pub fn hooks_token(hash: &str) -> String {
+    token_hash(&format!("hooks {hash}"))
+}
 
 /// Returns how a token is kept: what is stored cannot be used at the port.
 #[must_use]

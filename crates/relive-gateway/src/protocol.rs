@@ -3,6 +3,8 @@
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
+use crate::hooks::Hook;
+
 /// The longest line.
 pub(crate) const LINE_MAX: usize = 1 << 20;
 /// The first line of a client that proves nothing: an answer shows that the gateway runs.
@@ -99,6 +101,9 @@ pub struct Facts {
     /// The lease that these facts are true of.
     #[serde(default)]
     pub is_holding: bool,
+    /// The number of the last hook; absent from a gateway that knows none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hooks: Option<u64>,
 }
 
 /// A call that waits for a permission.
@@ -133,6 +138,11 @@ pub(crate) enum Asked {
         uuid: Uuid,
     },
     List,
+    /// Asks for the hooks of a process after this number.
+    Hooks {
+        uuid: Uuid,
+        after: u64,
+    },
 }
 
 /// A message of the gateway.
@@ -149,6 +159,7 @@ pub(crate) enum Answer {
     Port(u16),
     Done,
     Processes(Vec<Uuid>),
+    Hooks(Vec<Hook>),
     Error(String),
 }
 

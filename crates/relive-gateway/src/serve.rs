@@ -20,6 +20,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use crate::api::{Api, gemini_model};
 use crate::entry::{Doing, Passed, Served};
+use crate::hooks::{BODY_MAX, HOOKS_PATH};
 use crate::limits;
 use crate::log::{Asked, Cut, Ended};
 use crate::meter::Meter;
@@ -76,9 +77,16 @@ async fn answer(
     let (head, body) = request.into_parts();
     let path = head.uri.path_and_query().map_or("/", |path| path.as_str()).to_owned();
     let api = Api::of(head.uri.path());
-    let is_ours = upstream::token(&head.headers).is_some_and(|token| served.target().accepts(token));
+    let is_hook = head.uri.path() == HOOKS_PATH;
+    let is_ours = upstream::token(&head.headers).is_some_and(|token| match is_hook {
+        true => served.target().accepts_hooks(token),
+        false => served.target().accepts(token),
+    });
     if !is_ours {
         return Ok(failed(api, 401, "authentication_error", "this port needs the token of its process"));
+    }
+    if is_hook {
+        return Ok(take_hook(&served, body).await);
     }
     let Ok(body) = Limited::new(body, REQUEST_MAX).collect().await else {
         return Ok(failed(api, 413, "request_too_large", "the request is too long"));
@@ -92,6 +100,15 @@ async fn answer(
         None => drop(tokio::spawn(pass_through(served, client, question, reply, doing))),
     }
     Ok(replied.await.unwrap_or_else(|_| failed(api, 503, "api_error", "the gateway of Relive ends")))
+}
+
+/// Keeps what the agent reports of itself. It decides nothing: the agent goes on as it would without it.
+async fn take_hook(served: &Served, body: Incoming) -> Response<Body> {
+    let body = Limited::new(body, BODY_MAX).collect().await.map(|body| body.to_bytes());
+    match body.is_ok_and(|body| served.take_hook(&body)) {
+        true => whole(200, "{}".to_owned()),
+        false => failed(None, 400, "invalid_request_error", "this is no hook"),
+    }
 }
 
 /// Passes a request on that is no model call.

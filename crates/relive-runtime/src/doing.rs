@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use relive_api::Process;
-use relive_cli_agent::{Activity as CliActivity, Lifecycle};
+use relive_cli_agent::{Activity as CliActivity, Lifecycle, Waiting};
 use relive_core::{Body, Display, State, Timestamp, View};
 use relive_journal::History;
 use relive_journal::history::{OpenCall, Phase, Place};
@@ -102,7 +102,17 @@ impl Runtime {
         if let Some(note) = &agent.note {
             return Some(note.clone());
         }
-        if agent.in_terminal {
+        if let Some(waiting) = agent.waiting.filter(|_| agent.in_terminal) {
+            let tool = agent.asked.as_ref().map(|asked| format!(": {}", asked.tool)).unwrap_or_default();
+            return Some(match waiting {
+                Waiting::Approval => format!("asks for permission in its terminal{tool}"),
+                Waiting::Question => "asks something in its terminal".to_owned(),
+            });
+        }
+        if agent.in_terminal && agent.lifecycle == Lifecycle::Idle && agent.reports {
+            return Some("idle, in its terminal".to_owned());
+        }
+        if agent.in_terminal && !agent.reports {
             let since = agent.turn_since.map(|since| span(self.since(since)));
             return Some(match since {
                 Some(since) => format!("asks its model {since}"),

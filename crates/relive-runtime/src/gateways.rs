@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use relive_core::Uuid;
-use relive_gateway::{Entry, Facts, Gateway, Lease, Link};
+use relive_gateway::{Entry, Facts, Gateway, Hook, Lease, Link};
 use relive_journal::DataDirectory;
 use tokio::sync::watch;
 use tokio::time::Instant;
@@ -16,6 +16,8 @@ use crate::warnings::Warnings;
 
 /// The shortest time between two starts of a gateway.
 const START_AGAIN: Duration = Duration::from_secs(1);
+/// How long a gateway may take to tell what the calls of a process that it serves do.
+const FACTS_WITHIN: Duration = Duration::from_secs(1);
 
 /// The gateway of the data directory, and those that it serves.
 #[derive(Debug)]
@@ -89,6 +91,22 @@ impl Gateways {
     /// Returns what the calls of a process do, as it changes.
     pub(crate) fn facts(&self, uuid: Uuid) -> Option<watch::Receiver<Facts>> {
         self.served().get(&uuid).map(|served| served.facts.subscribe())
+    }
+
+    /// Returns what a process has reported of itself after a number; nothing while the gateway is gone.
+    pub(crate) async fn hooks(&self, uuid: Uuid, after: u64) -> Vec<Hook> {
+        let link = self.link.lock().await.link.clone();
+        match link.filter(|link| !link.is_gone()) {
+            Some(link) => link.hooks(uuid, after).await.unwrap_or_default(),
+            None => Vec::new(),
+        }
+    }
+
+    /// Tells whether the gateway takes hooks of a process that it serves. One of an earlier version does not.
+    pub(crate) async fn takes_hooks(&self, uuid: Uuid) -> bool {
+        let Some(mut facts) = self.facts(uuid) else { return false };
+        let told = tokio::time::timeout(FACTS_WITHIN, facts.wait_for(|facts| facts.hooks.is_some())).await;
+        matches!(told, Ok(Ok(_)))
     }
 
     /// Changes what a process may spend. If the gateway is gone, the next one has it.

@@ -9,6 +9,7 @@ mod agents;
 mod calls;
 mod conversation;
 mod deliver;
+mod hooks;
 mod known;
 mod live;
 mod pool;
@@ -289,6 +290,10 @@ impl RunningAgent<'_> {
         let hash = relive_gateway::token_hash(&token);
         let port = self.body.serve(self.process, &route, (None, hash.clone()), facts.called_to).await?;
         route.apply(port, &token, &mut spec.env, &mut spec.argv);
+        if hooks::can_report(&facts.agent, &spec.argv) && self.body.gateways.takes_hooks(self.process.uuid).await {
+            spec.argv.extend(hooks::arguments(port));
+            spec.env.push((hooks::TOKEN.to_owned(), relive_gateway::hooks_token(&hash)));
+        }
         Ok(Some(CliGateway { port, token: hash }))
     }
 

@@ -5,7 +5,7 @@ use std::fs;
 use relive_fake_model::{FakeModel, Turn};
 use serde_json::{Value, json};
 
-use super::cli_agents::Agents;
+use super::cli_agents::{Agents, bash};
 use super::sessions_support::Person;
 use super::world::{Begun, World, begun, wait_for, wait_until};
 
@@ -128,14 +128,54 @@ fn what_a_terminal_cannot_do_is_refused_by_name() {
     assert_eq!(agents.world.relive(&["ps", "-aq"]).ok().stdout, "");
 }
 
-#[test]
-fn the_interface_of_claude_runs_as_a_process_behind_the_gateway() {
-    let test = "the_interface_of_claude";
-    let Some(agents) = Agents::new(test, "claude", [Turn::text("Pineapple").usage(300, 7, 0)]) else { return };
+/// The real claude, whose user has answered its first questions.
+fn with_claude(test: &str, turns: impl IntoIterator<Item = Turn>) -> Option<Agents> {
+    let agents = Agents::new(test, "claude", turns)?;
     let work = agents.world.work();
     let projects = json!({ work.to_str().unwrap(): {"hasTrustDialogAccepted": true} });
     let settings = json!({"hasCompletedOnboarding": true, "projects": projects});
     fs::write(agents.world.root().join("home/.claude.json"), settings.to_string()).unwrap();
+    Some(agents)
+}
+
+#[test]
+fn the_interface_of_claude_says_that_it_asks_for_permission_and_that_it_is_idle() {
+    let test = "the_interface_of_claude_says";
+    let turns = [bash("echo made > made"), Turn::text("Pineapple")];
+    let Some(agents) = with_claude(test, turns) else { return };
+    let settings = agents.world.root().join("home/.claude/settings.json");
+    fs::create_dir_all(settings.parent().unwrap()).unwrap();
+    let own = r#"{"permissions": {"ask": ["Bash"]}}"#;
+    fs::write(&settings, own).unwrap();
+    let person = Person::sits_down(agents.world.command(&["run", "-t", "--agent", "claude", "--name", "me"]), 30, 100);
+    person.sees("❯");
+    person.types("hello");
+    person.sees("hello");
+    person.types("\r");
+    let asks = |info: &Value| info["agent"]["waiting"] == "approval" && info["agent"]["activity"] == "running_tool";
+    let info = wait_for("it asks", || Some(agents.world.info("me")).filter(asks));
+    assert_eq!(info["doing"], "asks for permission in its terminal: Bash", "{info}");
+    assert_eq!(fs::read_to_string(&settings).unwrap(), own, "the settings of the user are not touched");
+    // The gateway keeps what it reported.
+    agents.world.kill_daemon();
+    let info = wait_for("the next daemon knows it", || Some(agents.world.info("me")).filter(asks));
+    assert!(!agents.world.work().join("made").exists());
+    person.types("\r");
+    person.sees("Pineapple");
+    let is_idle = |info: &Value| info["agent"]["lifecycle"] == "idle" && info["agent"]["waiting"].is_null();
+    let after = wait_for("it is idle", || Some(agents.world.info("me")).filter(is_idle));
+    assert_eq!(after["doing"], "idle, in its terminal", "{after}");
+    assert_eq!(fs::read_to_string(agents.world.work().join("made")).unwrap(), "made\n");
+    let sent: Vec<String> = agents.server.requests().iter().map(|request| request.path.clone()).collect();
+    assert!(!sent.iter().any(|path| path.contains("hooks")), "nothing of it goes to the provider: {sent:?}");
+    agents.world.relive(&["kill", "me"]).ok();
+    agents.world.await_field(info["uuid"].as_str().unwrap(), "state", "dead");
+}
+
+#[test]
+fn the_interface_of_claude_runs_as_a_process_behind_the_gateway() {
+    let test = "the_interface_of_claude";
+    let Some(agents) = with_claude(test, [Turn::text("Pineapple").usage(300, 7, 0)]) else { return };
     let mut person =
         Person::sits_down(agents.world.command(&["run", "-t", "--agent", "claude", "--name", "me"]), 30, 100);
     person.sees("❯");

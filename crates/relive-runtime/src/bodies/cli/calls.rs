@@ -197,6 +197,11 @@ impl Calls {
         self.count
     }
 
+    /// Returns the number of the last hook, if the gateway takes any.
+    pub(super) fn last_hook(&self) -> u64 {
+        self.facts.borrow().hooks.unwrap_or(0)
+    }
+
     /// Returns what is shown of the calls.
     pub(super) fn shown(&self) -> LiveGateway {
         let facts = self.facts.borrow();

@@ -363,6 +363,7 @@ impl Conversation {
             note: known.note.clone(),
             gateway: known.gateway,
             in_terminal: false,
+            reports: true,
         };
         if self.body.agents.put(self.process.uuid, agent) {
             self.owner.ring();
@@ -434,7 +435,7 @@ fn is_lasting(record: &Record) -> bool {
 }
 
 /// Waits until a moment, or for ever without one.
-pub(super) async fn at(moment: Option<Instant>) {
+async fn at(moment: Option<Instant>) {
     match moment {
         Some(moment) => tokio::time::sleep_until(moment).await,
         None => std::future::pending().await,

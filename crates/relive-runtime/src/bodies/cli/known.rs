@@ -412,7 +412,7 @@ fn open_key(history: &History) -> Option<String> {
 }
 
 /// Describes a call in one line.
-fn described(name: &str, input: Option<&RawJson>) -> String {
+pub(super) fn described(name: &str, input: Option<&RawJson>) -> String {
     let value: Option<serde_json::Value> = input.and_then(|input| serde_json::from_str(input.as_str()).ok());
     let telling = value.as_ref().and_then(|value| match value.as_str() {
         // Codex names the command alone.

@@ -36,8 +36,10 @@ pub(crate) struct LiveAgent {
     pub(crate) note: Option<String>,
     /// What its model calls do, if they go through the gateway.
     pub(crate) gateway: Option<LiveGateway>,
-    /// Whether it has its own full-screen interface: all that is known of it are its model calls.
+    /// Whether it has its own full-screen interface, which is not read.
     pub(crate) in_terminal: bool,
+    /// Whether it reports what it does there. Otherwise all that is known of it are its model calls.
+    pub(crate) reports: bool,
 }
 
 /// The model calls of a CLI agent.
@@ -115,6 +117,7 @@ impl LiveAgent {
             "usage": if self.gateway.is_some() { "counted" } else { "claimed" },
             "gateway": self.gateway.map(LiveGateway::to_json),
             "terminal": self.in_terminal,
+            "waiting": self.waiting,
             "subagents": self.subagents.to_json(),
             "queued": null,
         })

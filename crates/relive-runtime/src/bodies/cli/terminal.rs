@@ -1,10 +1,10 @@
 //! A CLI agent with its own full-screen interface, in a terminal of its own.
 //!
-//! What it draws is not read. All that is known of it are its model calls, which go through the gateway: it is at work while
-//! one of them is open, and whether it runs a tool otherwise, or waits for the person at the terminal, is not known. So it is
-//! never ended for being idle.
+//! What it draws is not read. Its model calls go through the gateway, and claude reports what else it does (see `hooks.rs`). Of
+//! another program, or before the first report, all that is known are its model calls: it is at work while one of them is open,
+//! and whether it runs a tool otherwise, or waits for the person at the terminal, is not known. So none is ended for being idle.
 
-use relive_cli_agent::{Activity, Lifecycle};
+use relive_cli_agent::{Activity, Lifecycle, Waiting};
 use relive_core::{ErrorCode, Timestamp, Uuid};
 use relive_journal::Durability;
 use relive_journal::history::CliFacts;
@@ -15,8 +15,8 @@ use tokio::sync::watch;
 use super::agents::dialect_of;
 use super::calls::Calls;
 use super::conversation::{Conversation, Finished};
+use super::hooks::Reports;
 use super::live::{LiveAgent, LiveGateway};
-use super::subagents::Subagents;
 use crate::error::Error;
 
 /// The part of an argument that stands for the name of the conversation.
@@ -33,6 +33,8 @@ struct Seen {
     last_active: Timestamp,
     /// Since when a call is open.
     asks_since: Option<Timestamp>,
+    /// What was shown last.
+    state: Option<(Lifecycle, Activity, Option<Waiting>)>,
 }
 
 impl Conversation {
@@ -46,7 +48,8 @@ impl Conversation {
         let mut calls = Calls::begin(&self, &facts, on_budget, boundary).await;
         let mut bell = self.owner.follow();
         let mut session = connection.seen();
-        let mut seen = Seen { last_active: self.now(), asks_since: None };
+        let mut seen = Seen { last_active: self.now(), asks_since: None, state: None };
+        let mut reports = Reports::new(dialect_of(&facts.agent), self.now());
         let mut is_named = facts.session_id.is_some();
         loop {
             bell.borrow_and_update();
@@ -59,11 +62,12 @@ impl Conversation {
                 return if is_refused { Finished::OverBudget } else { Finished::Quiet };
             }
             if let Some(calls) = &mut calls {
-                calls.look(&self, true).await;
+                reports.read(&self, calls.last_hook()).await;
+                calls.look(&self, reports.is_at_rest()).await;
                 if calls.count() > 0 && !is_named {
                     is_named = self.name_terminal_conversation().await;
                 }
-                self.publish_terminal(&facts, calls.shown(), &mut seen);
+                self.publish_terminal(&facts, calls.shown(), &reports, &mut seen);
             }
             tokio::select! {
                 _ = session.changed() => {}
@@ -91,16 +95,23 @@ impl Conversation {
         appended.inspect_err(|error| self.warn(&format!("its conversation cannot be recorded: {error}"))).is_ok()
     }
 
-    fn publish_terminal(&self, facts: &CliFacts, gateway: LiveGateway, seen: &mut Seen) {
+    fn publish_terminal(&self, facts: &CliFacts, gateway: LiveGateway, reports: &Reports, seen: &mut Seen) {
         let is_asking = gateway.in_flight > 0 || gateway.held > 0;
         if is_asking != seen.asks_since.is_some() {
             seen.last_active = self.now();
             seen.asks_since = is_asking.then_some(seen.last_active);
         }
-        let (lifecycle, activity) = match is_asking {
-            true => (Lifecycle::Working, Activity::Thinking),
-            false => (Lifecycle::Idle, Activity::Idle),
+        let (lifecycle, activity) = match (reports.state(), is_asking) {
+            (Some((Lifecycle::Working, Activity::Idle)) | None, true) => (Lifecycle::Working, Activity::Thinking),
+            (Some((Lifecycle::Working, activity)), _) => (Lifecycle::Working, activity),
+            // Such as a title for the conversation.
+            (Some(_), true) => (Lifecycle::Working, Activity::Thinking),
+            (Some(_) | None, false) => (Lifecycle::Idle, Activity::Idle),
         };
+        let state = (lifecycle, activity, reports.waiting());
+        if seen.state.replace(state) != Some(state) {
+            seen.last_active = self.now();
+        }
         let agent = LiveAgent {
             dialect: dialect_of(&facts.agent),
             lifecycle,
@@ -108,14 +119,15 @@ impl Conversation {
             last_active: seen.last_active,
             idle_kill_at: None,
             session_id: facts.session_id.clone().or_else(|| Some(self.process.uuid.to_string())),
-            waiting: None,
-            tool: None,
-            subagents: Subagents::default(),
-            turn_since: seen.asks_since,
-            asked: None,
+            waiting: reports.waiting(),
+            tool: reports.tool(),
+            subagents: reports.subagents(),
+            turn_since: reports.turn_since().or(seen.asks_since),
+            asked: reports.asked(),
             note: None,
             gateway: Some(gateway),
             in_terminal: true,
+            reports: reports.state().is_some(),
         };
         if self.body.agents.put(self.process.uuid, agent) {
             self.owner.ring();
