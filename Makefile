@@ -1,5 +1,5 @@
 # The verbs of this repository. CI calls `check` and `test`, nothing else.
-.PHONY: check test fix bench demo soak install
+.PHONY: check test fix bench demo soak install uninstall
 
 # Test-only tools and injected faults: the tests need them, and with the same features everything is built once.
 FAULTS = --features relive/faults,relive-journal/faults,relive-workspace/faults
@@ -56,3 +56,6 @@ BUILT = $(or $(CARGO_TARGET_DIR),target)/$(if $(filter dev,$(PROFILE)),debug,$(P
 install:
 	cargo build --profile $(PROFILE) -p relive
 	scripts/install "$(BUILT)/relive" "$(DESTDIR)$(PREFIX)"
+
+uninstall:
+	scripts/uninstall "$(DESTDIR)$(PREFIX)"
