@@ -64,6 +64,8 @@ pub enum Event {
     Queue,
     /// Reports that the body has its place. Changes nothing if it did not wait.
     Admit,
+    /// Lets a program pass its gate: its time counts from now on. Changes nothing for a process that is not at a gate.
+    Proceed,
     /// Replaces the set of blocked signals. Pending signals that are no longer blocked are delivered, in their order.
     SetMask(SignalSet),
     /// Replaces the set of signals that the process handles itself.
@@ -139,6 +141,7 @@ impl Machine {
             Event::BoundaryReached => self.reach_boundary(&mut cx),
             Event::Queue => self.queue(&cx),
             Event::Admit => self.admit(&cx),
+            Event::Proceed => self.proceed(&cx),
             Event::SetMask(mask) => self.set_mask(mask, &mut cx),
             Event::SetHandlers(handlers) => self.set_handlers(handlers),
             Event::EndSelf(end) => self.end_self(*end, &mut cx)?,

@@ -324,6 +324,7 @@ impl History {
                 self.start_time(record.up);
                 self.land_resume(resumed);
             }
+            Body::Proceeded(_) => self.release_time(record.up),
             Body::Limits(new) => self.limits = new.limits,
             Body::Ended(ended) => self.end(record, ended),
             Body::Repair(repair) => self.repairs.push(*repair),

@@ -42,8 +42,8 @@ pub struct Seen {
 }
 
 impl Opening {
-    /// The record of an incarnation of a process that has executed for so long.
-    pub(crate) fn body(&self, ran_ms: u64) -> Body {
+    /// The record of an incarnation of a process that has executed for so long, and is `held` at its gate or not.
+    pub(crate) fn body(&self, ran_ms: u64, held: bool) -> Body {
         Body::Opened(Opened {
             pid: self.pid,
             by: self.by,
@@ -53,6 +53,7 @@ impl Opening {
             ran_ms,
             derives_events: true,
             cause: self.cause,
+            held,
         })
     }
 }
@@ -164,7 +165,7 @@ impl Acquired {
         let Self { directory, file, history, torn } = self;
         let needs_sync = torn.is_some() || history.open_calls().any(|open| open.recovery != Recovery::Rerun);
         let durability = if needs_sync { Durability::Synced } else { durability };
-        let last = history.epoch;
+        let (last, held) = (history.epoch, history.begins_at_gate());
         let take = match epoch {
             Epoch::Same => Take::Found(last),
             Epoch::New => Take::Found(last.next()),
@@ -172,7 +173,7 @@ impl Acquired {
         let mut writer = Writer::new(io, directory, file, history, take);
         let mut batch = Vec::new();
         if epoch == Epoch::New {
-            batch.push(opening.body(ran_ms));
+            batch.push(opening.body(ran_ms, held));
             if let Some((offset, bytes)) = torn
                 && io.disk.repairs()
             {

@@ -38,7 +38,8 @@ pub use steps::{
     AskedFor, Call, CallEnded, CallStarted, Compacted, Doubt, Git, ModelEnded, ModelStarted, Outcome, Partial, Resolved,
 };
 pub use verbs::{
-    Acked, Ended, NewLimits, NewModel, Paused, Renamed, Resumed, ResumedBy, SignalCommand, SignalMask, Signalled,
+    Acked, Ended, NewLimits, NewModel, Paused, Proceeded, Renamed, Resumed, ResumedBy, SignalCommand, SignalMask,
+    Signalled,
 };
 
 /// One record, as read.
@@ -138,6 +139,7 @@ kinds! {
     "rewound" => Rewound(Box<Rewound>) [skippable, idle], "A verb changes files, or has.";
     "question" => Question(Question) [], "An agent asked a person something, or got the answer.";
     "acked" => Acked(Acked) [skippable, idle], "A person has seen how the process ended. Readers that do not know it pass over it.";
+    "proceeded" => Proceeded(Proceeded) [skippable, idle], "A program may pass its gate. Readers that do not know it count the time before it as well.";
     "flow" => Flow(FlowRecord) [], "The definition of a tree of processes, or a decision about it.";
     "cli" => Cli(CliRecord) [skippable], "A fact about a CLI agent.";
 }
@@ -176,6 +178,10 @@ pub struct Opened {
     /// Who resumed the process after its end. Older versions do not record it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cause: Option<Cause>,
+    /// Whether the process is a program that has not passed its gate: its time does not count before `proceeded`. Older
+    /// versions count it.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub held: bool,
 }
 
 /// The facts about a process that never change.
@@ -274,6 +280,13 @@ pub struct Repair {
     pub blob: Hash,
 }
 
+impl Spawned {
+    /// Returns whether it is a program with a gate, which waits there before it runs.
+    pub(crate) fn begins_at_gate(&self) -> bool {
+        self.program.as_ref().is_some_and(|program| program.gate)
+    }
+}
+
 impl Body {
     /// The id of the request that asked for it. The id of an `input` is one too.
     #[must_use]
@@ -308,6 +321,7 @@ impl Body {
             | Self::Doubt(_)
             | Self::Compacted(_)
             | Self::Snapshot(_)
+            | Self::Proceeded(_)
             | Self::Repair(_) => None,
         }
     }

@@ -219,10 +219,13 @@ impl Turn {
         self.runtime.bodies_changed.notify_waiters();
     }
 
-    /// When the time of the process is up, if it runs on without a pause. While a pause is asked for, or the body waits for a
-    /// place, there is no such moment: its time stands still.
+    /// Returns when the time of the process is up, if it continues to run. There is no such moment while a pause is asked
+    /// for, the process is at its gate, or the body waits for a place: its time stands still.
     pub(crate) fn deadline(&self) -> Option<tokio::time::Instant> {
-        self.machine().filter(|machine| machine.pause().is_none() && !machine.is_queued())?;
+        let counts = |machine: &&Machine| {
+            machine.pause().is_none() && !machine.is_queued() && !machine.stopwatch().is_held()
+        };
+        self.machine().filter(counts)?;
         let history = self.state.journal.as_ref()?.history().ok()?;
         let timeout = history.limits.timeout_ms?;
         let elapsed = history.stopwatch().elapsed_ms(self.runtime.moment().up_ms);

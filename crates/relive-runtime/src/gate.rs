@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use relive_api::{Affected, GateRequest, LastSignal, Session};
-use relive_core::{Cause, ErrorCode, OsSignal, Pid, Program, Uuid, Why};
+use relive_core::{Cause, ErrorCode, Event, OsSignal, Pid, Program, Uuid, Why};
 use relive_session::connection::Connection;
 use relive_session::directory::SessionDirectory;
 use relive_session::log::Reader;
@@ -16,6 +16,8 @@ use relive_session::tree::Rungs;
 use crate::bodies::{LiveSession, OTHER_VERSION, Shim, Verb as BodyVerb, found_session, is_looked_for, last_session};
 use crate::error::{Error, Result};
 use crate::lookup::LookedUp;
+use crate::owner::{Change, Lane};
+use crate::records::RecordDetails;
 use crate::runtime::{ProcessRef, Runtime};
 
 /// Said of a program that reaches listed hosts only, and now none.
@@ -114,6 +116,9 @@ impl Runtime {
                 .with_hint(format!("relive resume {pid}; relive proceed {pid}")));
         }
         let affected = Affected { affected: 1, pids: vec![pid], note, ..Affected::default() };
+        if verb == Verb::Proceed {
+            self.count_time(process).await?;
+        }
         match self.ask_shim(process, verb).await? {
             Outcome::Done => Ok(affected),
             Outcome::Kept => {
@@ -126,6 +131,21 @@ impl Runtime {
             | Outcome::Failed { .. }
             | Outcome::Stat(_)) => Err(not_done(pid, "has not passed its gate", refused)),
         }
+    }
+
+    /// Counts the time of a program from now on. This is recorded before its gate opens: if this daemon is killed in
+    /// between, the time counts too early, and a program that runs never has more time than its limit.
+    async fn count_time(self: &Arc<Self>, process: ProcessRef) -> Result<()> {
+        let mut turn = self.turn(process.uuid, Lane::Verb).await?;
+        let Some(machine) = turn.machine().filter(|machine| machine.incarnation() == process.of) else { return Ok(()) };
+        let mut change = Change::of(machine, RecordDetails::default());
+        if change.apply(Event::Proceed, self)? {
+            turn.commit(change).await?;
+            let deadline = turn.deadline();
+            turn.owner.order(|orders| orders.deadline = deadline);
+            self.start_heartbeat();
+        }
+        Ok(())
     }
 
     /// Returns the session of a program: from its shim, or from its directory.

@@ -1,7 +1,7 @@
 //! Converts a change of a process to records.
 
 use relive_core::{Cause, Machine, Signal, SuspendReason, Timestamp};
-use relive_journal::record::{Body, Ended, Paused, Resumed, ResumedBy, SignalMask, Signalled};
+use relive_journal::record::{Body, Ended, Paused, Proceeded, Resumed, ResumedBy, SignalMask, Signalled};
 
 /// Details of the records besides the change itself.
 #[derive(Debug, Clone)]
@@ -63,6 +63,9 @@ pub(crate) fn between(before: &Machine, after: &Machine, note: &RecordDetails) -
             records.push(Body::Paused(Paused { reason, asked_at, resume_at, cause, req: req.clone() }));
         }
         (None | Some(_), None | Some(_)) => {}
+    }
+    if before.stopwatch().is_held() && !after.stopwatch().is_held() {
+        records.push(Body::Proceeded(Proceeded {}));
     }
     if (before.mask(), before.handlers()) != (after.mask(), after.handlers()) {
         // Last: signals that are no longer blocked were delivered, and their records come before it.

@@ -195,6 +195,15 @@ impl Machine {
         }
     }
 
+    pub(super) fn proceed(&mut self, cx: &Context<'_>) -> bool {
+        if !self.stopwatch.is_held() || matches!(self.life, Life::Zombie(_)) {
+            return false;
+        }
+        self.stopwatch.release();
+        self.start_time(cx);
+        true
+    }
+
     /// Ends a pause because of a RESUME, unless the pause waits for an answer.
     pub(super) fn resume(&mut self, cx: &mut Context<'_>) -> bool {
         match self.pause() {

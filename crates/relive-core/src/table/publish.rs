@@ -92,6 +92,7 @@ fn apply_to_dead(pid: Pid, event: &Event) -> Result<Applied, Refusal> {
         | Event::BoundaryReached
         | Event::Queue
         | Event::Admit
+        | Event::Proceed
         | Event::SetMask(_)
         | Event::SetHandlers(_)
         | Event::EndSelf(_)

@@ -60,6 +60,7 @@ impl Said {
             | Body::Snapshot(_)
             | Body::Rewound(_)
             | Body::Acked(_)
+            | Body::Proceeded(_)
             | Body::Flow(_)
             | Body::Cli(_) => None,
         }

@@ -137,7 +137,8 @@ impl DataDirectory {
         if let Some(ForkWorkspace { cwd, own }) = request.workspace {
             (spawned.cwd, spawned.workspace) = (cwd, Some(own));
         }
-        let mut batch = vec![request.opening.body(0), Body::Spawned(Box::new(spawned))];
+        let held = spawned.begins_at_gate();
+        let mut batch = vec![request.opening.body(0, held), Body::Spawned(Box::new(spawned))];
         let records = decide(&start(&prefix, &batch, request.opening.now))?;
         batch.extend(request.input.map(Body::Input).into_iter().chain(records));
         let made = self.make(request.uuid, |directory| {

@@ -57,7 +57,8 @@ impl DataDirectory {
             let file = disk.create(&directory.steps()).map_err(failed)?;
             disk.try_lock(&file).map_err(failed)?;
             let mut writer = Writer::new(&self.io, directory.clone(), file, History::default(), Take::Copied);
-            let mut batch = vec![opening.body(0), Body::Spawned(Box::new(spawned))];
+            let held = spawned.begins_at_gate();
+            let mut batch = vec![opening.body(0, held), Body::Spawned(Box::new(spawned))];
             batch.extend(input.map(Body::Input).into_iter().chain(records));
             writer.append(opening.now, batch, Durability::Synced)?;
             let alone = !has_meta && writer.history().blobs.is_empty();

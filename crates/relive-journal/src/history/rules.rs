@@ -27,7 +27,7 @@ impl History {
             Body::Opened(_) | Body::Spawned(_) | Body::Input(_) | Body::Paused(_) => Ok(()),
             Body::Limits(_) | Body::Ended(_) | Body::Repair(_) | Body::SignalMask(_) => Ok(()),
             Body::Renamed(_) | Body::Model(_) | Body::Granted(_) | Body::Released(_) => Ok(()),
-            Body::Snapshot(_) | Body::Rewound(_) | Body::Flow(_) | Body::Cli(_) => Ok(()),
+            Body::Snapshot(_) | Body::Rewound(_) | Body::Flow(_) | Body::Cli(_) | Body::Proceeded(_) => Ok(()),
             Body::ModelStarted(_) => {
                 require(!matches!(self.phase, Phase::Calling { .. }), "calls of the step before are not settled")
             }

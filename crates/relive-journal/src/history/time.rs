@@ -1,8 +1,8 @@
 //! The execution time of a process.
 //!
 //! Between two openings of the journal, which are within one boot, the differences of `up` are added while the process
-//! runs: from its `opened` or `resumed` to its `paused` or `ended`, but not while a `cli` record says that it waits for a
-//! place in the pool. Time that no record covers, because a daemon was
+//! runs: from its `opened`, `proceeded` or `resumed` to its `paused` or `ended`, but not while a `cli` record says that it
+//! waits for a place in the pool. Time that no record covers, because a daemon was
 //! killed or a program kept running without one, is in the next `opened`. The wall clock is not used.
 
 use relive_core::{Stopwatch, Timestamp};
@@ -57,13 +57,41 @@ impl History {
             // An older Relive writes from here on and does not count.
             None => self.stop_time(self.last_up),
         }
+        if opened.held {
+            self.stopwatch = self.stopwatch.map(Stopwatch::held);
+        }
         self.last_up = record.up;
     }
 
     /// Resets the time: a fork has not run yet.
     pub(super) fn reset_time(&mut self, up: Option<u64>) {
+        let is_held = self.is_at_gate();
         self.stopwatch = up.map(|up| Stopwatch::started(0, up));
+        if is_held {
+            self.stopwatch = self.stopwatch.map(Stopwatch::held);
+        }
         self.last_up = up;
+    }
+
+    /// Returns whether the process is a program that has not passed its gate.
+    fn is_at_gate(&self) -> bool {
+        self.stopwatch.is_some_and(Stopwatch::is_held)
+    }
+
+    /// Returns whether the next incarnation begins at its gate: one that has ended begins again.
+    pub(crate) fn begins_at_gate(&self) -> bool {
+        match self.ended() {
+            Some(_) => self.identity.as_ref().is_some_and(|identity| identity.spawned.begins_at_gate()),
+            None => self.is_at_gate(),
+        }
+    }
+
+    /// Counts the time from now on, unless there is another reason why the process does not execute.
+    pub(super) fn release_time(&mut self, up: Option<u64>) {
+        if let Some(stopwatch) = &mut self.stopwatch {
+            stopwatch.release();
+        }
+        self.start_time(up);
     }
 
     /// Starts the time, unless there is another reason why the process does not execute.

@@ -156,3 +156,7 @@ pub struct NewModel {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub req: Option<String>,
 }
+
+/// A program that may pass its gate.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Proceeded {}

@@ -12,7 +12,7 @@ use relive_journal::history::Permit;
 use relive_journal::policy::{Permission, Policy};
 use relive_journal::record::{
     Approval, Body, CallStarted, CliLaunch, CliRead, CliRecord, CliSession, CliStart, CliTurn, CliTurnState, Decision,
-    FlowRecord, Granted, OpenedBy, Outcome, Partial, Released, Signalled,
+    FlowRecord, Granted, OpenedBy, Outcome, Partial, Proceeded, Released, Signalled,
 };
 use relive_journal::recovery::Recovery;
 use relive_journal::{Durability, Hash, Health, Next, Opening, Problem, Seen, Writer};
@@ -205,6 +205,13 @@ const ADDITIONS: &[Addition] = &[
         make: crate::cli_calls::make_crashed,
         check: crate::cli_calls::check_crashed,
         unknown: Some((4, "cli")),
+    },
+    Addition {
+        name: "v1-gate",
+        sums: "511476c2d1c7154b52c22e321970716b6239cb313810970766564eae6ceb9041",
+        make: make_gate,
+        check: check_gate,
+        unknown: Some((3, "proceeded")),
     },
 ];
 
@@ -767,4 +774,30 @@ fn check_cli(fixture: &Fixture) {
     let facts = fork.history().cli.as_deref().unwrap();
     assert_eq!((facts.session_id.as_deref(), facts.origin_session.as_deref()), (None, Some("7")));
     assert_eq!((facts.is_turn_open(), facts.read, facts.launches.len()), (false, None, 0));
+}
+
+/// A program that waited at its gate for a minute.
+fn make_gate(fixture: &Fixture) {
+    let at = |ms: u64| Moment {
+        at: Timestamp::from_millisecond(1_700_000_000_000 + ms.cast_signed()).unwrap(),
+        up_ms: 86_400_000 + ms,
+    };
+    let mut request = spawn_request(uuid(), fixture.data.next_pid().unwrap());
+    request.opening.now = at(0);
+    request.spawned.body = "exec".to_owned();
+    request.spawned.program = serde_json::from_value(serde_json::json!({ "argv": ["make"], "gate": true })).unwrap();
+    (request.meta, request.input) = (None, None);
+    let mut writer = fixture.data.spawn(request).unwrap();
+    writer.append(at(60_000), vec![Body::Proceeded(Proceeded {})], Durability::Synced).unwrap();
+    writer.checkpoint().unwrap();
+    writer.append(at(60_200), vec![paused(SuspendReason::User)], Durability::Synced).unwrap();
+}
+
+fn check_gate(fixture: &Fixture) {
+    let history = fixture.history(uuid());
+    assert_eq!(history.ran_ms(), 200);
+    let journal = journal(fixture);
+    assert!(memchr::memmem::find(&journal, b"\"kind\":\"proceeded\",\"step\":0,\"skip\":true").is_some());
+    let at_gate = |line: &&[u8]| memchr::memmem::find(line, b"\"held\":true").is_some();
+    assert_eq!(lines(&journal).into_iter().filter(at_gate).count(), 1);
 }

@@ -389,6 +389,7 @@ pub(crate) fn with_request(mut body: Body, id: &str) -> Body {
         Body::Flow(body) => &mut body.req,
         Body::Opened(_)
         | Body::Cli(_)
+        | Body::Proceeded(_)
         | Body::Spawned(_)
         | Body::Input(_)
         | Body::ModelStarted(_)

@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 use relive_core::{Moment, Pid, SuspendReason, Timestamp, Uuid};
 use relive_journal::data::{Beat, ForkPoint};
-use relive_journal::record::{Body, CliRecord, OpenedBy};
+use relive_journal::record::{Body, CliRecord, OpenedBy, Proceeded};
 use relive_journal::{Durability, History, Opening, ProcInfo, Seen, Writer};
 
 use crate::open_and_repair::reseal;
@@ -76,6 +76,53 @@ fn only_time_between_start_or_resume_and_pause_or_end_counts() {
     assert_eq!(ran_ms(&fixture, &mut writer), 400, "dead, nothing runs");
     append_at(&mut writer, 90_007, input("again", "more"));
     assert_eq!(ran_ms(&fixture, &mut writer), 407);
+}
+
+/// Returns a program that waits at its gate.
+fn spawn_at_gate(fixture: &Fixture, up_ms: u64) -> Writer {
+    let mut request = spawn_request(uuid(), fixture.data.next_pid().unwrap());
+    request.opening.now = up(up_ms);
+    request.spawned.body = "exec".to_owned();
+    let program = serde_json::json!({ "argv": ["make"], "gate": true });
+    request.spawned.program = Some(serde_json::from_value(program).unwrap());
+    (request.meta, request.input) = (None, None);
+    fixture.data.spawn(request).unwrap()
+}
+
+fn proceeded() -> Body {
+    Body::Proceeded(Proceeded {})
+}
+
+#[test]
+fn time_at_a_gate_does_not_count() {
+    let fixture = Fixture::new();
+    let mut writer = spawn_at_gate(&fixture, 1_000);
+    append_at(&mut writer, 2_000, paused(SuspendReason::User));
+    append_at(&mut writer, 3_000, resumed());
+    append_at(&mut writer, 4_000, input("more", "more"));
+    assert_eq!(ran_ms(&fixture, &mut writer), 0, "nor does a resume start the time");
+    assert!(!writer.history().stopwatch().is_running());
+    let uuid = uuid_of(&writer);
+    drop(writer);
+    beat(&fixture, "boot", 900, 5_000);
+
+    let fixture = fixture.reopen();
+    let mut writer = recover_at(&fixture, uuid, "boot", 6_000);
+    append_at(&mut writer, 7_000, input("even", "more"));
+    assert_eq!(ran_ms(&fixture, &mut writer), 0, "it still waits after a restart");
+    append_at(&mut writer, 8_000, proceeded());
+    append_at(&mut writer, 8_300, completed());
+    assert_eq!(ran_ms(&fixture, &mut writer), 300);
+    drop(writer);
+
+    let mut writer =
+        open_journal(&fixture.data, uuid, &open_at(fixture.data.next_pid().unwrap(), OpenedBy::Resume, "boot", 20_000))
+            .unwrap();
+    append_at(&mut writer, 21_000, paused(SuspendReason::User));
+    append_at(&mut writer, 22_000, proceeded());
+    append_at(&mut writer, 23_000, resumed());
+    append_at(&mut writer, 23_050, input("again", "more"));
+    assert_eq!(ran_ms(&fixture, &mut writer), 350, "a program that is started again waits at its gate again");
 }
 
 #[test]

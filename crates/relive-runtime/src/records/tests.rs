@@ -35,6 +35,8 @@ enum Step {
         handled: Option<SignalSet>,
     },
     GraceExpired,
+    /// It passes its gate.
+    Proceed,
     End(Outcome),
 }
 
@@ -65,6 +67,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
         2 => Just(Step::Boundary),
         6 => (set.clone(), set).prop_map(|(blocked, handled)| Step::Mask { blocked, handled }),
         1 => Just(Step::GraceExpired),
+        2 => Just(Step::Proceed),
         1 => prop_oneof![Just(Outcome::Cancelled), Just(completed)].prop_map(Step::End),
     ];
     prop::collection::vec(step, 1..24)
@@ -100,6 +103,7 @@ impl Step {
                 Applied::default()
             }
             Self::GraceExpired => apply(Event::GraceExpired)?,
+            Self::Proceed => apply(Event::Proceed)?,
             Self::End(outcome) => apply(Event::Terminate(outcome.clone()))?,
         };
         Some(note)
@@ -164,8 +168,10 @@ fn data() -> (tempfile::TempDir, DataDirectory) {
     (root, data)
 }
 
+/// Creates a process. Every second one is at a gate.
 fn spawn(data: &DataDirectory, now: Moment) -> (Uuid, Writer) {
     let pid = data.next_pid().unwrap();
+    let gate = pid.0.is_multiple_of(2);
     let uuid = Uuid::from_u128(u128::from(pid.0));
     let spawned = Spawned {
         uuid,
@@ -175,7 +181,7 @@ fn spawn(data: &DataDirectory, now: Moment) -> (Uuid, Writer) {
         origin: None,
         body: "agent".to_owned(),
         intent: "anything".into(),
-        program: None,
+        program: gate.then(|| serde_json::from_value(serde_json::json!({ "argv": ["x"], "gate": true })).unwrap()),
         cwd: "/".to_owned(),
         isolated: None,
         limits: Default::default(),

@@ -8,7 +8,7 @@ use std::io;
 use std::num::NonZero;
 use std::thread::Builder;
 
-use relive_core::{Pid, Recovered, Rights, Signal, Spec, Stopwatch, SuspendReason, Suspension, Timestamp, Uuid};
+use relive_core::{Pid, Recovered, Rights, Signal, Spec, SuspendReason, Suspension, Timestamp, Uuid};
 use relive_index::Row;
 use relive_journal::data::Live;
 use relive_journal::record::Paused;
@@ -204,7 +204,7 @@ fn read(data: &DataDirectory, boot_id: &str, live: Live) -> Result<Found> {
     let model = spec::model_of(data, uuid, &history);
     let mut spec = spec::from_history(&history, last_pid, Pid::RUNTIME, model)?;
     // It does not run before its journal is open.
-    spec.stopwatch = Stopwatch::stopped(data.ran_ms(&history, boot_id));
+    spec.stopwatch = history.stopwatch().stopped_at(data.ran_ms(&history, boot_id));
     let is_good = health == Health::Good;
     let left = match (health, &history.paused) {
         (Health::Damaged(hole) | Health::ReadOnly(hole), _) => PriorState::Unwritable(hole),

@@ -65,7 +65,7 @@ pub(crate) struct Args {
     /// The working directory of the program; default: this directory
     #[arg(long, value_name = "DIRECTORY")]
     cwd: Option<PathBuf>,
-    /// End the program after this time; pauses do not count
+    /// End the program after this time; pauses and the wait at its gate do not count
     #[arg(long, value_name = "DURATION", value_parser = super::limits::parse_time_limit)]
     timeout: Option<Duration>,
     /// A name for the process

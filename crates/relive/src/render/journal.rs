@@ -36,7 +36,7 @@ impl Journal {
         Self { id: id.to_string(), calls: Vec::new(), clock, told: false }
     }
 
-    /// What to show for the next line; empty where there is nothing to show.
+    /// Returns the text for the next line of the journal; empty if there is nothing to show.
     pub(crate) fn show(&mut self, text: &str, look: &Look) -> String {
         let Some(line) = Line::parse(text) else { return String::new() };
         let shown = self.body(&line, text, look).unwrap_or_default();
@@ -73,6 +73,7 @@ impl Journal {
                 None => note("asked; waiting for an answer", look),
                 Some(answer) => note(&format!("answered: {}", one_line(&answer)), look),
             },
+            "proceeded" => note("allowed to pass its gate", look),
             "acked" => note("you have seen its end", look),
             "compacted" => {
                 note("the conversation so far was replaced by this summary:", look)

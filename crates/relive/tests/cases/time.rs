@@ -225,3 +225,26 @@ fn case_65_a_model_that_streams_and_a_tool_that_runs_are_never_stalled() {
         assert!(world.events(&process.uuid).iter().all(|event| event["kind"] != "stalled"));
     }
 }
+
+#[test]
+fn time_at_the_gate_of_a_program_counts_neither_as_elapsed_nor_for_its_timeout() {
+    let world = World::new();
+    let gated = world.exec(&["--gate", "--timeout", "2s"], &["sleep", "1000"]);
+    world.await_display(&gated.uuid, "ready");
+    let_pass(Duration::from_secs(3));
+    assert_eq!(elapsed(&world, &gated), 0);
+    world.kill_daemon();
+    let_pass(Duration::from_secs(1));
+    assert_eq!((elapsed(&world, &gated), &world.info(&gated.uuid)["display"]), (0, &json!("ready")), "after a restart");
+
+    let proceeded = Instant::now();
+    world.relive(&["proceed", &gated.uuid]).ok();
+    world.await_display(&gated.uuid, "running");
+    let most = millis(proceeded.elapsed()) + 1;
+    assert!(elapsed(&world, &gated) <= most + millis(proceeded.elapsed()));
+    let ended = world.await_field(&gated.uuid, "state", "dead");
+    assert!(proceeded.elapsed() >= Duration::from_secs(2), "{:?}", proceeded.elapsed());
+    assert_eq!(ended["why"], "timeout");
+    let ran = ended["elapsed_ms"].as_u64().unwrap();
+    assert!((2_000..=millis(proceeded.elapsed()) + 1).contains(&ran), "{ran}");
+}
