@@ -107,7 +107,7 @@ pub use verbs::{
     ANSWER_MAX, Accepted, Affected, Failed, GateRequest, InputRequest, KeptPause, PauseRequest, Resolution,
     ResolveRequest, ResumeRequest, Resumed,
 };
-pub use words::{end_in_words, end_reason, not_started, reached_limit};
+pub use words::{cause_in_words, end_in_words, end_reason, not_started, reached_limit};
 
 /// The version of the wire. A daemon and a client with different ones do not talk.
 pub const API_VERSION: u32 = 1;

@@ -2,7 +2,7 @@
 
 use relive_core::Body;
 use relive_types::status::MAX_STEPS_EXCEEDED;
-use relive_types::{ProcessStatus, Why};
+use relive_types::{Cause, Pid, ProcessStatus, Why};
 
 use crate::process::Process;
 
@@ -92,4 +92,60 @@ pub fn end_in_words(process: &Process) -> Option<String> {
         Some(limit) => format!("{reason}: {limit}"),
         None => reason,
     })
+}
+
+/// Says who ended or paused a process: `you (SIGINT)`, `you (abort)`, `PID 4 (lead)`, `Relive (timeout)`. `by` and `root`
+/// are the words for the process that asked and for the root of the tree that was meant.
+#[must_use]
+pub fn cause_in_words(cause: Cause, signal: Option<&str>, by: &str, root: &str) -> String {
+    let who = match (cause.by, cause.why) {
+        (Pid::RUNTIME, Why::User) => {
+            let signal = signal.map(|signal| format!(" ({signal})")).unwrap_or_default();
+            format!("you{signal}")
+        }
+        (Pid::RUNTIME, Why::Aborted) => "you (abort)".to_owned(),
+        (Pid::RUNTIME, why) => format!("Relive ({})", why_in_words(why)),
+        _ => by.to_owned(),
+    };
+    match cause.root {
+        Some(_) => format!("{who}, with all below {root}"),
+        None => who,
+    }
+}
+
+/// Returns why Relive itself ended or paused a process.
+fn why_in_words(why: Why) -> &'static str {
+    match why {
+        Why::User => "you asked for it",
+        Why::Parent => "its parent ended",
+        Why::Timeout => "timeout",
+        Why::Budget => "budget",
+        Why::Idle => "idle",
+        Why::Stalled => "stalled",
+        Why::Oom => "out of memory",
+        Why::Limit => "limit",
+        Why::Supervisor => "supervisor",
+        Why::DaemonStop => "the daemon stopped",
+        Why::HostLost => "the machine went down",
+        Why::ShimLost => "its shim was lost",
+        Why::Aborted => "aborted",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_person_a_process_and_relive_are_told_apart() {
+        let check =
+            |cause, expect: &str| assert_eq!(cause_in_words(cause, Some("SIGINT"), "PID 4 (lead)", "PID 2"), expect);
+        check(Cause::runtime(Why::User), "you (SIGINT)");
+        check(Cause::runtime(Why::Timeout), "Relive (timeout)");
+        check(Cause::runtime(Why::Aborted), "you (abort)");
+        check(Cause::process(Why::Aborted, Pid(4)), "PID 4 (lead)");
+        check(Cause::process(Why::Parent, Pid(4)), "PID 4 (lead)");
+        let of_tree = Cause { root: Some(Pid(2)), ..Cause::process(Why::Parent, Pid(4)) };
+        check(of_tree, "PID 4 (lead), with all below PID 2");
+    }
 }

@@ -59,6 +59,11 @@ impl Prices {
         self.table.insert(name.into(), price);
     }
 
+    /// Returns the models that have a price, `provider/model`.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.table.keys().map(String::as_str)
+    }
+
     /// Returns the price of a model, or of the model that it is a dated version of.
     #[must_use]
     pub fn of(&self, name: &str) -> Option<Price> {

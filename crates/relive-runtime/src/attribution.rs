@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use relive_api::{LastSignal, Process, Session, SignalState, SuspendedBelow};
+use relive_api::{LastSignal, Process, Session, SignalState, SuspendedBelow, cause_in_words};
 use relive_core::{Cause, End, Holder, Pid, ProcessStatus, Rights, State, Uuid, Wait, Why};
 
 use crate::lookup::LookedUp;
@@ -94,13 +94,13 @@ impl Runtime {
     /// Says who a cause is, also where that one has been forgotten by the table.
     async fn in_words(self: &Arc<Self>, cause: Cause, signal: Option<&str>) -> String {
         let (by, root) = (self.named(cause.by).await, self.named(cause.root.unwrap_or(Pid::RUNTIME)).await);
-        words(cause, signal, &by, &root)
+        cause_in_words(cause, signal, &by, &root)
     }
 
     /// Says who a cause is, for an event.
     pub(crate) fn in_words_now(&self, cause: Cause, signal: Option<&str>) -> String {
         let named = |pid| with_name(pid, self.name_now(pid).flatten().as_deref());
-        words(cause, signal, &named(cause.by), &named(cause.root.unwrap_or(Pid::RUNTIME)))
+        cause_in_words(cause, signal, &named(cause.by), &named(cause.root.unwrap_or(Pid::RUNTIME)))
     }
 
     /// Returns a PID with the name of its process, if that has one.
@@ -138,47 +138,11 @@ pub(crate) fn exited_after(session: &Session) -> Option<String> {
 /// Says who a cause is, without names: for an end from before this daemon.
 pub(crate) fn words_of_pids(cause: Cause, signal: Option<&str>) -> String {
     let named = |pid| with_name(pid, None);
-    words(cause, signal, &named(cause.by), &named(cause.root.unwrap_or(Pid::RUNTIME)))
+    cause_in_words(cause, signal, &named(cause.by), &named(cause.root.unwrap_or(Pid::RUNTIME)))
 }
 
 fn with_name(pid: Pid, name: Option<&str>) -> String {
     name.map_or_else(|| format!("PID {pid}"), |name| format!("PID {pid} ({name})"))
-}
-
-/// `you (SIGINT)`, `you (abort)`, `PID 4 (lead)`, `Relive (timeout)`; with the root of the tree, if a tree was meant.
-fn words(cause: Cause, signal: Option<&str>, by: &str, root: &str) -> String {
-    let who = match (cause.by, cause.why) {
-        (Pid::RUNTIME, Why::User) => {
-            let signal = signal.map(|signal| format!(" ({signal})")).unwrap_or_default();
-            format!("you{signal}")
-        }
-        (Pid::RUNTIME, Why::Aborted) => "you (abort)".to_owned(),
-        (Pid::RUNTIME, why) => format!("Relive ({})", reason(why)),
-        _ => by.to_owned(),
-    };
-    match cause.root {
-        Some(_) => format!("{who}, with all below {root}"),
-        None => who,
-    }
-}
-
-/// Returns why Relive itself ended or paused a process, in words.
-fn reason(why: Why) -> &'static str {
-    match why {
-        Why::User => "you asked for it",
-        Why::Parent => "its parent ended",
-        Why::Timeout => "timeout",
-        Why::Budget => "budget",
-        Why::Idle => "idle",
-        Why::Stalled => "stalled",
-        Why::Oom => "out of memory",
-        Why::Limit => "limit",
-        Why::Supervisor => "supervisor",
-        Why::DaemonStop => "the daemon stopped",
-        Why::HostLost => "the machine went down",
-        Why::ShimLost => "its shim was lost",
-        Why::Aborted => "aborted",
-    }
 }
 
 /// Returns the signal that ended a process, or asked it to end.
@@ -195,24 +159,5 @@ pub(crate) fn signal_of(end: &End) -> Option<Cow<'static, str>> {
             | ProcessStatus::Faulted { .. }
             | ProcessStatus::StartupFailed { .. },
         ) => None,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_person_a_process_and_relive_are_told_apart() {
-        let check = |cause, expect: &str| assert_eq!(words(cause, Some("SIGINT"), "PID 4 (lead)", "PID 2"), expect);
-        check(Cause::runtime(Why::User), "you (SIGINT)");
-        check(Cause::runtime(Why::Timeout), "Relive (timeout)");
-        check(Cause::runtime(Why::Aborted), "you (abort)");
-        check(Cause::process(Why::Aborted, Pid(4)), "PID 4 (lead)");
-        check(Cause::process(Why::Parent, Pid(4)), "PID 4 (lead)");
-        check(
-            Cause { root: Some(Pid(2)), ..Cause::process(Why::Parent, Pid(4)) },
-            "PID 4 (lead), with all below PID 2",
-        );
     }
 }

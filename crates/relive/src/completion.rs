@@ -12,7 +12,9 @@ use clap_complete::engine::ArgValueCandidates;
 use clap_complete::env::CompleteEnv;
 use relive_api::{ListQuery, Paths, Process};
 use relive_client::{Client, Retry};
-use relive_core::{OsSignal, Signal, SuspendReason};
+use relive_config::Config;
+use relive_core::{Body, OsSignal, Signal, SuspendReason};
+use relive_llm::Prices;
 
 use crate::cli::Cli;
 use crate::client::OwnSocket;
@@ -54,6 +56,7 @@ fn with_candidates(verb: Command) -> Command {
             move || candidates(&list(&query), &name)
         })),
         "signal" => arg.add(ArgValueCandidates::new(signals)),
+        "model" => arg.add(ArgValueCandidates::new(models)),
         _ => arg,
     })
 }
@@ -64,6 +67,24 @@ fn signals() -> Vec<CompletionCandidate> {
     let mut offered = HashSet::new();
     let bare = names.map(|name| name.strip_prefix("SIG").unwrap_or(name)).filter(|name| offered.insert(*name));
     bare.map(CompletionCandidate::new).collect()
+}
+
+/// Offers the default model, the models of the latest processes, those of config.yaml and those with a built-in price.
+fn models() -> Vec<CompletionCandidate> {
+    let config = Paths::from_env().ok().and_then(|paths| Config::load(&paths.config).ok()).unwrap_or_default();
+    let latest = ListQuery { all: true, newest: true, limit: Some(CANDIDATES_MAX), ..ListQuery::default() };
+    let used =
+        list(&latest).into_iter().filter(|process| process.body == Body::Agent).filter_map(|process| process.model);
+    let configured = config.prices.into_keys().chain(config.context_window.into_keys());
+    let builtin = Prices::builtin().names().map(str::to_owned).collect::<Vec<_>>();
+    let names = config.default_model.into_iter().chain(used).chain(configured).chain(builtin);
+    let names = names.chain(["script/demo".to_owned()]);
+    let mut offered = HashSet::new();
+    names
+        .map(|name| without_controls(&name).into_owned())
+        .filter(|name| offered.insert(name.clone()))
+        .map(CompletionCandidate::new)
+        .collect()
 }
 
 /// Lists processes; without a daemon there are none to offer.

@@ -131,9 +131,13 @@ fn process_text(state: &State, known: &Known, depth: usize, folded: usize, width
     let tokens = count(process.tokens_in.saturating_add(process.tokens_out));
     let doing = process.doing.as_deref().map(clean).unwrap_or_default();
     let right = if width >= 70 {
-        // Before the first answer of a model nothing is known.
-        let known = process.cost_usd.filter(|cost| process.tokens_in > 0 || process.tokens_out > 0 || cost.nanos() > 0);
-        let cost = known.map_or_else(|| "-".to_owned(), |cost| format!("${:.3}", super::dollars(cost.nanos())));
+        let has_tokens = process.tokens_in > 0 || process.tokens_out > 0;
+        let cost = match process.cost_usd {
+            Some(cost) if has_tokens || cost.nanos() > 0 => format!("${:.3}", super::dollars(cost.nanos())),
+            None if has_tokens => "unknown".to_owned(),
+            // Before the first answer of a model.
+            Some(_) | None => "-".to_owned(),
+        };
         format!(
             "{} {:<9} {:>4} {tokens:>7} {cost:>8} {elapsed:>6} {}",
             sign,

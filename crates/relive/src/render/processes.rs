@@ -3,9 +3,10 @@
 use std::collections::{BTreeMap, HashSet};
 
 use relive_api::{
-    PendingCall, PendingQuestion, Process, Session, TreeUsage, Workspace, WorkspaceKind, end_in_words, reason_word,
+    PendingCall, PendingQuestion, Process, Session, TreeUsage, Workspace, WorkspaceKind, cause_in_words, end_in_words,
+    reason_word,
 };
-use relive_core::{Body, Pid, ProcessStatus, Timestamp, Usd, Why};
+use relive_core::{Body, Cause, Pid, ProcessStatus, Timestamp, Usd};
 
 mod columns;
 mod observed;
@@ -20,21 +21,23 @@ use crate::terminal::{Look, Paint, one_line};
 pub(crate) use columns::{Column, SortKey, suspension, suspension_of, wanted_from_you};
 use observed::{Listed, Observed};
 
+/// Shown for a cost if the price of the model is not known.
+pub(crate) const COST_UNKNOWN: &str = "unknown";
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Order {
-    /// As they come.
     Listed,
     Tree,
 }
 
-/// `ps`, without rows.
+/// Returns the table of `ps` without rows.
 pub(crate) fn table(columns: &[Column]) -> Table {
     let heads: Vec<_> = columns.iter().map(|column| column.head()).collect();
     let cuts: Vec<usize> = (0..columns.len()).filter(|place| columns[*place].is_cut()).collect();
     Table::cutting(&heads, &cuts)
 }
 
-/// The rows of `ps`.
+/// Returns the rows of `ps`.
 pub(crate) fn rows(
     processes: &[Process],
     order: Order,
@@ -111,7 +114,7 @@ fn out_of(count: impl ToString, max: Option<impl ToString>) -> String {
     }
 }
 
-/// The exit code, and the reason.
+/// Returns the exit code and the reason of the end.
 fn exit(process: &Process) -> Option<(i32, String)> {
     let exit = process.exit.as_ref()?;
     Some((super::exit::code(process, exit), one_line(&end_in_words(process)?)))
@@ -121,9 +124,12 @@ fn cost(process: &Process) -> String {
     spent(process.cost_usd, process.tokens_in.saturating_add(process.tokens_out))
 }
 
-/// Returns a cost; `-` where it is not known, and before the first answer of a model.
+/// Returns a cost: `-` before the first answer of a model, `unknown` if the price of the model is not known.
 pub(crate) fn spent(cost: Option<Usd>, tokens: u64) -> String {
-    cost.filter(|_| has_spent(cost, tokens)).map_or_else(|| "-".to_owned(), dollars)
+    if !has_spent(cost, tokens) {
+        return "-".to_owned();
+    }
+    cost.map_or_else(|| COST_UNKNOWN.to_owned(), dollars)
 }
 
 /// Returns whether a model has answered: before that, nothing is spent.
@@ -137,7 +143,8 @@ pub(crate) fn dollars(cost: Usd) -> String {
     format!("${}.{:04}", tenths / 10_000, tenths % 10_000)
 }
 
-/// Depth first, children by PID, each with the branch that leads to it. Whoever's parent is not listed is a root.
+/// Returns the processes depth first, children by PID, each with the branch that leads to it. A process whose parent is
+/// not listed is a root.
 fn tree<'a>(processes: &'a [Process], look: &Look) -> Vec<(String, Listed<'a>)> {
     let (tee, corner, through, blank) =
         if look.ascii { ("|- ", "`- ", "|  ", "   ") } else { ("├─ ", "└─ ", "│  ", "   ") };
@@ -151,7 +158,7 @@ fn tree<'a>(processes: &'a [Process], look: &Look) -> Vec<(String, Listed<'a>)> 
         siblings.sort_by_key(|process| std::cmp::Reverse(process.pid));
     }
     let mut out = Vec::new();
-    // What comes next is last: the branch to print and the one its children continue.
+    // A stack, so the next one is last: the branch to print, and the one that its children continue.
     let mut open: Vec<(String, String, &Process)> =
         children.remove(&None).into_iter().flatten().map(|root| (String::new(), String::new(), root)).collect();
     while let Some((branch, below, process)) = open.pop() {
@@ -170,7 +177,7 @@ fn tree<'a>(processes: &'a [Process], look: &Look) -> Vec<(String, Listed<'a>)> 
     out
 }
 
-/// `info`.
+/// Returns the output of `info`.
 pub(crate) fn details(process: &Process, clock: &Clock, look: &Look) -> String {
     let mut rows: Vec<(&str, String)> = vec![
         ("PID", process.pid.to_string()),
@@ -258,12 +265,12 @@ fn workspace(workspace: &Workspace) -> String {
     [Some(place.to_owned()), grade, changed].into_iter().flatten().collect::<Vec<_>>().join("; ")
 }
 
-/// OS pids as a list.
+/// Returns OS pids as a list.
 pub(crate) fn pids(pids: &[i32]) -> String {
     pids.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
 }
 
-/// What its session has to say: where it stands, and what really holds it.
+/// Returns the rows of `info` about a session: its stage, and the isolation and limits that are really in force.
 fn session_rows(session: &Session) -> Vec<(&'static str, String)> {
     let mut rows = vec![("SESSION", session.compact.clone())];
     rows.extend(session.host_pid.map(|pid| ("HOST PID", pid.to_string())));
@@ -317,7 +324,7 @@ fn control(session: &Session) -> String {
     }
 }
 
-/// What the kernel did to a program that used too much memory.
+/// Says how many processes the kernel killed because of memory.
 pub(crate) fn killed_for_memory(count: u64) -> String {
     match count {
         1 => "the kernel killed one of its processes: out of memory".to_owned(),
@@ -345,7 +352,7 @@ fn decision(process: &Process, call: &PendingCall) -> String {
 
 fn tree_usage(tree: TreeUsage) -> String {
     let tokens = tree.tokens_in.saturating_add(tree.tokens_out);
-    format!("{} processes, {tokens} tokens, {}", tree.processes, spent(tree.cost_usd, tokens))
+    format!("{} processes, {tokens} tokens, cost {}", tree.processes, spent(tree.cost_usd, tokens))
 }
 
 fn parent(process: &Process) -> String {
@@ -356,31 +363,20 @@ fn parent(process: &Process) -> String {
     }
 }
 
-/// Who ended it, and by what: `you (SIGINT)`, `PID 3 (SIGTERM)`, `timeout`.
+/// Returns who ended it: `you (SIGINT)`, `PID 3`, `Relive (timeout)`. `info` has it with names, from the daemon.
 fn why(process: &Process) -> Option<String> {
     if let Some(by) = &process.ended_by {
         return Some(one_line(by));
     }
     let Some(why) = process.why else { return exited_after(process) };
-    let word = serde_json::to_value(why).ok()?;
-    let word = word.as_str()?.replace('_', " ");
-    let is_asked_for = matches!(why, Why::User | Why::Parent);
-    let who = match process.killed_by.filter(|pid| *pid != Pid::RUNTIME) {
-        Some(pid) if is_asked_for => format!("PID {pid}"),
-        Some(pid) => format!("{word}, by PID {pid}"),
-        None if why == Why::User => "you".to_owned(),
-        None => word,
+    let root = process.killed_from.filter(|pid| *pid != process.pid);
+    let cause = Cause { why, by: process.killed_by.unwrap_or(Pid::RUNTIME), root };
+    let signal = match &process.status {
+        Some(ProcessStatus::Killed { signal }) => Some(signal.name()),
+        Some(_) | None => None,
     };
-    let signal = if let Some(ProcessStatus::Killed { signal }) = &process.status
-        && is_asked_for
-    {
-        format!(" ({})", signal.name())
-    } else {
-        String::new()
-    };
-    let from = process.killed_from.filter(|pid| *pid != process.pid);
-    let from = from.map(|pid| format!(", with all below PID {pid}")).unwrap_or_default();
-    Some(format!("{who}{signal}{from}"))
+    let named = |pid: Pid| format!("PID {pid}");
+    Some(cause_in_words(cause, signal.as_deref(), &named(cause.by), &named(root.unwrap_or(Pid::RUNTIME))))
 }
 
 /// Says which signal somebody sent to a program before it exited by itself, where a daemon of an earlier version does not.

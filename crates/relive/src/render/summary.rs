@@ -4,7 +4,7 @@ use relive_api::{Exit, Process};
 use relive_core::{Body, Pid, ProcessStatus};
 
 use super::exit::{not_started, phrase};
-use super::processes::{dollars, has_spent};
+use super::processes::{COST_UNKNOWN, dollars, has_spent};
 use super::time::elapsed;
 use crate::terminal::one_line;
 
@@ -30,7 +30,7 @@ pub(crate) fn line(process: &Process, exit: Option<&Exit>) -> String {
     let steps = if process.step == 1 { "1 step".to_owned() } else { format!("{} steps", process.step) };
     let mut parts = vec![steps, format!("{} tokens in, {} out", count(tokens_in), count(tokens_out))];
     if has_spent(cost, tokens_in.saturating_add(tokens_out)) {
-        parts.push(cost.map_or_else(|| "cost unknown".to_owned(), dollars));
+        parts.push(cost.map_or_else(|| format!("cost {COST_UNKNOWN}"), dollars));
     }
     parts.push(elapsed(process.elapsed_ms));
     if let Some(tree) = tree {

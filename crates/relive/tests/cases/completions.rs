@@ -42,7 +42,19 @@ fn tab_completes_commands_flags_and_live_processes() {
 }
 
 #[test]
-fn the_installed_program_runs_and_has_manual_pages_and_completions() {
+fn tab_completes_models_of_the_configuration_and_those_with_a_price() {
+    let world = World::new();
+    world.configure("default_model: ollama/mine\nprices:\n  openai/other: {input: 1, output: 2}\n");
+    let offered = press_tab(&world, &["run", "--model", ""]);
+    for model in ["ollama/mine", "openai/other", "anthropic/claude-sonnet-4-5", "script/demo"] {
+        assert_eq!(offered.iter().filter(|word| *word == model).count(), 1, "{model}: {offered:?}");
+    }
+    assert_eq!(press_tab(&world, &["resume", "5", "--model", "olla"]), ["ollama/mine"]);
+    assert_eq!(world.daemon_pid(), None, "pressing Tab starts no daemon");
+}
+
+#[test]
+fn the_installed_program_runs_has_manual_pages_and_completions_and_can_be_removed() {
     let world = World::new();
     let prefix = world.root().join("a prefix");
     let script = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scripts/install");
@@ -59,4 +71,9 @@ fn the_installed_program_runs_and_has_manual_pages_and_completions() {
     }
     let left = std::fs::read_dir(prefix.join("bin")).unwrap().count();
     assert_eq!(left, 1, "nothing temporary is left");
+
+    let script = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scripts/uninstall");
+    assert!(Command::new(script).arg(&prefix).status().unwrap().success());
+    let find = Command::new("find").arg(&prefix).args(["-type", "f"]).output().unwrap();
+    assert_eq!(String::from_utf8(find.stdout).unwrap(), "", "uninstall removes every file");
 }

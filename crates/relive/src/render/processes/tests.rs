@@ -1,6 +1,6 @@
 //! Tables and trees as text.
 
-use relive_core::{SuspendReason, Usd};
+use relive_core::{SuspendReason, Usd, Why};
 use serde_json::json;
 
 use super::*;
@@ -53,7 +53,7 @@ PID  STATE      NAME  INTENT                        BODY   STEP  TOKENS     COST
   2  suspended  p2    do it                         agent  3/20    1234  $0.0123    1m05s   2h  0c9d1e77  script/x  /w         budget exceeded
   3  running    p3    do it                         agent  3/20    1234  $0.0123    1m05s   2h  0c9d1e77  script/x  /w         -
   4  dead       p4    do it                         agent  3/20    1234  $0.0123    1m05s   2h  0c9d1e77  script/x  /w         exit 1, max steps exceeded
- 15  running    -     rewrite all of the ?[31mdocs  agent     3    1234        -    1m05s   2h  0c9d1e77  script/x  /w         -
+ 15  running    -     rewrite all of the ?[31mdocs  agent     3    1234  unknown    1m05s   2h  0c9d1e77  script/x  /w         -
 ";
     assert_eq!(drawn(&list, Order::Listed, &Look { ascii: true, ..Look::plain() }), expected);
 }
@@ -67,7 +67,7 @@ PID  STATE        NAME      INTENT           STEP     COST  AGE  DETAIL
   2  ⏸ suspended  ├─ p2     do it            3/20  $0.0123   2h  budget exceeded
   3  running      │  └─ p3  do it            3/20  $0.0123   2h  -
   4  dead         └─ p4     do it            3/20  $0.0123   2h  exit 1, max st…
- 15  running      -         rewrite the wh…     3        -   2h  -
+ 15  running      -         rewrite the wh…     3  unknown   2h  -
 ";
     assert_eq!(drawn(&sample(), Order::Tree, &look), expected);
     let ascii = "\
@@ -76,7 +76,7 @@ PID  STATE          NAME      INTENT          STEP     COST  AGE  DETAIL
   2  [P] suspended  |- p2     do it           3/20  $0.0123   2h  budget exce...
   3  running        |  `- p3  do it           3/20  $0.0123   2h  -
   4  dead           `- p4     do it           3/20  $0.0123   2h  exit 1, max...
- 15  running        -         rewrite the...     3        -   2h  -
+ 15  running        -         rewrite the...     3  unknown   2h  -
 ";
     assert_eq!(drawn(&sample(), Order::Tree, &Look { ascii: true, ..look }), ascii);
 }
@@ -123,10 +123,10 @@ fn why_names_a_person_or_a_pid() {
         super::why(&process).unwrap()
     };
     assert_eq!(ended(Why::User, Some(0), "SIGINT"), "you (SIGINT)");
-    assert_eq!(ended(Why::User, Some(7), "SIGTERM"), "PID 7 (SIGTERM)");
-    assert_eq!(ended(Why::Parent, Some(3), "SIGTERM"), "PID 3 (SIGTERM)");
-    assert_eq!(ended(Why::Timeout, Some(0), "SIGTERM"), "timeout");
-    assert_eq!(ended(Why::DaemonStop, None, "SIGTERM"), "daemon stop");
+    assert_eq!(ended(Why::User, Some(7), "SIGTERM"), "PID 7");
+    assert_eq!(ended(Why::Parent, Some(3), "SIGTERM"), "PID 3");
+    assert_eq!(ended(Why::Timeout, Some(0), "SIGTERM"), "Relive (timeout)");
+    assert_eq!(ended(Why::DaemonStop, None, "SIGTERM"), "Relive (the daemon stopped)");
 }
 
 #[test]
@@ -206,12 +206,13 @@ fn money_is_rounded_to_a_tenth_of_a_mill() {
 }
 
 #[test]
-fn nothing_is_shown_as_the_cost_before_the_first_answer() {
+fn a_cost_is_a_dash_before_the_first_answer_and_unknown_without_a_price() {
     let check = |cost_usd, tokens_in, text: &str| {
         assert_eq!(cost(&Process { cost_usd, tokens_in, tokens_out: 0, ..process(1, 0) }), text);
     };
     check(Some(Usd::default()), 0, "-");
-    check(None, 5, "-");
+    check(None, 0, "-");
+    check(None, 5, "unknown");
     // A model that costs nothing.
     check(Some(Usd::default()), 5, "$0.0000");
     check(Some(Usd::from_nanos(1_000_000)), 0, "$0.0010");
