@@ -6,22 +6,20 @@ use serde::{Deserialize, Serialize};
 
 /// Answers a program whose `RELIVE_SELF` is not that of its own process: the same words whether there is such a process.
 pub const FOREIGN_SELF: &str = "RELIVE_SELF names the socket of another process, or of one that has ended";
-/// What helps against [`FOREIGN_SELF`].
+/// The hint of [`FOREIGN_SELF`].
 pub const FOREIGN_SELF_HINT: &str = "unset RELIVE_SELF";
 
 /// `relive self --json`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SelfInfo {
     pub pid: Pid,
-    /// Its UUID, which stays the same.
     pub uuid: Uuid,
-    /// Its name, if it has one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
     /// The process that created it; absent where a person did.
     pub parent_uuid: Option<Uuid>,
     pub limits: Limits,
-    /// What is left of that, and of what those above it may spend.
+    /// What is left of its limits and of those of its ancestors.
     pub left: Limits,
     #[serde(default)]
     pub blocked: Vec<String>,
@@ -85,7 +83,7 @@ pub struct GrantRequest {
 pub struct ReleaseRequest {
     /// To which process the handle is.
     pub target: String,
-    /// Which process gives it up; the one that asks if absent.
+    /// The process that holds the handle; the caller if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub of: Option<String>,
 }

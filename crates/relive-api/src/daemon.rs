@@ -19,7 +19,7 @@ pub struct DaemonStatus {
     pub warnings: Vec<String>,
 }
 
-/// How the daemon stops.
+/// Options of a stop of the daemon.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct StopQuery {
     /// Whether no other daemon is about to start: then, if no process is alive, nothing is kept in memory for one.

@@ -13,7 +13,7 @@ pub struct ErrorBody {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ErrorDetail {
     pub code: ErrorCode,
-    /// What happened, and to which process.
+    /// The message, which names the process.
     pub message: String,
     /// The command to run.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -10,11 +10,11 @@ pub struct Workspace {
     /// Whether they are a copy.
     pub kind: WorkspaceKind,
     pub path: String,
-    /// How far the last snapshot can be relied on: `exact`, `partial` or `moving`.
+    /// The grade of the last snapshot: `exact`, `partial` or `moving`.
     pub grade: Option<String>,
     /// The Git tree of the last snapshot.
     pub tree: Option<String>,
-    /// How many files differ between its first snapshot and its last.
+    /// The number of files that differ between its first snapshot and its last.
     pub changed: Option<u64>,
     /// Paths that the last snapshot could not keep: too large, unreadable, or no files. One that is `.` stands for all.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -34,11 +34,11 @@ pub struct NotKept {
     pub reason: Option<String>,
 }
 
-/// Which states of the files are compared. Without any: the first and the last.
+/// The states of the files to compare; by default the first and the last.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct DiffQuery {
-    /// What this step changed; or, with `to`, the state after it.
+    /// The step whose changes are shown; with `to`, the step after which the comparison starts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub from: Option<u32>,
     /// The state after this step.
@@ -68,7 +68,7 @@ pub struct FilesDiff {
     /// The same paths, each with the reason.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub not_kept: Vec<NotKept>,
-    /// One line for a person where there is something to say.
+    /// One line for a person, if there is something to add.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
 }
@@ -116,13 +116,13 @@ pub struct RewindRequest {
 pub struct Rewound {
     pub uuid: Uuid,
     pub to_step: u32,
-    /// How many files were, or would be, written or removed.
+    /// The number of files that were, or would be, written or removed.
     pub restored: u64,
     /// Whether each was read again and is as it was; never with `dry_run`.
     pub verified: bool,
     /// The command that takes it back.
     pub undo: Option<String>,
-    /// What was, or would be, changed.
+    /// The files that were, or would be, changed.
     pub files: Vec<FileChange>,
     /// Whether nothing was changed, because only a plan was asked for.
     #[serde(default)]
@@ -130,7 +130,7 @@ pub struct Rewound {
     /// Whether the process was paused for it.
     #[serde(default)]
     pub paused: bool,
-    /// One line for a person where there is something to say.
+    /// One line for a person, if there is something to add.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
 }
@@ -168,19 +168,19 @@ pub struct MergeRequest {
 /// `restore --json` and `merge --json`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FilesChanged {
-    /// How many files were, or would be, written or removed.
+    /// The number of files that were, or would be, written or removed.
     pub written: u64,
     /// Files that both sides changed; written with markers only with `force`.
     pub conflicts: Vec<FileConflict>,
     /// Whether each was read again and is as planned; never with `dry_run`.
     pub verified: bool,
     pub path: String,
-    /// What was, or would be, changed.
+    /// The files that were, or would be, changed.
     pub files: Vec<FileChange>,
     /// Whether nothing was changed, because only a plan was asked for.
     #[serde(default)]
     pub dry_run: bool,
-    /// One line for a person where there is something to say.
+    /// One line for a person, if there is something to add.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
 }
@@ -198,7 +198,7 @@ pub struct FileConflict {
 pub struct BlameRequest {
     /// Absolute.
     pub path: String,
-    /// One line of it, from 1; all if absent.
+    /// The number of one line, from 1; all lines if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub line: Option<u64>,
 }
@@ -212,7 +212,7 @@ pub struct Blame {
     pub changed_since: bool,
 }
 
-/// Who wrote a line.
+/// A line of a file, and the process and step that wrote it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BlamedLine {
     /// From 1.
@@ -221,7 +221,7 @@ pub struct BlamedLine {
     pub uuid: Option<Uuid>,
     pub step: Option<u32>,
     pub at: Option<Timestamp>,
-    /// What the process was asked to do.
+    /// The intent of the process.
     pub intent: Option<String>,
     pub text: String,
 }
@@ -260,7 +260,7 @@ pub struct RemoveWorkspaceRequest {
     pub dry_run: bool,
 }
 
-/// What garbage collection found in the store of snapshots.
+/// The size of the store of snapshots, and how much garbage collection frees.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GcSnapshots {
     /// Bytes of the store before.

@@ -14,14 +14,14 @@ pub struct ProcessList {
     pub next: Option<String>,
 }
 
-/// Which processes are listed, in which order, and from where. Every part that is present has to hold.
+/// Filters, order and page of a list. A listed process matches all filters that are present.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ListQuery {
     /// Includes processes that have ended.
     #[serde(default)]
     pub all: bool,
-    /// What `ps` shows as the state: `running`, `suspended`, `dead` and so on.
+    /// The state as `ps` shows it: `running`, `suspended`, `dead` and so on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub state: Option<String>,
     /// A pattern for the name: `*` is any text, `?` any one character. A process without a name never matches.
@@ -39,7 +39,7 @@ pub struct ListQuery {
     /// The highest PID first.
     #[serde(default)]
     pub newest: bool,
-    /// One page of at most so many. Without it everything is listed.
+    /// The size of a page; without it everything is listed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limit: Option<usize>,
     /// Where the page begins: `next` of the one before.
@@ -67,7 +67,7 @@ pub struct Resumable {
     pub step: u32,
     pub last_active: Timestamp,
     pub reason: Option<String>,
-    /// How it ended, if it did.
+    /// The status of a process that has ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub status: Option<ProcessStatus>,
     /// The exit code of `wait`, if it has ended.
@@ -80,7 +80,7 @@ pub struct Resumable {
 pub struct Lineage {
     pub uuid: Uuid,
     pub ancestors: Vec<Ancestor>,
-    /// That the PID which was asked for continues as another.
+    /// Says that the PID in the request continues as another one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
 }

@@ -7,12 +7,12 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct PoolReport {
     pub limits: PoolLimits,
-    /// How many have a program that runs.
+    /// The number of agents with a running program.
     pub running: u32,
     pub queued: u32,
-    /// How much memory they use together.
+    /// The memory that their programs use together.
     pub memory_mb: u64,
-    /// Those that run, then those that wait, in their order.
+    /// The agents: first the running ones, then the queue in its order.
     pub agents: Vec<PooledAgent>,
 }
 

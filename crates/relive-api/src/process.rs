@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::program::Session;
 
-/// The fields other programs may rely on.
+/// A process, as `ps --json` and `info --json` print it: other programs rely on these fields.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Process {
     pub pid: Pid,
@@ -30,7 +30,7 @@ pub struct Process {
     pub paused: bool,
     pub paused_at: Option<Timestamp>,
     pub display: String,
-    /// What it does now, in a line for a person; only while it lives.
+    /// Its current activity in one line, while it has not ended.
     #[serde(default)]
     pub doing: Option<String>,
     pub suspend_reason: Option<SuspendReason>,
@@ -63,36 +63,36 @@ pub struct Process {
     pub dead_at: Option<Timestamp>,
     pub elapsed_ms: u64,
     pub session: Option<Session>,
-    /// What the commands of an agent may reach; only `info` says.
+    /// The isolation of an agent's commands; `info` only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub isolation: Option<Isolation>,
-    /// What they reach of the network, if that was chosen.
+    /// The network policy of an agent's commands, if one was chosen.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub network: Option<Network>,
-    /// The files it works on, where they are known; only `info` says.
+    /// The files it works on, if they are known; `info` only.
     #[serde(default)]
     pub workspace: Option<crate::Workspace>,
     /// The state of a CLI agent: `dialect`, `lifecycle`, `activity`, `last_active`, `idle_kill_at` and `session_id`.
     pub agent: Option<serde_json::Value>,
-    /// What it waits for, and the way out, where a person has to do something.
+    /// What a person has to do so that it continues.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hint: Option<String>,
-    /// Where its instructions come from; only in the answer about one process.
+    /// The files that its instructions come from; `info` only.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub instructions: Vec<Instructions>,
-    /// The call that a human is asked about; `info` only.
+    /// The call that needs an approval; `info` only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub approval: Option<PendingCall>,
     /// The question that the agent asks a person; `info` only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub question: Option<PendingQuestion>,
-    /// Whether it has ended, and nobody has seen it yet: it is in the inbox.
+    /// Whether it has ended and nobody has seen that yet, so that it is in the inbox.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub unseen: bool,
-    /// The calls whose outcome a human is asked for; `info` only.
+    /// The calls in doubt that wait for `resolve`; `info` only.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub in_doubt: Vec<PendingCall>,
-    /// What it and all below it have used, where there is something below it; `info` only.
+    /// The usage of the process and its descendants, if it has any; `info` only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tree: Option<TreeUsage>,
     /// Who ended it or is ending it, in words: `you (SIGINT)`, `PID 4 (lead)`; `info` only.
@@ -101,7 +101,7 @@ pub struct Process {
     /// Who paused it, in words; `info` only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub paused_by: Option<String>,
-    /// Whether somebody paused it while it waits, so that it is paused once it has its answer, or what else it waits for.
+    /// Whether it was paused while it waits, for example for an answer: it is suspended once it has that.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub pause_kept: bool,
     /// Who resumed it last, in words; `info` only.
@@ -119,7 +119,7 @@ pub struct Process {
     /// The signals it handles itself; `info` only.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub handled_signals: Vec<String>,
-    /// That the PID which was asked for continues as another.
+    /// Says that the PID in the request continues as another one, or why the process is damaged.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
 }
@@ -128,7 +128,6 @@ pub struct Process {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SuspendedBelow {
     pub pid: Pid,
-    /// Its name, if it has one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
     pub reason: SuspendReason,
@@ -144,10 +143,10 @@ pub struct Instructions {
     pub cut: bool,
 }
 
-/// A call that waits for a human's word.
+/// A call that waits for an approval or a resolution.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct PendingCall {
-    /// Names the question, for the answer to it.
+    /// Identifies the question in the answer.
     #[serde(default)]
     pub id: u64,
     /// The index of the call in its step.
@@ -155,9 +154,9 @@ pub struct PendingCall {
     pub tool: String,
     /// The complete arguments.
     pub args: serde_json::Value,
-    /// When it was begun, or when the question was asked.
+    /// When the call began, or the question was asked.
     pub at: Timestamp,
-    /// How Relive tried to find out what became of it, and what that says.
+    /// What Relive found when it looked for the outcome of the call.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub looked: Option<String>,
 }
@@ -165,17 +164,16 @@ pub struct PendingCall {
 /// A question of an agent that waits for a person's answer.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PendingQuestion {
-    /// Names the question, for the answer to it.
+    /// Identifies the question in the answer.
     pub id: u64,
     pub text: String,
-    /// The answers that the agent proposes; any other is as good.
+    /// The answers that the agent proposes; any other answer is possible too.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub choices: Vec<String>,
-    /// When it was asked.
     pub at: Timestamp,
 }
 
-/// What a process and all below it have used, the ended too.
+/// The usage of a process and all its descendants, including those that have ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TreeUsage {
     pub processes: usize,

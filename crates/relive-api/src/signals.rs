@@ -13,7 +13,7 @@ pub struct SignalRequest {
     pub subtree: bool,
 }
 
-/// Which signals a process blocks, and which it handles itself. What is left out stays as it is.
+/// The signals that a process is to block and to handle. An absent set stays as it is.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct SignalMaskRequest {
     /// The signals to block, and no others.
@@ -45,7 +45,7 @@ pub struct OnSignal {
     pub id: Uuid,
 }
 
-/// What a process does with signals.
+/// The signals that a process blocks, handles and has pending.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SignalState {
     pub pid: Pid,
@@ -54,7 +54,7 @@ pub struct SignalState {
     pub handled: Vec<String>,
     /// The signals that wait to be unblocked, in the order in which they land.
     pub pending: Vec<String>,
-    /// That the PID which was asked for continues as another.
+    /// Says that the PID in the request continues as another one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
 }

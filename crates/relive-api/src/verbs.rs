@@ -6,13 +6,13 @@ use serde::{Deserialize, Serialize};
 use crate::environment::Environment;
 use crate::files::{Workspace, WorkspaceKind};
 
-/// Whom a pause reaches, and how soon.
+/// The scope of a pause, and how soon it takes effect.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct PauseRequest {
     /// Includes all descendants.
     #[serde(default)]
     pub subtree: bool,
-    /// Do not wait for the model call that is under way.
+    /// Whether the current model call is cancelled instead of waited for.
     #[serde(default)]
     pub now: bool,
 }
@@ -20,7 +20,7 @@ pub struct PauseRequest {
 /// A request to open or to close a gate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct GateRequest {
-    /// An earlier attempt was not answered, and may have taken effect.
+    /// Whether an earlier attempt got no answer, and may have taken effect.
     #[serde(default)]
     pub repeated: bool,
 }
@@ -29,27 +29,26 @@ pub struct GateRequest {
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Affected {
     pub affected: usize,
-    /// The PIDs of those that changed.
     pub pids: Vec<Pid>,
-    /// Those of a pause that have not stopped yet: each does at its next boundary.
+    /// The processes that a pause has not stopped yet: each stops at its next boundary.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub pausing: Vec<Pid>,
-    /// Those of a subtree that could not be changed.
+    /// The processes of a subtree that could not be changed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub failed: Vec<Failed>,
-    /// Those of the PIDs for which the signal only waits, because they block it.
+    /// The processes that block the signal, so that it is pending.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub pending: Vec<Pid>,
-    /// Those of a pause that wait for something else, such as an answer: each is paused once it has that.
+    /// The processes that wait for something else, such as an answer: each is paused once it has that.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub kept: Vec<KeptPause>,
-    /// Those of an answer that are paused: they have it, and do what follows when they are resumed.
+    /// The processes that are paused and got an answer: they continue with it when they are resumed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub paused: Vec<Pid>,
-    /// Those of the PIDs that handle the signal themselves: nothing else happens to them.
+    /// The processes that handle the signal themselves: nothing else happens to them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub handled: Vec<Pid>,
-    /// One line for a person where there is something to say, such as that it had ended already.
+    /// One line for a person, if there is something to add, such as that the process had already ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
 }
@@ -58,7 +57,7 @@ pub struct Affected {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct KeptPause {
     pub pid: Pid,
-    /// What it waits for.
+    /// The reason of the suspension that ends first.
     pub reason: SuspendReason,
 }
 
@@ -72,13 +71,13 @@ pub struct Failed {
 /// A request to resume or to fork a process.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct ResumeRequest {
-    /// As a new process with this UUID, chosen by the client.
+    /// The UUID of the fork, chosen by the client; absent for a resume.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fork: Option<Uuid>,
-    /// From the end of this step; only with `fork`.
+    /// The last step that the fork copies; only with `fork`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub from_step: Option<u32>,
-    /// Everything below as well; not with `fork`.
+    /// Includes all descendants; not with `fork`.
     #[serde(default)]
     pub subtree: bool,
     /// A message to the process.
@@ -87,56 +86,55 @@ pub struct ResumeRequest {
     /// A name for the fork.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// Provider and model, in place of the one it has.
+    /// The new `provider/model`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub model: Option<String>,
-    /// New limits; those absent stay as they are.
+    /// New limits; an absent limit stays as it is.
     #[serde(default)]
     pub limits: Limits,
     /// Whether a fork works where its original does or on a copy of the files of its step; on a copy if absent and these
     /// are known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub workspace: Option<WorkspaceKind>,
-    /// The environment of the one who asks. A process that has one keeps it, unless it lacks credentials.
+    /// The environment of the client. A process that has an environment keeps it, unless it lacks credentials.
     #[serde(default, skip_serializing_if = "Environment::is_empty")]
     pub env: Environment,
 }
 
-/// `resume --json`, and what a person is told.
+/// The answer to a resume or a fork: `resume --json`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Resumed {
     /// The PID of the process that continues.
     pub pid: Pid,
     /// The UUID of that process, which stays the same.
     pub uuid: Uuid,
-    /// What it is a fork of.
+    /// The origin of a fork.
     pub origin_uuid: Option<Uuid>,
-    /// The last step that is behind it.
+    /// The last completed step.
     pub resumed_from_step: u32,
     pub max_steps: Option<u32>,
     pub model: Option<String>,
-    /// Whether anything changed: resuming what runs changes nothing.
+    /// Whether anything changed: a resume of a running process changes nothing.
     pub changed: bool,
-    /// How many changed, ancestors and, with `subtree`, descendants included.
+    /// The number of processes that changed, including ancestors and, with `subtree`, descendants.
     pub affected: usize,
-    /// The PIDs of those that changed.
     pub pids: Vec<Pid>,
-    /// Those of the PIDs that block the signal: they are resumed when they unblock it.
+    /// The processes that block the signal: they are resumed when they unblock it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub pending: Vec<Pid>,
-    /// Those of the PIDs that had not paused yet: their pause is cancelled.
+    /// The processes that had not stopped yet: their pause is cancelled.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub cancelled: Vec<Pid>,
-    /// Those of the PIDs that still wait for something else, such as an answer: they run once they have that.
+    /// The processes that still wait for something else, such as an answer: they run once they have that.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub kept: Vec<KeptPause>,
     /// One line for a person about the fork.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
-    /// Where a fork works.
+    /// The workspace of a fork.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub workspace: Option<Workspace>,
-    /// How many nodes start again of a run that had ended, or how many children of a supervisor.
+    /// The number of nodes of an ended run, or of children of a supervisor, that start again.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub nodes: Option<usize>,
 }
@@ -144,26 +142,26 @@ pub struct Resumed {
 /// A message to an agent.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct InputRequest {
-    /// Chosen by the client, so that a repeated message is known.
+    /// Chosen by the client, so that a repeated message is recognized.
     pub id: String,
     #[serde(default)]
     pub text: String,
-    /// No message: the end of a program's input, after the messages before it.
+    /// Whether the input of a program is closed, after all earlier messages.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub eof: bool,
 }
 
-/// Something is in the journal, synced.
+/// The answer to a message that is in the journal and synced.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Accepted {
     /// `false` if it was received before.
     pub accepted: bool,
-    /// That the PID which was asked for continues as another.
+    /// Says that the PID in the request continues as another one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
 }
 
-/// What a person found out about the call that is in doubt, or says to one that was put to them.
+/// The outcome of a call in doubt, or the answer to an approval or a question.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Resolution {
@@ -197,13 +195,13 @@ pub const ANSWER_MAX: usize = 16 << 10;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ResolveRequest {
     pub outcome: Resolution,
-    /// Whether it holds for every later call of the tool; with `allow` and `deny`.
+    /// Whether the answer applies to every later call of the tool; with `allow` and `deny`.
     #[serde(default)]
     pub always: bool,
-    /// Why, for the model; with `allow` and `deny`.
+    /// The reason, for the model; with `allow` and `deny`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// What the person answers; with `answer`.
+    /// The text of the answer; with `answer`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub answer: Option<String>,
     /// The question that is answered, as `info` names it: an answer to another one is refused.

@@ -298,7 +298,7 @@ impl<'a> Client<'a> {
         CommandError { message: format!("{named}{rest}"), ..error }
     }
 
-    /// Finds the only name that begins with what was typed: it is meant rather than one that looks alike.
+    /// Finds the only name that begins with the typed text, which is a better suggestion than a similar name.
     async fn name_that_begins(&self, id: &str) -> Option<String> {
         let is_word = id.len() > 1 && id.chars().all(|letter| letter.is_alphanumeric() || "._-".contains(letter));
         if self.start == Start::Never || !is_word || id.bytes().all(|byte| byte.is_ascii_digit()) {

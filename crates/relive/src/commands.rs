@@ -159,7 +159,7 @@ fn report_affected(context: &Context, id: &str, affected: &Affected, done: &str,
     Ok(code)
 }
 
-/// The same as a text, with the exit code that goes with it. What failed is said at once.
+/// Returns the results as text, with the exit code of the command. Failures are reported at once.
 fn tell_affected(context: &Context, id: &str, affected: &Affected, done: &str, undo: Option<&str>) -> (String, u8) {
     let code = if affected.failed.is_empty() { 0 } else { ErrorCode::Exhausted.exit_code() };
     if !context.json {

@@ -111,7 +111,7 @@ pub(crate) fn for_the_daemon() -> impl Iterator<Item = (OsString, OsString)> {
 
 fn is_for_the_daemon(name: &OsStr) -> bool {
     let Some(name) = name.to_str() else { return false };
-    // The daemon belongs to no session, whoever starts it.
+    // The daemon belongs to no session, even if a program of a session starts it.
     if name == MARKER || name == "RELIVE_SELF" {
         return false;
     }

@@ -13,7 +13,7 @@ use relive_types::program::quote;
 #[derive(Debug)]
 pub(crate) struct CommandError {
     pub kind: Kind,
-    /// What went wrong, with the id.
+    /// The message, with the id of the process.
     pub message: String,
     /// The cause.
     pub source: Option<Box<dyn Error + Send + Sync>>,

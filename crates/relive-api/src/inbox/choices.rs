@@ -1,7 +1,7 @@
 //! The choices of a question, and how a line that was typed names one of them.
 
 /// Returns the answer that a line gives to a question: one of the choices by its text or else by its number, or the
-/// words themselves. The text comes first: with the choices "2" and "1", whoever says "2" means the first.
+/// words themselves. The text takes precedence: with the choices "2" and "1", the answer "2" is the first one.
 #[must_use]
 pub fn chosen(line: &str, choices: &[String]) -> Option<String> {
     let trimmed = line.trim();
@@ -53,7 +53,7 @@ mod tests {
         check("5", "many");
     }
 
-    /// A number is only proposed if whoever types it gets the choice that it stands in front of.
+    /// A number is only proposed if it selects the choice that it is shown with.
     #[test]
     fn a_number_is_proposed_if_it_gives_the_choice_of_that_number() {
         let check = |choices: &[&str], expect: bool| {

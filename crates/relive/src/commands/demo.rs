@@ -34,7 +34,7 @@ const INTERRUPTED: u8 = 130;
 
 pub(crate) async fn run(context: &Context) -> Outcome<u8> {
     if context.json {
-        let error = CommandError::invalid("the demo shows what a person sees, and has no JSON");
+        let error = CommandError::invalid("`relive demo` has no JSON output");
         return Err(error.with_hint("relive demo"));
     }
     let stage = Arc::new(Stage::new()?);

@@ -26,7 +26,7 @@ pub(crate) struct Args {
     stat: bool,
 }
 
-/// What is compared.
+/// The steps to compare.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Steps {
     from: u32,

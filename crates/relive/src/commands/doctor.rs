@@ -32,14 +32,14 @@ const WORDS_MIN: usize = 16;
 /// The width of the columns before the text.
 const INDENT: usize = 24;
 
-/// One check.
+/// The result of a check.
 #[derive(Debug, Serialize)]
 struct Row {
     name: &'static str,
     state: State,
     /// The result, in a word or two.
     value: String,
-    /// What the result means.
+    /// The explanation of the result.
     means: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     hint: Option<String>,

@@ -11,7 +11,7 @@ const READ_MAX: usize = 64 << 10;
 /// A longer line is shown in parts.
 const LINE_MAX: usize = 4096;
 
-/// One command's output.
+/// The output of a command.
 pub(crate) struct Output {
     directory: PathBuf,
     from: u64,

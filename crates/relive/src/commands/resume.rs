@@ -17,7 +17,7 @@ use crate::render::time::{as_millis, elapsed};
 use crate::report;
 use crate::terminal::one_line;
 
-/// What an agent that has completed its task is told where nobody says anything else.
+/// The message to a completed agent that is resumed without one.
 const CONTINUE: &str = "Continue.";
 
 /// Resume suspended or ended processes, or fork one
@@ -52,7 +52,7 @@ pub(crate) struct Args {
     changes: Changes,
 }
 
-/// What can be different when a process continues.
+/// The properties that a resume or a fork can change.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Changes {
     /// A message to the agent
@@ -116,7 +116,7 @@ fn waits_for_answer(process: &Process) -> bool {
     matches!(process.suspend_reason, Some(Approval | Question | InDoubt))
 }
 
-/// What became of a process that was to be resumed.
+/// The result of a resume of one process.
 enum Resuming {
     Done {
         resumed: Box<Resumed>,
@@ -247,7 +247,7 @@ pub(crate) fn parse_workspace(text: &str) -> Result<WorkspaceKind, String> {
     }
 }
 
-/// What only makes sense for a fork, all of it at once.
+/// Refuses options that only a fork has, all of them in one message.
 fn check(args: &Args) -> Outcome<()> {
     let typed = args.targets.typed();
     if args.fork {

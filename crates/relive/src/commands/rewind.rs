@@ -61,7 +61,7 @@ pub(crate) async fn run(context: &Context, args: &Args) -> Outcome<u8> {
     let client = Client::about(context, &args.id).await?;
     let Args { to_step, undo, files_only, force, .. } = *args;
     let request = RewindRequest { to_step: to_step.unwrap_or(0), undo, files_only, force, dry_run: true };
-    // A script that says --force has decided; whoever can be asked is shown what others would lose.
+    // A script that uses --force has decided; a person on a terminal is shown the files of others first.
     if !args.dry_run && !args.yes && (!args.force || context.can_ask()) {
         let plan = client.rewind(&args.id, &request).await?;
         if !plan.files.is_empty() && !confirm(context, args, &plan)? {

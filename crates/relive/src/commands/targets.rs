@@ -27,12 +27,12 @@ pub(crate) struct Targets {
     pub all: bool,
 }
 
-/// Which processes a pattern and `--all` reach.
+/// The processes that a pattern and `--all` select.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Scope {
-    /// Those that have not ended.
+    /// Processes that have not ended.
     Living,
-    /// Those that are not paused.
+    /// Processes that are not paused.
     Running,
     Suspended,
     Ended,
@@ -58,10 +58,10 @@ impl Scope {
     }
 }
 
-/// One process to act on, or why there is none.
+/// A process to act on, or the error of its look-up.
 #[derive(Debug)]
 pub(crate) struct Target {
-    /// What the daemon is asked for.
+    /// The id for the request to the daemon.
     pub id: String,
     /// Present where a pattern or `--all` found it.
     pub found: Option<Box<Process>>,
@@ -87,7 +87,7 @@ impl Targets {
         Client::about(context, &self.ids[0]).await.map(Some)
     }
 
-    /// What was typed, for a hint.
+    /// Returns the ids as typed, for a hint.
     pub(crate) fn typed(&self) -> String {
         if self.all { "--all".to_owned() } else { self.ids.iter().map(|id| quote(id)).collect::<Vec<_>>().join(" ") }
     }
@@ -191,7 +191,7 @@ pub(super) async fn resumed_as(client: &Client<'_>, ended: &Process) -> Option<P
     (now.dead_at.is_none() && now.pid != ended.pid).then_some(now.pid)
 }
 
-/// An answer for a person or a script: what was done is said on stderr, and stdout has data only.
+/// An answer for a person or a script: a report on stderr, and data only on stdout.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Told {
     pub(crate) data: String,

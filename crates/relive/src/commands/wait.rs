@@ -17,7 +17,7 @@ use crate::render;
 use crate::render::time::{as_millis, elapsed};
 use crate::terminal::one_line;
 
-/// How often to look whether a process waits for a person. It has waited for hours if nobody is told.
+/// How often to look whether a process waits for a person, who could otherwise wait for hours without knowing.
 const LOOK_EVERY: Duration = Duration::from_secs(2);
 
 /// Wait for a process to end, and exit with its code
@@ -164,7 +164,7 @@ async fn say_what_it_waits_for(client: &Client<'_>, process: &Process, id: &str)
     }
 }
 
-/// What is said of an end: of several whose is whose, of one only to a person.
+/// Reports an end: if several processes are waited for, with the PID; if only one, only on a terminal.
 fn told(context: &Context, args: &Args, answer: &WaitAnswer) -> Told {
     let Some(exit) = &answer.exit else { return Told::default() };
     let reason = render::exit::reason(answer.status.as_ref(), &exit.reason);

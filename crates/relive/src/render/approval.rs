@@ -18,7 +18,7 @@ use super::diff::{self, Mark};
 use crate::error::{CommandError, Outcome};
 use crate::terminal::{Look, Paint};
 
-/// How many bytes of a call a person is shown. One that is longer is not allowed with a key.
+/// The number of bytes of a call that are shown. A longer call cannot be allowed with a key.
 const BYTES_MAX: usize = 1 << 20;
 /// The narrowest terminal that lines are wrapped for.
 const WIDTH_MIN: usize = 20;
@@ -65,7 +65,7 @@ pub(crate) enum Before {
     NoFile,
 }
 
-/// What is asked, without the prompt.
+/// Returns the call that needs an approval, without the prompt.
 pub(crate) fn show(who: &str, call: &PendingCall, before: &Before, look: &Look) -> Shown {
     let text = |name: &str| call.args.get(name).and_then(Value::as_str);
     let fields = call.args.as_object().map_or(0, serde_json::Map::len);

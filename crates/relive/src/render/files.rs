@@ -89,7 +89,7 @@ fn words_of(reason: &str) -> &str {
     }
 }
 
-/// One line a file.
+/// Returns one line per file.
 pub(crate) fn stat(files: &[FileChange], look: &Look) -> String {
     let left = |header| Column { header, align: Align::Left };
     let right = |header| Column { header, align: Align::Right };

@@ -25,17 +25,16 @@ pub(crate) struct Step {
     pub tokens_in: u64,
     pub tokens_out: u64,
     pub calls: Vec<String>,
-    /// Those that were denied, and so never made.
+    /// The calls that were denied, and so never made.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub denied: Vec<DeniedCall>,
-    /// How it begins.
+    /// The beginning of the model's text.
     pub text: String,
     /// The model was cut off.
     pub partial: bool,
-    /// What it cost, where that is known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cost_usd: Option<relive_core::Usd>,
-    /// What it changed in the files, where that is known.
+    /// The changes to files, if they are known.
     pub files: Option<ChangedFiles>,
     /// Whether it may have changed files, and no snapshot tells.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
@@ -52,7 +51,7 @@ pub(crate) struct Step {
 }
 
 impl Step {
-    /// What it changed in the files, in words; `None` where nothing is recorded of it.
+    /// Returns the changes to files in words; `None` if nothing is recorded.
     pub(crate) fn files_shown(&self) -> Option<String> {
         let unknown = self.files_unknown.then(|| "unknown".to_owned());
         self.files.map(ChangedFiles::shown).or(unknown)
@@ -119,13 +118,13 @@ struct Call {
     recovery: Recovery,
 }
 
-/// What a step changed in the files.
+/// The changes of a step to files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
 pub(crate) struct ChangedFiles {
     pub changed: u64,
     pub added: u64,
     pub removed: u64,
-    /// How many of them are not its own work.
+    /// The number of files that others changed.
     pub foreign: u64,
     /// How many of them were not compared line by line.
     #[serde(skip_serializing_if = "is_zero")]
@@ -149,7 +148,7 @@ impl ChangedFiles {
     }
 }
 
-/// How much of a step's text is kept.
+/// The number of characters kept of a step's text.
 const TEXT_HEAD: usize = 400;
 /// How many characters of the arguments of a denied call are shown.
 const DENIED_HEAD: usize = 60;

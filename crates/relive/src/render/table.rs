@@ -7,7 +7,6 @@ use unicode_width::UnicodeWidthStr as _;
 
 use crate::terminal::{Look, Paint};
 
-/// One column.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Column {
     pub header: &'static str,
@@ -24,7 +23,7 @@ pub(crate) enum Align {
     Timed,
 }
 
-/// One cell; its colour does not count in its width.
+/// A cell; its colour does not count in its width.
 #[derive(Debug, Clone)]
 pub(crate) struct Cell {
     pub text: String,

@@ -38,7 +38,7 @@ pub(crate) fn time_of_day(at: Timestamp) -> String {
     at.to_zoned(TimeZone::system()).strftime("%H:%M").to_string()
 }
 
-/// How moments are written in front of lines.
+/// The format of times in front of lines.
 #[derive(Debug, Clone)]
 pub(crate) struct Clock(TimeZone);
 
@@ -47,7 +47,7 @@ impl Clock {
         Self(TimeZone::UTC)
     }
 
-    /// In the time zone of whoever reads it, which `TZ` names.
+    /// In the time zone of the reader (`TZ`).
     pub(crate) fn local() -> Self {
         Self(TimeZone::system())
     }

@@ -68,7 +68,7 @@ fn case_68_a_stranger_is_not_seen_killed_resolved_or_waited_for() {
 }
 
 #[test]
-fn case_68_what_is_the_persons_alone_is_refused_in_words() {
+fn case_68_commands_only_for_the_person_are_refused_with_the_reason() {
     let world = World::new();
     for (verb, said) in [
         ("gc --force", "collecting journals is only for a person"),
@@ -237,7 +237,7 @@ open("answers", "w").write(json.dumps(answers))
 "#;
 
 #[test]
-fn case_68_a_connection_whose_maker_has_ended_is_nobodys() {
+fn case_68_a_connection_whose_maker_has_ended_has_no_authority() {
     let world = World::new();
     let victim = world.exec(&[], &["sleep", "1000"]);
     let sockets = world.socket().with_file_name("self");

@@ -118,7 +118,7 @@ fn the_spending_of_a_dead_child_survives_kill_9() {
 }
 
 #[test]
-fn a_suspended_tree_goes_on_when_its_budget_is_raised() {
+fn a_suspended_tree_continues_when_its_budget_is_raised() {
     let world = World::new();
     let call = "usage: {input: 40, output: 20}, calls: [{name: list, args: {path: .}}]";
     let child =

@@ -42,7 +42,7 @@ fn spawn(world: &World, uuid: &str, model: &str) {
 }
 
 #[test]
-fn case_29_a_hundred_go_unasked_and_more_are_asked_about() {
+fn case_29_gc_asks_before_it_removes_more_than_a_hundred() {
     let world = World::with_config("gc: {retention_days: 0, max_entries: 1}");
     let running = world.run_hanging(&[]);
     let paused = world.run_hanging(&[]);
@@ -87,7 +87,7 @@ fn case_29_a_hundred_go_unasked_and_more_are_asked_about() {
 }
 
 #[test]
-fn case_29_a_resume_and_a_collection_at_the_same_moment_do_not_meet() {
+fn case_29_a_process_that_is_resumed_during_gc_is_not_removed() {
     let world = World::with_config("gc: {retention_days: 0, max_entries: 1}");
     let uuids = dead(&world, 12);
     let collectors: Vec<_> = (0..2).map(|_| world.start(&["gc", "--json"])).collect();

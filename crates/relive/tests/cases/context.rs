@@ -50,7 +50,7 @@ fn await_asked_for_summary(world: &World, process: &Begun) {
 }
 
 #[test]
-fn a_conversation_that_fills_the_window_is_summed_up_and_goes_on() {
+fn a_conversation_that_fills_the_window_is_summarized_and_continues() {
     let world = world();
     let process = world.run(&long_reads("{text: 'read so far: {{turn}}', usage: {input: 1000, output: 10}}"));
     assert_done(&world, &process);
@@ -201,17 +201,17 @@ fn is_accepted(model: &str) {
 }
 
 #[test]
-fn a_claude_that_was_summed_up_is_accepted_killed_and_forked() {
+fn a_summarized_claude_is_accepted_killed_and_forked() {
     is_accepted("anthropic/claude-sonnet-4-5");
 }
 
 #[test]
-fn a_gpt_that_was_summed_up_is_accepted_killed_and_forked() {
+fn a_summarized_gpt_is_accepted_killed_and_forked() {
     is_accepted("openai-chat/gpt-4.1");
 }
 
 #[test]
-fn a_provider_that_says_it_is_too_much_gets_a_summary() {
+fn a_context_that_the_provider_calls_too_long_is_summarized() {
     let mut turns = turns();
     turns[4] = turns[4].clone().after(Failure::ContextFull);
     let server = FakeModel::start(turns);

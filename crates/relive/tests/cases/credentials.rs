@@ -36,7 +36,7 @@ fn case_51_two_projects_under_one_daemon_use_each_its_own_key_and_server() {
 }
 
 #[test]
-fn case_51_without_its_key_after_a_boot_it_waits_with_a_hint_and_goes_on_when_it_has_it() {
+fn case_51_without_its_key_after_a_boot_it_waits_with_a_hint_and_continues_when_it_has_it() {
     let server = lists_then(Turn::text("done").after(Failure::Silence).after(Failure::Silence));
     let (world, url) = (World::new(), server.base_url());
     let shell = |key| [("ANTHROPIC_API_KEY", key), ("ANTHROPIC_BASE_URL", url.as_str())];

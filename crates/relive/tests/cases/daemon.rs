@@ -60,7 +60,7 @@ fn a_file_in_the_sockets_place_is_left_alone() {
 }
 
 #[test]
-fn a_second_daemon_on_the_same_data_folder_is_refused_and_names_the_first() {
+fn a_second_daemon_on_the_same_data_directory_is_refused_and_names_the_first() {
     let world = World::new();
     let process = world.run_hanging(&[]);
     let first = world.daemon_pid().unwrap();
@@ -115,7 +115,7 @@ fn ps_fits_eighty_columns_on_a_terminal_and_is_whole_in_a_pipe() {
 }
 
 #[test]
-fn files_are_the_users_own() {
+fn files_of_the_data_directory_belong_to_the_user_only() {
     let world = World::new();
     let process = world.run("turns: [{text: done}]");
     world.relive(&["wait", "1"]).ok();
@@ -200,7 +200,7 @@ fn a_full_disk_suspends_what_runs_refuses_what_is_new_and_loses_nothing() {
 }
 
 #[test]
-fn a_data_folder_that_cannot_be_written_is_said_by_name() {
+fn a_data_directory_that_cannot_be_written_is_named() {
     let world = World::with_config("limits: {floor_mb: 1}");
     let Some(disk) = Mount::new(&world, "64m") else { return };
     let process = world.run_hanging(&[]);
@@ -217,7 +217,7 @@ fn a_data_folder_that_cannot_be_written_is_said_by_name() {
 }
 
 #[test]
-fn two_data_folders_never_meet() {
+fn two_data_directories_have_separate_daemons() {
     let (one, two) = (World::new(), World::new());
     let shared = one.root().join("run");
     let in_two = |args: &[&str]| output(two.command(args).env("XDG_RUNTIME_DIR", &shared).output().unwrap());

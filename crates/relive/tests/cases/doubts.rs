@@ -54,7 +54,7 @@ fn with_tell_model_the_model_is_told_to_look() {
 }
 
 #[test]
-fn with_retry_it_is_run_again() {
+fn the_retry_policy_runs_a_call_in_doubt_again() {
     let world = World::new();
     let (process, pipe) = interrupted(&world, "retry");
     world.relive(&["ps"]).ok();

@@ -142,7 +142,7 @@ fn resume_brings_its_environment_only_if_the_process_has_none() {
 }
 
 #[test]
-fn variables_by_flag_and_by_file_come_on_top() {
+fn env_and_env_file_override_the_environment_of_the_shell() {
     let world = World::new();
     fs::write(world.work().join("one.env"), format!("# keys\nexport A=\"file\"\nB=file\nTOKEN={SECRET}\n")).unwrap();
     let flags = ["--env-file", "one.env", "--env", "B=flag", "--env", "C=a=b"];
@@ -208,7 +208,7 @@ fn meta(world: &World, uuid: &str) -> Value {
 }
 
 #[test]
-fn case_23_an_agents_file_and_its_folders_instructions_count_at_the_start_and_never_again() {
+fn case_23_an_agents_file_and_the_instructions_of_its_directory_are_read_once_at_the_start() {
     let world = World::new();
     let model = world.script("turns: [{calls: [{name: write, args: {path: x, content: y}}]}, {hang: true}]");
     let file = world.work().join("agents/reviewer.yaml");

@@ -36,7 +36,7 @@ fn case_19_a_fork_is_another_process_and_the_original_is_untouched() {
 }
 
 #[test]
-fn case_19_a_fork_from_a_step_goes_on_at_the_next_with_or_without_a_checkpoint() {
+fn case_19_a_fork_from_a_step_continues_at_the_next_with_or_without_a_checkpoint() {
     let (world, original) = fifty_steps();
     let check = |id: &str, from: u32| {
         let before = contents(&world.directory(&original.uuid));

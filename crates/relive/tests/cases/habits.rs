@@ -124,14 +124,14 @@ fn a_limit_that_ended_a_process_is_named_by_retry_too() {
 }
 
 #[test]
-fn a_program_that_is_not_there_is_called_so() {
+fn a_missing_program_is_reported_as_not_found() {
     let world = World::new();
     world.relive(&["exec", "--", "no-such-command"]).fails(127, &["error: no-such-command: command not found\n"]);
     world.relive(&["exec", "--", "./no-such-file"]).fails(127, &["error: ./no-such-file: no such file"]);
 }
 
 #[test]
-fn a_program_that_is_not_there_is_called_so_in_the_background_too() {
+fn a_missing_program_is_reported_as_not_found_in_the_background_too() {
     let world = World::new();
     let said = world.relive(&["exec", "-d", "--", "no-such-command"]);
     let said = said.fails(127, &["error: no-such-command: command not found\n"]);
@@ -148,7 +148,7 @@ fn a_program_that_is_not_there_is_called_so_in_the_background_too() {
 }
 
 #[test]
-fn a_process_in_the_place_of_a_program_is_answered_with_enter() {
+fn exec_of_the_name_of_a_process_hints_at_enter() {
     let world = World::new();
     let web = world.exec(&["--name", "web"], &["sleep", "1000"]);
     world.await_stage(&web, "running");

@@ -202,9 +202,9 @@ fn piped_text_is_context_and_approvals_are_read_from_the_terminal() {
 }
 
 #[test]
-fn a_child_is_shown_and_asks_here() {
+fn run_shows_a_child_and_asks_for_its_approval() {
     let world = World::new();
-    let Some(screen) = Screen::open(&world, "a_child_is_shown_and_asks_here") else { return };
+    let Some(screen) = Screen::open(&world, "run_shows_a_child_and_asks_for_its_approval") else { return };
     let child = script(&world, &[shell("echo from below")]);
     let spawn =
         json!({"calls": [{"name": "spawn_agent", "args": {"intent": "help", "name": "helper", "model": child}}]});

@@ -154,7 +154,7 @@ fn ps_says_what_is_done_why_it_waits_and_how_it_ended() {
 }
 
 #[test]
-fn tokens_are_told_by_model_and_in_all() {
+fn usage_counts_tokens_by_model_and_in_total() {
     let world = World::new();
     let model = world.script("turns: [{text: one, usage: {input: 10, output: 2}}]");
     for _ in 0..2 {

@@ -99,7 +99,7 @@ fn case_48_a_finished_write_is_recorded_before_the_agent_asks_again() {
 }
 
 #[test]
-fn case_49_a_parent_and_the_child_it_waits_for_both_go_on() {
+fn case_49_a_parent_and_the_child_it_waits_for_both_continue() {
     let world = World::new();
     let child = world.script("turns: [{calls: [{name: sleep, args: {duration: 2s}}]}, {text: the last word}]");
     let turns = json!({"turns": [
@@ -124,7 +124,7 @@ fn case_49_a_parent_and_the_child_it_waits_for_both_go_on() {
 }
 
 #[test]
-fn case_49_a_sleep_goes_on_with_what_is_left_of_it() {
+fn case_49_a_sleep_lasts_only_for_the_rest_of_its_time() {
     let world = World::new();
     let process = world.run("turns: [{calls: [{name: sleep, args: {duration: 4s}}]}, {text: waiting, hang: true}]");
     world.await_records(&process, "call_started", 1);

@@ -76,18 +76,18 @@ fn killed_in_mid_run(model: &str) {
 }
 
 #[test]
-fn a_claude_killed_in_mid_run_goes_on_and_its_conversation_is_accepted() {
+fn a_claude_killed_in_mid_run_continues_and_its_conversation_is_accepted() {
     killed_in_mid_run(CLAUDE);
 }
 
 #[test]
-fn a_gpt_killed_in_mid_run_goes_on_and_its_conversation_is_accepted() {
+fn a_gpt_killed_in_mid_run_continues_and_its_conversation_is_accepted() {
     killed_in_mid_run("openai/gpt-5");
     killed_in_mid_run("openai-responses/gpt-5");
 }
 
 #[test]
-fn any_other_killed_in_mid_run_goes_on_and_its_conversation_is_accepted() {
+fn other_models_killed_in_mid_run_continue_and_their_conversation_is_accepted() {
     killed_in_mid_run("gemini/gemini-2.5-flash");
     killed_in_mid_run("ollama/qwen3");
     killed_in_mid_run("deepseek/deepseek-reasoner");

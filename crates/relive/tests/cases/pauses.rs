@@ -104,7 +104,7 @@ fn case_13_now_cancels_the_model_call() {
 }
 
 #[test]
-fn case_13_a_tool_that_waits_stops_at_once_and_goes_on_where_it_was() {
+fn case_13_a_waiting_tool_stops_at_once_and_continues_where_it_was() {
     let world = World::new();
     let process = world.run("turns: [{calls: [{name: sleep, args: {duration: 1s}}]}, {text: awake}]");
     world.await_records(&process, "call_started", 1);
@@ -175,7 +175,7 @@ fn case_14_the_heartbeat_monitor_never_flags_a_paused_process() {
 }
 
 #[test]
-fn case_15_resuming_a_descendant_wakes_its_ancestors_and_no_sibling() {
+fn case_15_resuming_a_descendant_resumes_its_ancestors_and_no_sibling() {
     let world = World::new();
     let all = family(&world);
     world.relive(&["pause", "--subtree", "--now", "1"]).ok();
@@ -190,7 +190,7 @@ fn case_15_resuming_a_descendant_wakes_its_ancestors_and_no_sibling() {
 }
 
 #[test]
-fn case_15_resuming_a_descendant_does_not_wake_an_ancestor_stopped_by_its_budget() {
+fn case_15_resuming_a_descendant_does_not_resume_an_ancestor_stopped_by_its_budget() {
     let world = World::new();
     // The child draws from its parent's budget, so it is in a tool, which needs none.
     let sleeps = world.script("turns: [{usage: {input: 1, output: 1}, calls: [{name: sleep, args: {duration: 1h}}]}]");

@@ -65,7 +65,7 @@ fn case_16_suspended_parent_and_child_survive_the_daemon() {
 }
 
 #[test]
-fn case_17_a_process_that_ran_goes_on_by_itself() {
+fn case_17_a_running_process_is_recovered_and_continues() {
     let world = World::new();
     let process = world.run(&steps_then_hang(7));
     world.await_step(&process, 8);

@@ -35,7 +35,7 @@ fn case_18_a_dead_process_resumes_from_its_journals_end_with_or_without_a_checkp
 }
 
 #[test]
-fn case_21_a_completed_agent_goes_on_with_what_it_is_told() {
+fn case_21_a_completed_agent_continues_with_its_new_message() {
     let world = World::new();
     let process = world.run("turns: [{text: first}, {text: second}, {text: third}]");
     world.relive(&["wait", "1"]).ok();

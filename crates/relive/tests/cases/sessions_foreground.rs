@@ -126,7 +126,7 @@ fn ctrl_c_asks_the_program_to_stop_and_again_kills_it() {
 }
 
 #[test]
-fn a_program_goes_on_when_whoever_watched_it_hangs_up() {
+fn a_program_keeps_running_when_its_watcher_hangs_up() {
     let world = World::new();
     // It watches from the moment that it shows something.
     let watched = |name: &str| {

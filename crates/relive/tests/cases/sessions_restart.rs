@@ -10,7 +10,7 @@ const SESSIONS: usize = 50;
 const LINES: usize = 100;
 
 #[test]
-fn case_39_sessions_go_on_without_their_daemon_and_the_next_one_takes_them_up() {
+fn case_39_sessions_keep_running_without_their_daemon_and_the_next_one_adopts_them() {
     let world = World::new();
     // Each prints the first half, waits for a file, prints the rest, and ends with a code of its own.
     let print = "i=0; while [ $i -lt $1 ]; do echo line $i; i=$((i+1)); done; while [ ! -e go$2 ]; do sleep 0.1; done; \

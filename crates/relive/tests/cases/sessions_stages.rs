@@ -10,7 +10,7 @@ use crate::freezer::is_frozen;
 use super::world::{Begun, World, begun, kill, wait_until};
 
 #[test]
-fn case_30_a_program_reaches_its_end_and_its_arguments_and_folder_arrive() {
+fn case_30_a_program_reaches_its_end_and_gets_its_arguments_and_directory() {
     for world in World::of_each_kind() {
         let gated = world.exec(&["--gate"], &["true"]);
         assert_eq!(world.await_stage(&gated, "ready")["result"], json!(null));

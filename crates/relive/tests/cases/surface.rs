@@ -249,7 +249,7 @@ fn hinted(said: &str) -> Vec<String> {
 }
 
 #[test]
-fn the_hint_of_a_run_that_a_limit_ended_lets_it_go_on() {
+fn the_hint_of_a_run_that_a_limit_ended_resumes_it() {
     let world = World::new();
     let model = world.script(WORKS);
     for limit in [["--max-cost", "3"], ["--max-tokens", "25"], ["--max-steps", "2"]] {

@@ -71,7 +71,7 @@ fn case_10_a_reader_that_comes_back_with_its_last_id_misses_none() {
 }
 
 #[test]
-fn case_10_a_tracer_goes_on_across_daemons_and_sees_nothing_twice() {
+fn case_10_a_tracer_continues_across_daemons_and_sees_nothing_twice() {
     let world = World::new();
     let process = world.run("turns: [{text: a, calls: [{name: list, args: {path: .}}]}, {text: b, hang: true}]");
     let tracer = world.start(&["strace", "-f", "--json", &process.uuid]);

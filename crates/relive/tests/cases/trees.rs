@@ -267,7 +267,7 @@ fn case_56_a_mistake_in_the_file_has_its_line_and_a_caret_and_nothing_is_started
 }
 
 #[test]
-fn case_57_compose_down_leaves_nothing() {
+fn case_57_compose_down_leaves_no_process_running() {
     let world = World::new();
     let hanging = world.hanging();
     let text = format!(

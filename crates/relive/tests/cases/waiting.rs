@@ -56,7 +56,7 @@ fn case_03_a_kill_wakes_four_waiters_and_all_get_the_same() {
 }
 
 #[test]
-fn case_03_a_wait_goes_on_across_daemons() {
+fn case_03_a_wait_continues_across_daemons() {
     let world = World::new();
     let process = world.run_hanging(&[]);
     let mut waiter = world.start(&["wait", "--json", "1"]);

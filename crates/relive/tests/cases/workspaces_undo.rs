@@ -84,7 +84,7 @@ fn case_72_a_partial_state_is_undone_as_it_is_typed() {
 }
 
 #[test]
-fn case_75_what_was_forced_over_is_nobodys_in_blame() {
+fn case_75_blame_attributes_changes_that_a_forced_rewind_overwrote_to_nobody() {
     let world = World::new();
     fs::write(world.work().join("f"), "given\n").unwrap();
     let process = world.run_commands(&["echo one >> f", "echo two >> f"], &[]);

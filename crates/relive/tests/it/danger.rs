@@ -24,7 +24,7 @@ fn collector(place: &Place, count: usize) -> Fake {
 }
 
 #[test]
-fn case_29_a_hundred_are_collected_unasked_and_a_hundred_and_one_are_not() {
+fn case_29_a_hundred_are_removed_without_asking_and_a_hundred_and_one_are_not() {
     let place = Place::new();
     let _daemon = collector(&place, 100);
     assert_eq!(place.relive(&["gc"]).exits(0).stderr, "removed 100 processes, 100.0 kB freed\n");
@@ -59,7 +59,7 @@ fn case_29_on_a_terminal_it_asks_and_no_or_the_end_of_input_is_no() {
 }
 
 #[test]
-fn an_age_that_was_typed_is_asked_about_on_a_terminal() {
+fn gc_older_than_asks_on_a_terminal() {
     let place = Place::new();
     let daemon = collector(&place, 1);
     let yes = on_a_terminal(place.command(&["gc", "--older-than", "7d"]), "[y/N] ", "y\n");

@@ -74,7 +74,7 @@ fn run_prints_every_word_once_across_a_break_and_exits_as_the_process_did() {
 }
 
 #[test]
-fn a_call_that_was_only_answered_has_its_line_too() {
+fn run_shows_the_result_of_a_call_that_was_refused_before_it_started() {
     let place = Place::new();
     let _daemon = place.daemon(|request, reply| {
         let refused = json!({ "call": 0, "name": "edit", "ok": false, "text": "`a` does not exist" });

@@ -295,7 +295,7 @@ fn errors_of_a_daemon_read_as_in_their_snapshot() {
 }
 
 #[test]
-fn an_answer_that_is_no_daemons_reads_as_in_its_snapshot() {
+fn the_error_about_a_foreign_server_matches_its_snapshot() {
     let place = Place::new();
     let daemon = place.daemon(|_, reply| reply.raw("SSH-2.0-OpenSSH_9.6\r\n"));
     let mut text = failures(&place, &[&["ps"]]);

@@ -158,7 +158,7 @@ fn case_04_a_wait_that_times_out_is_124_and_changes_nothing() {
 }
 
 #[test]
-fn a_wait_that_breaks_off_goes_on_by_uuid() {
+fn a_wait_whose_connection_breaks_continues_by_uuid() {
     let place = Place::new();
     let daemon = place.daemon(|request, reply| {
         if request.names("/5/wait") {

@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_binds_and_there_is_one() {
+    fn only_the_first_answer_to_an_approval_counts() {
         let allow = (2, 5, Verb::Resolve(Decision::Allow), DONE);
         let deny = (3, 6, Verb::Resolve(Decision::Deny), Told::Refused(409));
         let items = [Item::Created, Item::Asked, Item::Answered(Decision::Allow), Item::Asked];
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn observations_have_to_fit_one_order() {
+    fn the_checker_rejects_observations_that_fit_no_order() {
         let pause = (2, 3, Verb::Pause, DONE);
         let look = |seen| (4, 5, Verb::Look, Told::Saw(seen));
         let items = [Item::Created];

@@ -56,7 +56,7 @@ fn acknowledged_verbs_are_never_contradicted() {
 /// One client that waits for every answer, and a daemon that lives until it has them: if this finds something, a verb is
 /// wrong by itself, or the model is.
 #[test]
-fn a_calm_client_is_never_contradicted() {
+fn a_single_client_finds_no_contradiction() {
     let seed = number("RELIVE_SEED").unwrap_or_else(fresh_seed);
     println!("RELIVE_SEED={seed}");
     let plan = Plan { seed, verbs: VERBS_A_ROUND, clients: 1, manners: Manners::Calm, kills: 0, faults: None };

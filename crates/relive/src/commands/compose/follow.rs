@@ -55,7 +55,7 @@ pub(crate) async fn follow(context: &Context, client: &Client<'_>, uuid: Uuid) -
     Ok(answer.exit_code)
 }
 
-/// What was said of each node.
+/// The last reported state of each node.
 struct Told<'a> {
     context: &'a Context,
     states: HashMap<String, String>,

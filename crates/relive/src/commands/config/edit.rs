@@ -14,7 +14,7 @@ use crate::context::Context;
 use crate::error::{CommandError, Outcome};
 use crate::user_file;
 
-/// What a new file begins with.
+/// The beginning of a new file.
 const TEMPLATE: &str = "\
 # The configuration of Relive. Every key has a default; `relive config show` shows them all.
 #
@@ -23,7 +23,7 @@ const TEMPLATE: &str = "\
 ";
 
 const DEFAULT_EDITOR: &str = "vi";
-/// How many edits that were not finished are kept beside the file.
+/// The number of unfinished edits that are kept beside the file.
 const ASIDE_MAX: u32 = 99;
 
 pub(super) fn run(context: &Context) -> Outcome<u8> {

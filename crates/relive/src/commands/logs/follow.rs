@@ -86,7 +86,7 @@ impl Running<'_> {
         Ok(())
     }
 
-    /// What only the events say: why it waits.
+    /// Shows why it waits, which only the events say.
     fn event(&self, event: &Event) -> Outcome<()> {
         let context = self.client.context();
         let line = Line::parse(&event.data).filter(|line| matches!(line.kind.as_str(), "model_retry" | "stalled"));

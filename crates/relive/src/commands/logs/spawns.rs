@@ -14,7 +14,7 @@ use crate::error::{CommandError, Outcome};
 use crate::render::line::Line;
 use crate::render::time::Clock;
 
-/// What stands for a secret.
+/// Shown in place of a secret.
 const MASK: &str = "***";
 /// Parts of the names of arguments whose values are secrets.
 const SECRET_NAMES: [&str; 5] = ["key", "token", "secret", "password", "auth"];

@@ -142,7 +142,7 @@ async fn run(args: &Watch) {
     }
 }
 
-/// What matters here of a record.
+/// The fields of a record that the watcher reads.
 #[derive(Deserialize)]
 struct Mask {
     kind: String,
@@ -160,7 +160,7 @@ struct Watched {
     is_registered: bool,
     /// The registration that counts, by signal.
     commands: HashMap<String, Uuid>,
-    /// What other commands were to run for so far: they run first.
+    /// The signals that earlier commands run for: those run first.
     earlier: Vec<Delivery>,
 }
 

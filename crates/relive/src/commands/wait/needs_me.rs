@@ -84,7 +84,7 @@ fn tell(context: &Context, found: Option<Item>) -> Outcome<u8> {
 async fn wait(client: &Client<'_>, named: BTreeSet<Uuid>) -> Outcome<Option<Item>> {
     let mut watched = Watched::new(named);
     let mut last = None;
-    // Whoever stopped the daemon starts it again.
+    // Whether the daemon was stopped on purpose: it is then not started here.
     let mut stopped = false;
     loop {
         let read = client.follow_all(&mut last, async |event| {
@@ -118,12 +118,12 @@ fn is_going(error: &relive_client::Error) -> bool {
 
 /// The processes that are waited for, as the stream tells of them.
 struct Watched {
-    /// Those that have not ended yet.
+    /// The processes that have not ended yet.
     named: BTreeSet<Uuid>,
     is_any: bool,
-    /// Those that were told of since everything is being told; absent once it was.
+    /// The processes received since the stream began; absent after `ready`.
     listed: Option<BTreeSet<Uuid>>,
-    /// Those that nothing was told of, though the list of ended processes may not be complete.
+    /// The processes that were not received although the list of ended processes may be incomplete.
     unknown: BTreeSet<Uuid>,
 }
 
@@ -132,13 +132,13 @@ impl Watched {
         Self { is_any: named.is_empty(), named, listed: None, unknown: BTreeSet::new() }
     }
 
-    /// Looks at those that nothing was told of; `Some` if nothing more is waited for.
+    /// Looks up the processes that the stream has not mentioned; `Some` if there is nothing left to wait for.
     async fn look(&mut self, client: &Client<'_>) -> Option<Stopped> {
         for uuid in std::mem::take(&mut self.unknown) {
             let process = match client.process(&uuid.to_string()).await {
                 Ok(process) => Some(process),
                 Err(error) if error.code() == Some(ErrorCode::NotFound) => None,
-                // It is told of when it changes.
+                // The stream reports it when it changes.
                 Err(_) => continue,
             };
             if let Some(item) = process.as_ref().and_then(relive_api::item_of) {
@@ -157,7 +157,7 @@ impl Watched {
             "reset" => self.listed = Some(BTreeSet::new()),
             "ready" => {
                 let is_all = !serde_json::from_str::<Value>(data).is_ok_and(|ready| ready["incomplete"] == true);
-                // Whatever lives was told of, and so was whatever needs somebody: the others have ended, and were seen.
+                // The stream has reported every process that lives or needs somebody: the others have ended, and were seen.
                 if let Some(listed) = self.listed.take().filter(|_| !self.is_any) {
                     if is_all {
                         self.named.retain(|uuid| listed.contains(uuid));
