@@ -124,6 +124,16 @@ pub struct Process {
     pub note: Option<String>,
 }
 
+impl Process {
+    /// Returns whether a pause changes anything: the process runs, or its suspension ends without a resume, and then it would
+    /// run.
+    #[must_use]
+    pub fn can_be_paused(&self) -> bool {
+        let would_run = self.suspend_reason.is_some_and(SuspendReason::ends_without_resume) && !self.pause_kept;
+        self.dead_at.is_none() && (!self.paused || would_run)
+    }
+}
+
 /// A suspended process below another one.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SuspendedBelow {

@@ -91,6 +91,25 @@ pub enum SuspendReason {
     Stalled,
 }
 
+impl SuspendReason {
+    /// Returns whether a suspension for this reason ends without a RESUME: with an answer, or when the reason is gone. A
+    /// PAUSE that comes meanwhile is kept until then; otherwise the process would run although somebody has paused it.
+    #[must_use]
+    pub fn ends_without_resume(self) -> bool {
+        match self {
+            Self::InDoubt
+            | Self::Approval
+            | Self::Question
+            | Self::Quota
+            | Self::NeedsCredentials
+            | Self::DaemonStop => true,
+            Self::User | Self::BudgetExceeded | Self::DiskFull | Self::IoError | Self::CrashLoop | Self::Stalled => {
+                false
+            }
+        }
+    }
+}
+
 /// Who ended a process and why.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Cause {

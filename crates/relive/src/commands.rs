@@ -215,7 +215,7 @@ fn tell_done(pids: &[Pid], pausing: &[Pid], done: &str) -> String {
 fn tell_kept(kept: &[KeptPause], then: [&str; 2]) -> Vec<String> {
     let mut groups: Vec<([&str; 2], Vec<Pid>)> = Vec::new();
     for KeptPause { pid, reason } in kept {
-        let what = awaited(*reason);
+        let Some(what) = awaited(*reason) else { continue };
         match groups.iter_mut().find(|(other, _)| *other == what) {
             Some((_, pids)) => pids.push(*pid),
             None => groups.push((what, vec![*pid])),
@@ -230,21 +230,21 @@ fn tell_kept(kept: &[KeptPause], then: [&str; 2]) -> Vec<String> {
 }
 
 /// Names what a process waits for that is suspended for a reason which ends without a resume, and the moment at which that
-/// has come.
-fn awaited(reason: SuspendReason) -> [&'static str; 2] {
+/// has come. A process that is suspended for another reason keeps no pause.
+fn awaited(reason: SuspendReason) -> Option<[&'static str; 2]> {
     match reason {
         SuspendReason::Approval | SuspendReason::Question | SuspendReason::InDoubt => {
-            ["your answer", "after the answer"]
+            Some(["your answer", "after the answer"])
         }
-        SuspendReason::Quota => ["the quota of its provider", "after that"],
-        SuspendReason::NeedsCredentials => ["a key", "after that"],
+        SuspendReason::Quota => Some(["the quota of its provider", "after that"]),
+        SuspendReason::NeedsCredentials => Some(["a key", "after that"]),
+        SuspendReason::DaemonStop => Some(["the daemon", "after its next start"]),
         SuspendReason::User
         | SuspendReason::BudgetExceeded
         | SuspendReason::DiskFull
         | SuspendReason::IoError
         | SuspendReason::CrashLoop
-        | SuspendReason::DaemonStop
-        | SuspendReason::Stalled => ["the daemon", "after its next start"],
+        | SuspendReason::Stalled => None,
     }
 }
 
@@ -277,6 +277,14 @@ mod tests {
         assert_eq!(name_pids(1, &pids[..1]), "PID 1");
         assert_eq!(name_pids(2, &pids[..2]), "2 processes (PID 1, 2)");
         assert_eq!(name_pids(12, &pids), "12 processes (PID 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, ...)");
+    }
+
+    #[test]
+    fn only_a_suspension_that_ends_without_a_resume_keeps_a_pause() {
+        use SuspendReason::{Approval, BudgetExceeded, DaemonStop, DiskFull, Quota, User};
+        for reason in [Approval, BudgetExceeded, DaemonStop, DiskFull, Quota, User] {
+            assert_eq!(awaited(reason).is_some(), reason.ends_without_resume(), "{reason:?}");
+        }
     }
 
     #[test]

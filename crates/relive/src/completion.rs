@@ -107,8 +107,8 @@ fn candidates(processes: &[Process], verb: &str) -> Vec<CompletionCandidate> {
     let fits = |process: &&Process| match verb {
         "rm" => process.dead_at.is_some(),
         "resolve" => needs_answer(process),
-        "pause" => !process.paused && !needs_answer(process),
-        "resume" => !needs_answer(process),
+        "pause" => process.can_be_paused(),
+        "resume" => process.pause_kept || !needs_answer(process),
         "proceed" | "abort" => process.display == "ready",
         _ => true,
     };
@@ -136,19 +136,20 @@ mod tests {
 
     #[test]
     fn a_command_is_offered_what_it_can_act_on_and_each_name_once() {
-        let mut list = [1, 2, 3, 4].map(|pid| crate::render::processes::tests::process(pid, 0));
+        let mut list = [1, 2, 3, 4, 5].map(|pid| crate::render::processes::tests::process(pid, 0));
         list[0].dead_at = Some(list[0].created_at);
-        list[1].suspend_reason = Some(SuspendReason::Approval);
+        (list[1].suspend_reason, list[1].paused) = (Some(SuspendReason::Approval), true);
         list[3].name = list[2].name.clone();
+        list[4] = Process { pause_kept: true, name: Some("p5".to_owned()), ..list[1].clone() };
         let check = |verb: &str, expect: &[&str]| {
             let offered: Vec<_> = candidates(&list, verb).iter().map(|one| one.get_value().to_owned()).collect();
             assert_eq!(offered, expect, "{verb}");
         };
         check("rm", &["p1"]);
-        check("resolve", &["p2"]);
-        check("info", &["p1", "p2", "p3"]);
-        check("pause", &["p1", "p3"]);
-        check("resume", &["p1", "p3"]);
+        check("resolve", &["p2", "p5"]);
+        check("info", &["p1", "p2", "p3", "p5"]);
+        check("pause", &["p2", "p3"]);
+        check("resume", &["p1", "p3", "p5"]);
         check("proceed", &[]);
     }
 

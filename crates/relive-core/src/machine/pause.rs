@@ -28,25 +28,6 @@ pub(crate) fn awaits_answer(reason: SuspendReason) -> bool {
     }
 }
 
-/// Returns whether a pause for this reason ends without a RESUME: with an answer, or when the reason is gone. A PAUSE
-/// that comes meanwhile is kept until then; otherwise the process would run although somebody has paused it.
-fn ends_without_resume(reason: SuspendReason) -> bool {
-    match reason {
-        SuspendReason::InDoubt
-        | SuspendReason::Approval
-        | SuspendReason::Question
-        | SuspendReason::Quota
-        | SuspendReason::NeedsCredentials
-        | SuspendReason::DaemonStop => true,
-        SuspendReason::User
-        | SuspendReason::BudgetExceeded
-        | SuspendReason::DiskFull
-        | SuspendReason::IoError
-        | SuspendReason::CrashLoop
-        | SuspendReason::Stalled => false,
-    }
-}
-
 impl Machine {
     /// Returns who asked for the pause that follows the present one, which ends without a RESUME. A PAUSE that the process
     /// blocks is pending and does not follow: it waits until it is unblocked. A process that was asked to end is not paused
@@ -74,7 +55,7 @@ impl Machine {
 
     /// Returns whether a PAUSE is kept until the present pause ends.
     pub(super) fn keeps_pause(&self) -> bool {
-        self.ending().is_none() && self.pause().is_some_and(|(_, reason)| ends_without_resume(reason))
+        self.ending().is_none() && self.pause().is_some_and(|(_, reason)| reason.ends_without_resume())
     }
 
     pub(super) fn check_resumable(&self) -> Result<(), Refusal> {

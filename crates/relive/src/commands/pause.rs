@@ -101,6 +101,7 @@ async fn untouched(client: &Client<'_>, id: &str, affected: &Affected, now: bool
         };
         return Some(Untouched::Suspended(told));
     };
-    let message = format!("PID {pid} waits for your {waits_for}, so it cannot be paused");
+    // Any other would keep the pause.
+    let message = format!("PID {pid} handles PAUSE itself and waits for your {waits_for}, so it was not paused");
     Some(Untouched::Refused(conflict(message).with_hint(format!("relive resolve {id}"))))
 }

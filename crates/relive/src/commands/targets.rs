@@ -32,7 +32,7 @@ pub(crate) struct Targets {
 pub(crate) enum Scope {
     /// Processes that have not ended.
     Living,
-    /// Processes that are not paused.
+    /// Processes that run, or will once their suspension ends without a resume: with an answer, for example.
     Running,
     Suspended,
     Ended,
@@ -51,7 +51,7 @@ impl Scope {
         let ended = process.dead_at.is_some();
         match self {
             Self::Living => !ended,
-            Self::Running => !ended && !process.paused,
+            Self::Running => process.can_be_paused(),
             Self::Suspended => !ended && process.paused,
             Self::Ended => ended,
         }

@@ -93,3 +93,19 @@ fn a_resume_of_the_tree_takes_back_the_pause_of_one_that_waits_for_an_answer() {
     world.relive(&["wait", &run.uuid]).ok();
     assert!(world.work().join("made").exists());
 }
+
+#[test]
+fn all_and_a_pattern_pause_what_waits_for_an_answer() {
+    for whom in ["--all", "ask*"] {
+        let world = World::new();
+        let asks = world.run_with(WRITES, &["--ask", "write", "--name", "asks"]);
+        world.await_display(&asks.uuid, "approval");
+        let paused = world.relive(&["pause", whom]).ok().stderr;
+        assert_eq!(paused, "PID 1 waits for your answer and pauses after the answer\n");
+        // There is nothing left to pause.
+        let again = world.relive(&["pause", "--all"]).ok().stderr;
+        assert_eq!(again, "no process is running\n");
+        world.relive(&["resolve", "asks", "--allow"]).ok();
+        assert_paused_before_the_call(&world, &asks.uuid);
+    }
+}
