@@ -8,6 +8,7 @@ use relive_api::{
 use super::client::Client;
 use super::error::Error;
 use super::http::segment;
+use super::silence::LongWork;
 
 #[expect(missing_docs, reason = "the requests are described in relive_api")]
 impl Client {
@@ -19,15 +20,15 @@ impl Client {
     }
 
     pub async fn rewind(&self, id: &str, request: &RewindRequest) -> Result<Rewound, Error> {
-        self.post_until_done(format!("/v1/processes/{}/rewind", segment(id)), request).await
+        self.post_until_done(format!("/v1/processes/{}/rewind", segment(id)), request, LongWork::Other).await
     }
 
     pub async fn restore(&self, id: &str, request: &RestoreRequest) -> Result<FilesChanged, Error> {
-        self.post_until_done(format!("/v1/processes/{}/restore", segment(id)), request).await
+        self.post_until_done(format!("/v1/processes/{}/restore", segment(id)), request, LongWork::Other).await
     }
 
     pub async fn merge(&self, id: &str, request: &MergeRequest) -> Result<FilesChanged, Error> {
-        self.post_until_done(format!("/v1/processes/{}/merge", segment(id)), request).await
+        self.post_until_done(format!("/v1/processes/{}/merge", segment(id)), request, LongWork::Other).await
     }
 
     pub async fn blame(&self, request: &BlameRequest) -> Result<Blame, Error> {
@@ -39,6 +40,6 @@ impl Client {
     }
 
     pub async fn remove_workspace(&self, request: &RemoveWorkspaceRequest) -> Result<OwnWorkspace, Error> {
-        self.post_until_done("/v1/workspaces/remove".into(), request).await
+        self.post_until_done("/v1/workspaces/remove".into(), request, LongWork::Other).await
     }
 }

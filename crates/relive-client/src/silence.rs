@@ -30,7 +30,16 @@ pub trait Witness: fmt::Debug + Send + Sync {
     fn is_silent(&self, socket: &Path, os_pid: u32);
 
     /// Called each time the daemon says that a request is not done yet, and is asked again.
-    fn is_not_done(&self);
+    fn is_not_done(&self, work: LongWork);
+}
+
+/// What a request asks for that may take long.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LongWork {
+    /// The start of a process, which can be cancelled.
+    Start,
+    /// What is done in any case, such as a rewind.
+    Other,
 }
 
 impl Client {

@@ -8,7 +8,7 @@ use relive_api::{
     GcRequest, GrantRequest, Handle, HandleList, InputRequest, Lineage, ListQuery, PauseRequest, PoolReport, Process,
     ProcessList, ReleaseRequest, Removed, RenameRequest, ResolveRequest, ResumableList, ResumeRequest, Resumed,
     RunRequest, SelfInfo, SignalMaskRequest, SignalRequest, SignalState, StartCancelled, UsageQuery, UsageReport,
-    WaitAnswer, WaitRequest,
+    WaitAnswer, WaitRequest, WorkspaceKind,
 };
 use relive_types::{ErrorCode, Uuid};
 use serde::Serialize;
@@ -18,6 +18,7 @@ use serde_json::json;
 use super::client::{Client, Patience, get, post};
 use super::error::Error;
 use super::http::{Ask, Wire, segment};
+use super::silence::LongWork;
 
 /// How much longer than asked a wait may take before we answer for the daemon.
 const WAIT_SLACK: Duration = Duration::from_secs(2);
@@ -50,12 +51,12 @@ impl Client {
     }
 
     pub async fn run(&self, request: &RunRequest) -> Result<Created, Error> {
-        self.post_until_done("/v1/processes".into(), request).await
+        self.post_until_done("/v1/processes".into(), request, LongWork::Start).await
     }
 
     /// Starts an agent that the caller watches: its end is no item of the inbox.
     pub async fn run_attended(&self, request: &RunRequest) -> Result<Created, Error> {
-        self.post_until_done("/v1/processes?attended=true".into(), request).await
+        self.post_until_done("/v1/processes?attended=true".into(), request, LongWork::Start).await
     }
 
     /// Cancels the start of a process, by the UUID that this client chose for it.
@@ -92,7 +93,10 @@ impl Client {
     }
 
     pub async fn resume(&self, id: &str, request: &ResumeRequest) -> Result<Resumed, Error> {
-        self.post_until_done(format!("/v1/processes/{}/resume", segment(id)), request).await
+        // What a fork takes long for is the copy of the files.
+        let copies = request.fork.is_some() && request.workspace != Some(WorkspaceKind::Here);
+        let work = if copies { LongWork::Start } else { LongWork::Other };
+        self.post_until_done(format!("/v1/processes/{}/resume", segment(id)), request, work).await
     }
 
     pub async fn signal(&self, id: &str, request: &SignalRequest) -> Result<Affected, Error> {
@@ -180,7 +184,7 @@ impl Client {
     }
 
     pub async fn gc(&self, request: &GcRequest) -> Result<GcAnswer, Error> {
-        self.post_until_done("/v1/gc".into(), request).await
+        self.post_until_done("/v1/gc".into(), request, LongWork::Other).await
     }
 
     /// Waits for the end of a process for as long as it takes, across any number of daemons.
@@ -249,13 +253,14 @@ impl Client {
         &self,
         path: String,
         request: &impl Serialize,
+        work: LongWork,
     ) -> Result<T, Error> {
         let ask = post(path, request)?;
         loop {
             match self.ask(&ask).await {
                 Err(Error::Refused(refused)) if refused.code == ErrorCode::Timeout => {
                     if let Some(witness) = &self.witness {
-                        witness.is_not_done();
+                        witness.is_not_done(work);
                     }
                 }
                 answered => return answered,

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use relive_client::Witness;
+use relive_client::{LongWork, Witness};
 
 /// The daemon is the process that has locked the data directory.
 #[derive(Debug)]
@@ -24,9 +24,10 @@ impl Witness for LockHolder {
         });
     }
 
-    fn is_not_done(&self) {
-        crate::context::say(
-            "the daemon is still working on this; Ctrl-C cancels the start of a process, and stops waiting for other work",
-        );
+    fn is_not_done(&self, work: LongWork) {
+        crate::context::say(match work {
+            LongWork::Start => "the daemon is still working on this; Ctrl-C cancels the start",
+            LongWork::Other => "the daemon is still working on this; Ctrl-C only stops waiting for it",
+        });
     }
 }

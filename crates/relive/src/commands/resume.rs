@@ -4,7 +4,7 @@ use relive_api::{KeptPause, Process, ResumeRequest, Resumed, WorkspaceKind};
 use relive_core::{Body, Pid, ProcessStatus, State, SuspendReason};
 use relive_types::program::quote;
 use relive_types::short_id::short;
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal as Presses, SignalKind, signal};
 
 use super::interrupts::{INTERRUPTED, start_or_cancel};
 use super::limits::LimitArgs;
@@ -148,7 +148,13 @@ async fn resume(context: &Context, args: &Args, client: &Client<'_>, id: &str) -
             NextTask::Nothing => return Ok(Resuming::Unwanted),
         }
     }
-    let Some(resumed) = fork_or_resume(client, id, &request).await? else { return Ok(Resuming::Interrupted) };
+    // The default of the signal does not come back: each later wait of a fork has to end with it, too.
+    let mut presses = match args.fork {
+        true => Some(signal(SignalKind::interrupt()).map_err(cannot_listen)?),
+        false => None,
+    };
+    let resumed = fork_or_resume(client, id, &request, presses.as_mut()).await?;
+    let Some(resumed) = resumed else { return Ok(Resuming::Interrupted) };
     if continues && !context.json && !context.can_ask() {
         let pid = before.as_ref().map_or(resumed.pid, |before| before.pid);
         let to = if args.fork { "the fork" } else { "it" };
@@ -165,7 +171,11 @@ async fn resume(context: &Context, args: &Args, client: &Client<'_>, id: &str) -
         started::is_program(before.body) && (args.fork || before.state == State::Dead) && resumed.changed
     };
     let failed = match before.as_ref().is_some_and(is_started) {
-        true => started::failure_of(client, resumed.pid).await,
+        true => tokio::select! {
+            failed = started::failure_of(client, resumed.pid) => failed,
+            // It exists and is being started, which is said as if it had been.
+            () = pressed(presses.as_mut()) => None,
+        },
         false => None,
     };
     let told = match before.as_ref().map(|before| (before.body, before.state)) {
@@ -186,11 +196,28 @@ async fn resume(context: &Context, args: &Args, client: &Client<'_>, id: &str) -
 }
 
 /// Sends the request. Ctrl-C cancels a fork, whose files may take long to copy; then this returns `None`.
-async fn fork_or_resume(client: &Client<'_>, id: &str, request: &ResumeRequest) -> Outcome<Option<Resumed>> {
-    let Some(fork) = request.fork else { return client.resume(id, request).await.map(Some) };
-    let cannot = |error| CommandError::internal("cannot listen for Ctrl-C").because(error);
-    let mut presses = signal(SignalKind::interrupt()).map_err(cannot)?;
-    start_or_cancel(client, fork, &mut presses, client.resume(id, request)).await
+async fn fork_or_resume(
+    client: &Client<'_>,
+    id: &str,
+    request: &ResumeRequest,
+    presses: Option<&mut Presses>,
+) -> Outcome<Option<Resumed>> {
+    match request.fork.zip(presses) {
+        Some((fork, presses)) => start_or_cancel(client, fork, presses, client.resume(id, request)).await,
+        None => client.resume(id, request).await.map(Some),
+    }
+}
+
+/// Waits until Ctrl-C is pressed; for ever where it has its default, which ends the command.
+async fn pressed(presses: Option<&mut Presses>) {
+    match presses {
+        Some(presses) => drop(presses.recv().await),
+        None => std::future::pending().await,
+    }
+}
+
+fn cannot_listen(error: std::io::Error) -> CommandError {
+    CommandError::internal("cannot listen for Ctrl-C").because(error)
 }
 
 /// Says what a resume adds to a process that runs.

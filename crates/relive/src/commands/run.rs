@@ -13,7 +13,7 @@ use std::path::PathBuf;
 use relive_api::{Created, Isolation, Network, RunRequest};
 use relive_core::ErrorCode;
 use relive_types::program::quote;
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use self::foreground::{Arrival, AtQuestion, Manner};
 use self::stdin::Patience;
@@ -77,7 +77,8 @@ pub(crate) struct Args {
     system: Option<String>,
     #[command(flatten)]
     limits: LimitArgs,
-    /// What to do with a tool call whose outcome is unknown after a crash: tell the model, suspend the agent until `relive resolve`, or repeat the call
+    /// What to do with a tool call whose outcome is unknown after a crash: tell the model, suspend the agent until `relive
+    /// resolve`, or repeat the call
     #[arg(long, value_name = "POLICY", value_parser = ["tell_model", "park", "retry"])]
     on_in_doubt: Option<String>,
     /// What to do when the agent reaches a limit of steps, tokens, cost or time
@@ -139,14 +140,7 @@ pub(crate) async fn run(context: &Context, args: &Args) -> Outcome<u8> {
     let request = request(context, args)?;
     let cannot = |error| CommandError::internal("cannot listen for Ctrl-C").because(error);
     let mut interrupts = signal(SignalKind::interrupt()).map_err(cannot)?;
-    let client = tokio::select! {
-        client = Client::open(context, Start::Always) => client?,
-        _ = interrupts.recv() => {
-            context.say("interrupted: nothing was started");
-            return Ok(INTERRUPTED);
-        }
-    };
-    let client = client.ok_or_else(|| CommandError::unavailable("no daemon is running"))?;
+    let Some(client) = open(context, &mut interrupts).await? else { return Ok(INTERRUPTED) };
     let begin = async {
         let created = if args.detach { client.run(&request).await } else { client.run_attended(&request).await };
         created.map_err(|error| explain(context, &request, error.into()))
@@ -176,6 +170,18 @@ pub(crate) async fn run(context: &Context, args: &Args) -> Outcome<u8> {
     let front = Front { pid: created.pid, uuid: &uuid, reach: Reach::Subtree };
     let leave = obey(&client, front, interrupts, None, &pressed);
     foreground::run(&client, created, manner, &pressed, leave).await
+}
+
+/// Connects to the daemon, which may have to be started. Ctrl-C cancels that; then this returns `None`.
+async fn open<'a>(context: &'a Context, interrupts: &mut Signal) -> Outcome<Option<Client<'a>>> {
+    let client = tokio::select! {
+        client = Client::open(context, Start::Always) => client?,
+        _ = interrupts.recv() => {
+            context.say("interrupted: nothing was started");
+            return Ok(None);
+        }
+    };
+    client.ok_or_else(|| CommandError::unavailable("no daemon is running")).map(Some)
 }
 
 /// Prints the PID of a process in the background; fails like a shell for a CLI agent that could not be started.

@@ -7,6 +7,7 @@
 mod agent_events;
 mod danger;
 mod fake;
+mod interrupting;
 mod offline;
 mod running;
 mod screens;

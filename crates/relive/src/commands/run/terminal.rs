@@ -6,8 +6,9 @@ use relive_api::TerminalSize;
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::Args;
-use crate::client::{Client, Start, refuse_output};
+use crate::client::refuse_output;
 use crate::commands::attach::{self, Input};
+use crate::commands::interrupts::{INTERRUPTED, start_or_cancel};
 use crate::commands::started;
 use crate::context::Context;
 use crate::error::{CommandError, Outcome};
@@ -42,10 +43,22 @@ pub(super) async fn run(context: &Context, args: &Args) -> Outcome<u8> {
     }
     let cannot = |error| CommandError::internal("cannot listen for Ctrl-C").because(error);
     let mut interrupts = signal(SignalKind::interrupt()).map_err(cannot)?;
-    let client = Client::open(context, Start::Always).await?;
-    let client = client.ok_or_else(|| CommandError::unavailable("no daemon is running"))?;
-    let created = client.run(&request).await.map_err(|error| super::explain(context, &request, error.into()))?;
-    let failed = started::failure_of(&client, created.pid).await;
+    let Some(client) = super::open(context, &mut interrupts).await? else { return Ok(INTERRUPTED) };
+    let begin = async { client.run(&request).await.map_err(|error| super::explain(context, &request, error.into())) };
+    let created = start_or_cancel(&client, request.uuid, &mut interrupts, begin).await?;
+    let Some(created) = created else { return Ok(INTERRUPTED) };
+    let failed = tokio::select! {
+        failed = started::failure_of(&client, created.pid) => failed,
+        _ = interrupts.recv() => {
+            // The program is being started: it is left to that.
+            if !args.detach {
+                let pid = created.pid;
+                context.say(&format!("detached, PID {pid} keeps running: relive attach {pid}"));
+                return Ok(INTERRUPTED);
+            }
+            None
+        }
+    };
     if args.detach || failed.is_some() {
         return super::in_background(context, created, failed);
     }
