@@ -3,6 +3,7 @@
 mod follow;
 mod printer;
 mod program;
+mod secrets;
 mod spawns;
 
 use std::collections::VecDeque;

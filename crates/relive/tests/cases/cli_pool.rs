@@ -148,7 +148,7 @@ fn each_start_of_a_program_is_listed_with_its_end() {
     let text = world.relive(&["logs", "--spawns", &process.uuid]).ok().stdout;
     assert!(text.contains(" resume: sh ") && text.contains("variables: "), "{text}");
     let program = world.exec(&[], &["true"]);
-    world.relive(&["logs", "--spawns", &program.uuid]).fails(2, &["is no CLI agent", "relive info"]);
+    world.relive(&["logs", "--spawns", &program.uuid]).fails(2, &["is not a CLI agent", "relive info"]);
 }
 
 #[test]

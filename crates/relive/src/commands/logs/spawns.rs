@@ -9,17 +9,11 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::Args;
+use super::secrets::masked;
 use crate::client::Client;
 use crate::error::{CommandError, Outcome};
 use crate::render::line::Line;
 use crate::render::time::Clock;
-
-/// Shown in place of a secret.
-const MASK: &str = "***";
-/// Parts of the names of arguments whose values are secrets.
-const SECRET_NAMES: [&str; 5] = ["key", "token", "secret", "password", "auth"];
-/// How the keys of well-known providers begin.
-const SECRET_BEGINNINGS: [&str; 6] = ["sk-", "sk_", "ghp_", "gho_", "github_pat_", "AIza"];
 
 /// A start of a program.
 #[derive(Debug, PartialEq, Serialize)]
@@ -100,7 +94,7 @@ impl Spawns {
 pub(super) async fn run(client: &Client<'_>, args: &Args, process: &Process) -> Outcome<u8> {
     let context = client.context();
     if process.body != Body::Cli {
-        let message = format!("PID {} is no CLI agent: its program has one start", process.pid);
+        let message = format!("PID {} is not a CLI agent", process.pid);
         let error = CommandError::new(ErrorCode::Invalid, message);
         return Err(error.with_hint(format!("relive info {}", process.pid)));
     }
@@ -143,44 +137,9 @@ fn text(spawn: &Spawn, clock: &Clock) -> String {
     safe.collect()
 }
 
-/// Returns arguments without the secrets among them: values of arguments that are named so, and what begins like a key.
-fn masked(argv: Vec<String>) -> Vec<String> {
-    let is_secret_name = |name: &str| {
-        let name = name.to_ascii_lowercase();
-        SECRET_NAMES.iter().any(|part| name.contains(part))
-    };
-    let mut follows = false;
-    let mask = |word: String| {
-        let is_value = std::mem::take(&mut follows) && !word.starts_with('-');
-        let is_key = SECRET_BEGINNINGS.iter().any(|beginning| word.starts_with(beginning));
-        match word.split_once('=') {
-            _ if is_value || is_key => MASK.to_owned(),
-            Some((name, _)) if is_secret_name(name) => format!("{name}={MASK}"),
-            Some(_) | None => {
-                follows = word.starts_with('-') && is_secret_name(&word);
-                word
-            }
-        }
-    };
-    argv.into_iter().map(mask).collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn secrets_among_arguments_are_masked() {
-        let check = |argv: &str, expect: &str| {
-            let argv = argv.split(' ').map(str::to_owned).collect();
-            assert_eq!(masked(argv).join(" "), expect);
-        };
-        check("claude -p --session-id 1", "claude -p --session-id 1");
-        check("agent --api-key abc run", "agent --api-key *** run");
-        check("agent --api-key=abc -c x.token=1", "agent --api-key=*** -c x.token=***");
-        check("agent sk-ant-abc", "agent ***");
-        check("agent --token --verbose", "agent --token --verbose");
-    }
 
     #[test]
     fn each_start_has_its_end() {
