@@ -285,7 +285,7 @@ pub fn question_id(process: &Process) -> Option<u64> {
 fn ended(process: &Process, id: &str) -> Option<(ItemKind, Timestamp, String, Vec<Answer>)> {
     let since = process.dead_at.filter(|_| process.unseen)?;
     let exit = process.exit.as_ref()?;
-    let seen = Answer { kind: AnswerKind::Ack, ..answer('s', "seen", format!("relive inbox ack {id}")) };
+    let seen = Answer { kind: AnswerKind::Ack, ..answer('e', "seen", format!("relive inbox ack {id}")) };
     let logs = look('l', "show its log", format!("relive logs {id}"));
     if exit.code == 0 {
         return Some((ItemKind::Finished, since, process.intent.clone(), vec![seen, logs]));
@@ -304,9 +304,9 @@ fn ended(process: &Process, id: &str) -> Option<(ItemKind, Timestamp, String, Ve
 fn resume(process: &Process, id: &str, does: &str, text: &str) -> (Answer, String) {
     let plain = || format!("relive resume {id}");
     match &process.hint {
-        None => (answer('r', does, plain()), text.to_owned()),
-        Some(hint) if relive_commands(hint).is_some() => (answer('r', does, hint.clone()), text.to_owned()),
-        Some(hint) => (answer('r', does, plain()), format!("{text}: {hint}")),
+        None => (answer('u', does, plain()), text.to_owned()),
+        Some(hint) if relive_commands(hint).is_some() => (answer('u', does, hint.clone()), text.to_owned()),
+        Some(hint) => (answer('u', does, plain()), format!("{text}: {hint}")),
     }
 }
 
@@ -343,9 +343,9 @@ fn suspended(process: &Process, reason: SuspendReason, id: &str) -> Option<(Item
         SuspendReason::InDoubt => {
             let text = process.in_doubt.first().map_or_else(|| "a call".to_owned(), call);
             let answers = vec![
-                resolve('d', "it happened", "--done"),
+                resolve('h', "it happened", "--done"),
                 resolve('n', "it did not happen", "--not-done"),
-                resolve('t', "repeat it", "--retry"),
+                resolve('o', "repeat it", "--retry"),
             ];
             (ItemKind::InDoubt, format!("it is unknown whether this happened: {text}"), answers)
         }

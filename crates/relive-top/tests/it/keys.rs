@@ -310,8 +310,8 @@ fn every_key_that_does_something_is_in_the_help_of_its_place() {
 fn an_end_is_acknowledged_by_its_item() {
     let mut dashboard = Dashboard::new(PLAIN, vec![finished(3, 1)]);
     let item = "00000003:failed:1794744120000";
-    assert_eq!(dashboard.press(&[Key::Char('s')]), run(&["inbox", "ack", item]));
-    assert_eq!(dashboard.press(&[Key::Char('r')]), run(&["resume", "00000003"]), "the answer, not the rewind");
+    assert_eq!(dashboard.press(&[Key::Char('e')]), run(&["inbox", "ack", item]));
+    assert_eq!(dashboard.press(&[Key::Char('u')]), run(&["resume", "00000003"]));
 }
 
 /// Whoever clears ends, or replies, by one key again and again allows nothing by it.
@@ -325,7 +325,7 @@ fn no_key_that_clears_or_replies_allows_a_call_and_no_key_allows_once_in_one_pla
     };
     assert_eq!(keys(approval(4, "ls")), ['y', 'n', 'a']);
     let others = [keys(process(1, 0, &question)), keys(finished(3, 0)), keys(finished(3, 1))].concat();
-    assert_eq!(others, ['1', '2', 'r', 's', 'l', 's', 'r', 'l']);
+    assert_eq!(others, ['1', '2', 'r', 'e', 'l', 'e', 'u', 'l']);
     assert!(others.iter().all(|key| !['y', 'a'].contains(key)));
     // A command that is too long for a rule can be allowed, but not for ever.
     assert_eq!(keys(approval(4, &"x".repeat(5_000))), ['y', 'n']);
@@ -335,7 +335,16 @@ fn no_key_that_clears_or_replies_allows_a_call_and_no_key_allows_once_in_one_pla
 fn a_key_that_answers_a_process_does_so_in_the_list_of_processes_too() {
     let mut dashboard = Dashboard::new(PLAIN, vec![finished(3, 1)]);
     dashboard.press(&[Key::Char('j')]);
-    assert_eq!(dashboard.press(&[Key::Char('s')]), run(&["inbox", "ack", "00000003:failed:1794744120000"]));
+    assert_eq!(dashboard.press(&[Key::Char('e')]), run(&["inbox", "ack", "00000003:failed:1794744120000"]));
+}
+
+/// It fails while somebody is about to rewind it or to send it a message.
+#[test]
+fn a_process_that_has_just_failed_is_not_resumed_or_seen_by_the_keys_of_other_actions() {
+    let mut dashboard = Dashboard::new(PLAIN, vec![finished(3, 1)]);
+    dashboard.press(&[Key::Char('j')]);
+    assert_eq!(dashboard.press(&[Key::Char('r')]), Vec::new(), "it asks for a step");
+    assert_eq!(dashboard.press(&[Key::Char('s')]), Vec::new(), "a message is typed");
 }
 
 #[test]

@@ -406,10 +406,10 @@ fn the_inbox_steps_through_its_items() {
     screen.line("the old one");
     screen.await_text("resumed: the question is answered");
     screen.await_text("[2/2] finished PID 2 (ended)");
-    screen.await_text("[s] seen  [l] show its log  [Space] skip");
+    screen.await_text("[e] seen  [l] show its log  [Space] skip");
     // The first one ends after its answer: it is shown, too.
     await_items(&world, 2);
-    screen.keys(&["s"]);
+    screen.keys(&["e"]);
     let shown = screen.await_text("[3/3] finished PID 1 (asker)");
     assert!(shown.contains("acknowledged 1 process"), "{shown}");
     wait_for("it is asked about", || (screen.text().matches("[Space] skip  [q] leave").count() == 3).then_some(()));
@@ -431,7 +431,7 @@ fn an_approval_has_the_keys_of_run_in_the_inbox_and_always_stores_the_rule_of_ru
     screen.command("relive next");
     screen.await_text("[y] allow  [n] deny  [a] always this command  [Space] skip  [q] leave");
     // The keys of ends and questions are none here.
-    screen.keys(&["s", "r", "a"]);
+    screen.keys(&["e", "r", "a"]);
     let shown = screen.await_code(0);
     assert!(shown.contains("resumed: the call is allowed; stored the rule shell:echo hi"), "{shown}");
     world.await_retired(&process.uuid);
