@@ -27,7 +27,8 @@ use crate::runtime::ProcessRef;
 
 pub(crate) use agent::{AgentBody, AgentFiles, AgentHost, real};
 pub(crate) use cli::{
-    ACP_PREFIX, BUILT_IN, CliBody, LiveAgent, NoRoute, built_in, built_in_terminal, knows_state, provider_of, route,
+    ACP_PREFIX, BUILT_IN, CliBody, LiveAgent, NoRoute, ShownAgent, Subagents, built_in, built_in_terminal, knows_state,
+    provider_of, route,
 };
 pub(crate) use exec::{ExecBody, last_session};
 pub(crate) use flow::{FlowBody, ProcessEnd};

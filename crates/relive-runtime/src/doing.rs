@@ -114,9 +114,11 @@ impl Runtime {
         }
         if agent.in_terminal && !agent.reports {
             let since = agent.turn_since.map(|since| span(self.since(since)));
-            return Some(match since {
-                Some(since) => format!("asks its model {since}"),
-                None => "in its terminal, no model call".to_owned(),
+            return Some(match (since, agent.gateway) {
+                (Some(since), _) => format!("asks its model {since}"),
+                (None, Some(_)) => "in its terminal, no model call".to_owned(),
+                // Its calls do not pass through Relive.
+                (None, None) => "in its terminal".to_owned(),
             });
         }
         match (agent.lifecycle, agent.activity) {

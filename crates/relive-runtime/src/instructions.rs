@@ -93,6 +93,10 @@ pub(crate) fn find(cwd: &Path, config: &Path, name: Option<&str>) -> Result<Name
         (None, None) => return Err(no_agent(cwd, config, name)),
     };
     if file.command.is_empty() {
+        if !file.terminal.is_empty() {
+            let message = format!("{}: `terminal` is only for a CLI agent, which needs `command` as well", read.path);
+            return Err(Error::new(ErrorCode::Invalid, message).with_hint("command: [claude], and its `dialect`"));
+        }
         return Ok(Named::Native(Box::new((file, vec![read]))));
     }
     let limits = limits_of(&file);

@@ -8,6 +8,7 @@ use relive_core::{Body, Display, End, Generation, Pid, State as Life, Timestamp,
 use relive_journal::{JournalState, ProcessMeta};
 use relive_types::{Isolation, short_id};
 
+use crate::bodies::{ShownAgent, Subagents};
 use crate::error::Result;
 use crate::hints::{Ended, Used, hint, resume_with};
 use crate::lookup::{LookedUp, OnDisk};
@@ -101,16 +102,21 @@ impl Runtime {
                 true => Lifecycle::Spawning,
                 false => Lifecycle::Killed,
             };
-            serde_json::json!({
-                "dialect": facts.agent.dialect,
-                "lifecycle": lifecycle,
-                "activity": Activity::Idle,
-                "last_active": null,
-                "idle_kill_at": null,
-                "session_id": facts.session_id,
-                "usage": if facts.gateway.is_some() { "counted" } else { "claimed" },
-                "gateway": null,
-            })
+            let shown = ShownAgent {
+                dialect: &facts.agent.dialect,
+                lifecycle,
+                activity: Activity::Idle,
+                last_active: None,
+                idle_kill_at: None,
+                session_id: facts.session_id.as_deref(),
+                usage: Some(if facts.gateway.is_some() { "counted" } else { "claimed" }),
+                gateway: None,
+                in_terminal: facts.agent.terminal,
+                waiting: None,
+                subagents: &Subagents::default(),
+                queued: None,
+            };
+            shown.to_json()
         });
         Process { agent, ..process }
     }

@@ -50,12 +50,13 @@ use calls::{OnQuota, Recorded};
 use conversation::{Conversation, Finished};
 
 pub(crate) use agents::{ACP_PREFIX, BUILT_IN, built_in, built_in_terminal, provider_of};
-pub(crate) use live::LiveAgent;
 use live::LiveAgents;
+pub(crate) use live::{LiveAgent, ShownAgent};
 use pool::{AgentPool, AskedRun};
 use restart::Crash;
 pub(crate) use route::{NoRoute, route};
 pub(crate) use state::is_known as knows_state;
+pub(crate) use subagents::Subagents;
 
 /// What an agent is told that was interrupted in a turn, when nobody says anything.
 const CONTINUE: &str = "Continue.";
@@ -246,7 +247,9 @@ impl RunningAgent<'_> {
         let since: Timestamp = first.map_or_else(|| self.body.clock.now(), |incarnation| incarnation.at);
         let facts = history.cli.as_deref();
         let dialect = facts.map(|facts| facts.agent.dialect.clone()).unwrap_or_default();
-        Ok(AskedRun { since, dialect, session_id: facts.and_then(|facts| facts.session_id.clone()) })
+        let (session_id, in_terminal) =
+            facts.map(|facts| (facts.session_id.clone(), facts.agent.terminal)).unwrap_or_default();
+        Ok(AskedRun { since, dialect, session_id, in_terminal })
     }
 
     /// Records that a program which has crashed is replaced by another one, if it is to be.

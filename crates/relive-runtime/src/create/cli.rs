@@ -32,6 +32,7 @@ impl Runtime {
         let (_, on_budget) = super::words_of(&request)?;
         check(&request, &agent, parent)?;
         let limits = raised(limits, request.limits);
+        check_time(limits, on_budget, &agent.agent)?;
         let mut isolated = self.cli_isolation(&above, &request, (isolation, network), &agent).await?;
         let model = request.model.as_deref().map(model_of_cli).or(agent.model.clone());
         let agent = CliAgent {
@@ -225,6 +226,20 @@ fn check(request: &RunRequest, agent: &CliAgent, asking: Option<ProcessRef>) -> 
             Err(Error::new(ErrorCode::Invalid, message).with_hint(hint))
         }
         None => Ok(()),
+    }
+}
+
+/// Refuses to suspend an agent at a limit of time: its shim ends it then, also where there is no daemon.
+fn check_time(limits: Limits, on_budget: Option<OnBudget>, name: &str) -> Result<()> {
+    match (limits.timeout_ms, on_budget) {
+        (Some(_), Some(OnBudget::Suspend)) => {
+            let message = format!(
+                "--on-budget suspend cannot be used with the time limit of the CLI agent `{name}`: at that limit it always ends"
+            );
+            Err(Error::new(ErrorCode::Invalid, message)
+                .with_hint("use --max-tokens or --max-cost, or leave --on-budget out"))
+        }
+        (_, Some(OnBudget::Suspend | OnBudget::End) | None) => Ok(()),
     }
 }
 

@@ -172,6 +172,10 @@ fn the_longest_idle_agent_makes_room_and_the_queue_keeps_its_order() {
     for (place, process) in (1..).zip(&queued) {
         await_queued(&world, process, place);
     }
+    let (waits, runs) = (world.info(&queued[0].uuid), world.info(&third.uuid));
+    let fields = |info: &Value| info["agent"].as_object().unwrap().keys().cloned().collect::<Vec<_>>();
+    assert_eq!(fields(&waits), fields(&runs));
+    assert_eq!((&waits["agent"]["terminal"], &waits["agent"]["subagents"]), (&json!(false), &json!([])), "{waits}");
     // One that is paused lets the others go before it; one that is killed never starts.
     world.relive(&["pause", &queued[0].uuid]).ok();
     world.await_display(&queued[0].uuid, "suspended");

@@ -102,6 +102,23 @@ fn an_agent_in_its_own_terminal_shows_its_model_calls_and_is_counted() {
 }
 
 #[test]
+fn an_agent_in_its_terminal_is_shown_without_a_gateway() {
+    let agents = with_tui([]);
+    let file = agents.world.root().join("config/relive/agents/plain.yaml");
+    fs::write(file, "dialect: claude\ncommand: [claude]\nterminal: [cat]\n").unwrap();
+    let process =
+        begun(&agents.world.relive(&["run", "-d", "-t", "--json", "--no-gateway", "--agent", "plain"]).ok().json());
+    let info = await_agent(&agents, &process, "it is idle", |agent| agent["lifecycle"] == "idle");
+    let agent = &info["agent"];
+    assert_eq!((&agent["terminal"], &agent["gateway"]), (&json!(true), &Value::Null), "{info}");
+    assert_eq!(agent["session_id"], Value::Null, "its program was told no name: {info}");
+    assert_eq!(info["doing"], "in its terminal");
+    agents.world.relive(&["kill", &process.uuid]).ok();
+    let info = agents.world.await_field(&process.uuid, "state", "dead");
+    assert_eq!((&info["agent"]["terminal"], &info["agent"]["subagents"]), (&json!(true), &json!([])), "{info}");
+}
+
+#[test]
 fn an_open_call_of_an_agent_in_its_terminal_is_shown() {
     let agents = with_tui([Turn::text("one").then(" two").waits_after(1)]);
     let process = start(&agents, "tui");
@@ -125,6 +142,15 @@ fn what_a_terminal_cannot_do_is_refused_by_name() {
     refused(&["run", "-t", "--agent", "tui"], &["needs a terminal on stdin", "relive run -d -t --agent tui"]);
     refused(&["run", "-d", "-t", "--agent", "tui", "a task"], &["--tty", "INTENT"]);
     refused(&["run", "-d", "-t"], &["--agent"]);
+    let file = agents.world.root().join("config/relive/agents/native.yaml");
+    fs::write(file, "terminal: [claude]\n").unwrap();
+    refused(&["run", "-d", "-t", "--agent", "native"], &["native.yaml", "`terminal`", "`command`"]);
+    refused(&["run", "-d", "--agent", "native", "a task"], &["native.yaml", "`terminal`", "`command`"]);
+    let limits = ["--timeout", "1m", "--on-budget", "suspend"];
+    refused(
+        &[&["run", "-d", "-t", "--agent", "tui"][..], &limits].concat(),
+        &["--on-budget suspend", "time limit", "`tui`"],
+    );
     assert_eq!(agents.world.relive(&["ps", "-aq"]).ok().stdout, "");
 }
 

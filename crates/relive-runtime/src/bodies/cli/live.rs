@@ -42,6 +42,44 @@ pub(crate) struct LiveAgent {
     pub(crate) reports: bool,
 }
 
+/// The field `agent` of a process, whether it runs, waits for a place or has ended.
+#[derive(Debug)]
+pub(crate) struct ShownAgent<'a> {
+    pub(crate) dialect: &'a str,
+    pub(crate) lifecycle: Lifecycle,
+    pub(crate) activity: Activity,
+    pub(crate) last_active: Option<Timestamp>,
+    pub(crate) idle_kill_at: Option<Timestamp>,
+    pub(crate) session_id: Option<&'a str>,
+    /// `counted` or `claimed`; absent before the first run.
+    pub(crate) usage: Option<&'a str>,
+    pub(crate) gateway: Option<LiveGateway>,
+    pub(crate) in_terminal: bool,
+    /// What it waits for, of a person.
+    pub(crate) waiting: Option<Waiting>,
+    pub(crate) subagents: &'a Subagents,
+    pub(crate) queued: Option<Value>,
+}
+
+impl ShownAgent<'_> {
+    pub(crate) fn to_json(&self) -> Value {
+        json!({
+            "dialect": self.dialect,
+            "lifecycle": self.lifecycle,
+            "activity": self.activity,
+            "last_active": self.last_active.map(|at| at.to_string()),
+            "idle_kill_at": self.idle_kill_at.map(|at| at.to_string()),
+            "session_id": self.session_id,
+            "usage": self.usage,
+            "gateway": self.gateway.map(LiveGateway::to_json),
+            "terminal": self.in_terminal,
+            "waiting": self.waiting,
+            "subagents": self.subagents.to_json(),
+            "queued": self.queued,
+        })
+    }
+}
+
 /// The model calls of a CLI agent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct LiveGateway {
@@ -107,19 +145,20 @@ impl LiveAgents {
 impl LiveAgent {
     /// Returns the field `agent` of a process.
     pub(crate) fn to_json(&self) -> Value {
-        json!({
-            "dialect": self.dialect,
-            "lifecycle": self.lifecycle,
-            "activity": self.activity,
-            "last_active": self.last_active.to_string(),
-            "idle_kill_at": self.idle_kill_at.map(|at| at.to_string()),
-            "session_id": self.session_id,
-            "usage": if self.gateway.is_some() { "counted" } else { "claimed" },
-            "gateway": self.gateway.map(LiveGateway::to_json),
-            "terminal": self.in_terminal,
-            "waiting": self.waiting,
-            "subagents": self.subagents.to_json(),
-            "queued": null,
-        })
+        let shown = ShownAgent {
+            dialect: self.dialect.name(),
+            lifecycle: self.lifecycle,
+            activity: self.activity,
+            last_active: Some(self.last_active),
+            idle_kill_at: self.idle_kill_at,
+            session_id: self.session_id.as_deref(),
+            usage: Some(if self.gateway.is_some() { "counted" } else { "claimed" }),
+            gateway: self.gateway,
+            in_terminal: self.in_terminal,
+            waiting: self.waiting,
+            subagents: &self.subagents,
+            queued: None,
+        };
+        shown.to_json()
     }
 }

@@ -9,6 +9,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use relive_cli_agent::{Activity, Lifecycle};
 use relive_core::{Timestamp, Uuid};
 use relive_session::connection::Connection;
 use relive_session::protocol::{Outcome, Verb};
@@ -18,6 +19,8 @@ use tokio::sync::watch;
 use plan::{Occupant, PoolLimits, plan};
 
 use super::CliBody;
+use super::live::ShownAgent;
+use super::subagents::Subagents;
 use crate::bodies::Context;
 
 /// How often the first agent that waits looks again: memory is freed, and processes end, without a word to the pool.
@@ -54,6 +57,7 @@ struct Waiting {
     is_paused: bool,
     dialect: String,
     session_id: Option<String>,
+    in_terminal: bool,
 }
 
 /// An agent whose program runs, or is being launched.
@@ -74,22 +78,27 @@ pub(crate) struct QueuePlace {
     pub(crate) since: Timestamp,
     dialect: String,
     session_id: Option<String>,
+    in_terminal: bool,
 }
 
 impl QueuePlace {
     /// Returns the field `agent` of a process that waits.
     pub(crate) fn to_json(&self) -> Value {
-        json!({
-            "dialect": self.dialect,
-            "lifecycle": "spawning",
-            "activity": "idle",
-            "last_active": null,
-            "idle_kill_at": null,
-            "session_id": self.session_id,
-            "usage": null,
-            "gateway": null,
-            "queued": {"place": self.place, "of": self.of, "since": self.since.to_string()},
-        })
+        let shown = ShownAgent {
+            dialect: &self.dialect,
+            lifecycle: Lifecycle::Spawning,
+            activity: Activity::Idle,
+            last_active: None,
+            idle_kill_at: None,
+            session_id: self.session_id.as_deref(),
+            usage: None,
+            gateway: None,
+            in_terminal: self.in_terminal,
+            waiting: None,
+            subagents: &Subagents::default(),
+            queued: Some(json!({"place": self.place, "of": self.of, "since": self.since.to_string()})),
+        };
+        shown.to_json()
     }
 }
 
@@ -193,6 +202,7 @@ impl AgentPool {
             since: waiting.since,
             dialect: waiting.dialect.clone(),
             session_id: waiting.session_id.clone(),
+            in_terminal: waiting.in_terminal,
         })
     }
 
@@ -297,8 +307,9 @@ impl CliBody {
     /// Waits until there is room for an agent; `false` if it has to end before that.
     pub(super) async fn wait_for_room(&self, cx: &mut Context, asked: AskedRun) -> bool {
         let (uuid, pool) = (cx.process.uuid, &self.pool);
-        let AskedRun { since, dialect, session_id } = asked;
-        if pool.wait(uuid, Waiting { since, is_paused: false, dialect, session_id }) == Admission::Granted {
+        let AskedRun { since, dialect, session_id, in_terminal } = asked;
+        let waiting = Waiting { since, is_paused: false, dialect, session_id, in_terminal };
+        if pool.wait(uuid, waiting) == Admission::Granted {
             return note_queued(cx, false).await;
         }
         let mut bell = pool.follow();
@@ -353,4 +364,5 @@ pub(super) struct AskedRun {
     pub(super) since: Timestamp,
     pub(super) dialect: String,
     pub(super) session_id: Option<String>,
+    pub(super) in_terminal: bool,
 }

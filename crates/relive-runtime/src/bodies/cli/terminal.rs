@@ -28,6 +28,11 @@ pub(super) fn takes_no_messages(uuid: Uuid) -> Error {
     Error::new(ErrorCode::Invalid, message).with_hint(format!("relive attach {uuid}"))
 }
 
+/// Tells whether a program is told the name of its conversation.
+fn is_told_name(facts: &CliFacts) -> bool {
+    facts.agent.start.iter().any(|word| word.contains(SESSION))
+}
+
 /// What was seen of the calls of an agent.
 struct Seen {
     last_active: Timestamp,
@@ -67,8 +72,8 @@ impl Conversation {
                 if calls.count() > 0 && !is_named {
                     is_named = self.name_terminal_conversation().await;
                 }
-                self.publish_terminal(&facts, calls.shown(), &reports, &mut seen);
             }
+            self.publish_terminal(&facts, calls.as_ref().map(Calls::shown), &reports, &mut seen);
             tokio::select! {
                 _ = session.changed() => {}
                 _ = bell.changed() => {}
@@ -82,8 +87,7 @@ impl Conversation {
     pub(super) async fn name_terminal_conversation(&self) -> bool {
         let facts = self.owner.look(|history| history.cli.as_deref().cloned()).await;
         let Some(facts) = facts.ok().flatten() else { return false };
-        let is_told = facts.agent.start.iter().any(|word| word.contains(SESSION));
-        if !facts.agent.terminal || facts.session_id.is_some() || !is_told {
+        if !facts.agent.terminal || facts.session_id.is_some() || !is_told_name(&facts) {
             return true;
         }
         if facts.calls == 0 {
@@ -95,8 +99,9 @@ impl Conversation {
         appended.inspect_err(|error| self.warn(&format!("its conversation cannot be recorded: {error}"))).is_ok()
     }
 
-    fn publish_terminal(&self, facts: &CliFacts, gateway: LiveGateway, reports: &Reports, seen: &mut Seen) {
-        let is_asking = gateway.in_flight > 0 || gateway.held > 0;
+    /// Publishes the state of an agent. Without a gateway nothing is known of its calls.
+    fn publish_terminal(&self, facts: &CliFacts, gateway: Option<LiveGateway>, reports: &Reports, seen: &mut Seen) {
+        let is_asking = gateway.is_some_and(|gateway| gateway.in_flight > 0 || gateway.held > 0);
         if is_asking != seen.asks_since.is_some() {
             seen.last_active = self.now();
             seen.asks_since = is_asking.then_some(seen.last_active);
@@ -112,20 +117,21 @@ impl Conversation {
         if seen.state.replace(state) != Some(state) {
             seen.last_active = self.now();
         }
+        let told = is_told_name(facts).then(|| self.process.uuid.to_string());
         let agent = LiveAgent {
             dialect: dialect_of(&facts.agent),
             lifecycle,
             activity,
             last_active: seen.last_active,
             idle_kill_at: None,
-            session_id: facts.session_id.clone().or_else(|| Some(self.process.uuid.to_string())),
+            session_id: facts.session_id.clone().or(told),
             waiting: reports.waiting(),
             tool: reports.tool(),
             subagents: reports.subagents(),
             turn_since: reports.turn_since().or(seen.asks_since),
             asked: reports.asked(),
             note: None,
-            gateway: Some(gateway),
+            gateway,
             in_terminal: true,
             reports: reports.state().is_some(),
         };
