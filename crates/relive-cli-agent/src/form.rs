@@ -1,5 +1,7 @@
 //! Forms that an MCP server or an ACP agent wants a person to fill in (elicitation), as far as one line can answer them.
 
+use std::fmt;
+
 use serde_json::{Value, json};
 
 /// The answer that declines a form. It is proposed with every form.
@@ -34,12 +36,35 @@ struct Field {
 
 #[derive(Debug, Clone, PartialEq)]
 enum Kind {
-    Text,
-    Integer,
-    Number,
+    Text(Bounds<usize>),
+    Integer(Bounds<f64>),
+    Number(Bounds<f64>),
     YesNo,
     /// The values, each with the name that is shown.
     OneOf(Vec<(String, Value)>),
+}
+
+/// The least and the most that a number, or the length of a text in characters, may be.
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct Bounds<T> {
+    least: Option<T>,
+    most: Option<T>,
+}
+
+impl<T: PartialOrd + fmt::Display> Bounds<T> {
+    fn contains(&self, value: &T) -> bool {
+        self.least.as_ref().is_none_or(|least| value >= least) && self.most.as_ref().is_none_or(|most| value <= most)
+    }
+
+    /// Returns what is within the bounds, after a space.
+    fn words(&self) -> String {
+        match (&self.least, &self.most) {
+            (None, None) => String::new(),
+            (Some(least), None) => format!(" of at least {least}"),
+            (None, Some(most)) => format!(" of at most {most}"),
+            (Some(least), Some(most)) => format!(" from {least} to {most}"),
+        }
+    }
 }
 
 /// The reason why a form cannot be answered here.
@@ -53,6 +78,13 @@ pub enum UnfitForm {
     Field(String),
     #[error("it is not a form that can be read")]
     Unreadable,
+}
+
+/// An answer that does not fit, with the answers that do.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("it can only be answered with: {expected}")]
+pub struct UnfitAnswer {
+    expected: String,
 }
 
 /// What an answer does with a form.
@@ -101,11 +133,7 @@ impl Form {
         let mut lines = vec![self.message.clone()];
         if let Some(Field { name, about, kind }) = &self.field {
             let about = about.as_ref().map(|about| format!(": {about}")).unwrap_or_default();
-            let kind = match kind {
-                Kind::Text | Kind::OneOf(_) | Kind::YesNo => "",
-                Kind::Integer => " (a whole number)",
-                Kind::Number => " (a number)",
-            };
+            let kind = kind.words().map(|kind| format!(" ({kind})")).unwrap_or_default();
             lines.push(format!("{name}{about}{kind}"));
         }
         if let Some(Field { kind: Kind::OneOf(values), .. }) = &self.field
@@ -123,7 +151,7 @@ impl Form {
     pub fn choices(&self) -> Vec<String> {
         let named = match self.field.as_ref().map(|field| &field.kind) {
             None => vec!["accept".to_owned()],
-            Some(Kind::Text | Kind::Integer | Kind::Number) => Vec::new(),
+            Some(Kind::Text(_) | Kind::Integer(_) | Kind::Number(_)) => Vec::new(),
             Some(Kind::YesNo) => vec!["yes".to_owned(), "no".to_owned()],
             Some(Kind::OneOf(values)) => values.iter().map(|(name, _)| name.clone()).collect(),
         };
@@ -131,20 +159,26 @@ impl Form {
     }
 
     /// Fills the form in. Fails with what is expected if the answer is not that.
-    pub fn fill(&self, answer: &str) -> Result<Filled, String> {
+    pub fn fill(&self, answer: &str) -> Result<Filled, UnfitAnswer> {
         let word = answer.trim();
         if word == DECLINE {
             return Ok(Filled::Declined);
         }
         let Some(field) = &self.field else {
             let accepts = ["accept", "yes"].iter().any(|accept| word.eq_ignore_ascii_case(accept));
-            let expected = || format!("it can only be answered with: accept, {DECLINE}");
-            return accepts.then(|| Filled::Accepted(json!({}))).ok_or_else(expected);
+            return accepts.then(|| Filled::Accepted(json!({}))).ok_or_else(|| self.unfit());
         };
         let value = match &field.kind {
-            Kind::Text => Some(Value::from(answer)),
-            Kind::Integer => word.parse::<i64>().ok().map(Value::from),
-            Kind::Number => word.parse::<f64>().ok().filter(|number| number.is_finite()).map(Value::from),
+            Kind::Text(length) => length.contains(&answer.chars().count()).then(|| Value::from(answer)),
+            Kind::Integer(bounds) => {
+                #[expect(clippy::cast_precision_loss, reason = "the bounds are numbers of JSON")]
+                let fits = |number: &i64| bounds.contains(&(*number as f64));
+                word.parse::<i64>().ok().filter(fits).map(Value::from)
+            }
+            Kind::Number(bounds) => {
+                let fits = |number: &f64| number.is_finite() && bounds.contains(number);
+                word.parse::<f64>().ok().filter(fits).map(Value::from)
+            }
             Kind::YesNo => match word.to_ascii_lowercase().as_str() {
                 "yes" | "y" | "true" => Some(Value::from(true)),
                 "no" | "n" | "false" => Some(Value::from(false)),
@@ -156,31 +190,44 @@ impl Form {
             }
         };
         let content = |value| Filled::Accepted(Value::Object([(field.name.clone(), value)].into_iter().collect()));
-        value.map(content).ok_or_else(|| format!("it can only be answered with: {}", self.expected()))
+        value.map(content).ok_or_else(|| self.unfit())
     }
 
-    fn expected(&self) -> String {
-        let kind = self.field.as_ref().map(|field| &field.kind);
-        let names: Vec<String> = match kind {
-            Some(Kind::Integer) => vec!["a whole number".to_owned()],
-            Some(Kind::Number) => vec!["a number".to_owned()],
+    fn unfit(&self) -> UnfitAnswer {
+        let names: Vec<String> = match self.field.as_ref().map(|field| &field.kind) {
+            None => vec!["accept".to_owned()],
             Some(Kind::OneOf(values)) => values.iter().map(|(name, _)| name.clone()).collect(),
             Some(Kind::YesNo) => vec!["yes".to_owned(), "no".to_owned()],
-            Some(Kind::Text) | None => Vec::new(),
+            Some(kind @ (Kind::Text(_) | Kind::Integer(_) | Kind::Number(_))) => kind.words().into_iter().collect(),
         };
-        names.into_iter().chain([DECLINE.to_owned()]).collect::<Vec<_>>().join(", ")
+        UnfitAnswer { expected: names.into_iter().chain([DECLINE.to_owned()]).collect::<Vec<_>>().join(", ") }
+    }
+}
+
+impl Kind {
+    /// Returns what a person has to type, unless that is any text or one of the choices.
+    fn words(&self) -> Option<String> {
+        match self {
+            Self::Text(Bounds { least: None, most: None }) | Self::OneOf(_) | Self::YesNo => None,
+            Self::Text(length) => Some(format!("a text with a length{}", length.words())),
+            Self::Integer(bounds) => Some(format!("a whole number{}", bounds.words())),
+            Self::Number(bounds) => Some(format!("a number{}", bounds.words())),
+        }
     }
 }
 
 fn read_field(name: &str, field: &Value) -> Result<Field, UnfitForm> {
     let unfit = || UnfitForm::Field(name.chars().take(CHOICE_MAX).collect());
+    let bounds = Bounds { least: field["minimum"].as_f64(), most: field["maximum"].as_f64() };
     let kind = match field["type"].as_str() {
         Some("string") => {
-            values_of(field).map_or(Ok(Kind::Text), |values| values.map(Kind::OneOf).ok_or_else(unfit))?
+            let length = |name: &str| field[name].as_u64().and_then(|length| usize::try_from(length).ok());
+            let text = || Kind::Text(Bounds { least: length("minLength"), most: length("maxLength") });
+            values_of(field).map_or_else(|| Ok(text()), |values| values.map(Kind::OneOf).ok_or_else(unfit))?
         }
         Some("boolean") => Kind::YesNo,
-        Some("integer") => Kind::Integer,
-        Some("number") => Kind::Number,
+        Some("integer") => Kind::Integer(bounds),
+        Some("number") => Kind::Number(bounds),
         Some(_) | None => return Err(unfit()),
     };
     let about = [&field["title"], &field["description"]].into_iter().filter_map(|text| text.as_str());
@@ -226,7 +273,7 @@ mod tests {
             let filled = match form.fill(answer) {
                 Ok(Filled::Accepted(content)) => Ok(content["x"].clone()),
                 Ok(Filled::Declined) => unreachable!("declined"),
-                Err(expected) => Err(expected),
+                Err(unfit) => Err(unfit.to_string()),
             };
             assert_eq!(filled, expect.map_err(|text| format!("it can only be answered with: {text}")), "{field}");
             assert_eq!(form.fill(" (decline)\n"), Ok(Filled::Declined));
@@ -238,6 +285,16 @@ mod tests {
         check(json!({"type": "integer"}), &[], "7.5", Err("a whole number, (decline)"));
         check(json!({"type": "number"}), &[], "7.5", Ok(json!(7.5)));
         check(json!({"type": "number"}), &[], "NaN", Err("a number, (decline)"));
+        let percent = json!({"type": "integer", "minimum": 1, "maximum": 100});
+        check(percent.clone(), &[], "100", Ok(json!(100)));
+        check(percent.clone(), &[], "101", Err("a whole number from 1 to 100, (decline)"));
+        check(percent, &[], "0", Err("a whole number from 1 to 100, (decline)"));
+        let positive = json!({"type": "number", "minimum": 0.5});
+        check(positive, &[], "0.4", Err("a number of at least 0.5, (decline)"));
+        let short = json!({"type": "string", "minLength": 1, "maxLength": 3});
+        check(short.clone(), &[], "äöü", Ok(json!("äöü")));
+        check(short.clone(), &[], "four", Err("a text with a length from 1 to 3, (decline)"));
+        check(short, &[], "", Err("a text with a length from 1 to 3, (decline)"));
         let colours = json!({"type": "string", "enum": ["r", "g"], "enumNames": ["red", "green"]});
         check(colours.clone(), &["red", "green"], "green", Ok(json!("g")));
         check(colours.clone(), &["red", "green"], "r", Ok(json!("r")));

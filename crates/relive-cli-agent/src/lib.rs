@@ -49,7 +49,7 @@ pub use event::{
     ApprovalChannel, ApprovalOption, ApprovalRequest, Capabilities, Event, EventKind, OptionKind, RawJson, Refusal,
     ReportedUsage, ResetClock, TurnOutcome, UsageScope,
 };
-pub use form::{DECLINE, FORM_TOOL, Filled, Form, UnfitForm};
+pub use form::{DECLINE, FORM_TOOL, Filled, Form, UnfitAnswer, UnfitForm};
 pub use lines::{Line, LineSplitter, MAX_LINE_BYTES};
 pub use machine::{Activity, Lifecycle, Machine, Waiting};
 pub use parser::Parser;
