@@ -67,6 +67,16 @@ pub enum Error {
         /// What helps.
         hint: Option<String>,
     },
+    /// A limit of its tree leaves no place for it.
+    #[error("refused: {why}. {}", advice.words())]
+    NoPlace {
+        /// For people: which limit.
+        why: String,
+        /// For an agent, which may do without it.
+        advice: Advice,
+        /// What helps.
+        hint: String,
+    },
     /// The runtime itself refuses it.
     #[error("{message}")]
     Said {
@@ -77,6 +87,23 @@ pub enum Error {
         /// A command that helps.
         hint: Option<String>,
     },
+}
+
+/// What an agent does instead of spawning another one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Advice {
+    Alone,
+    /// There may be a place later.
+    AloneOrWait,
+}
+
+impl Advice {
+    fn words(self) -> &'static str {
+        match self {
+            Self::Alone => "Do it yourself",
+            Self::AloneOrWait => "Do it yourself, or wait for some to end",
+        }
+    }
 }
 
 /// The result of a verb.
@@ -120,6 +147,7 @@ impl Error {
             | Self::HalfApplied { .. }
             | Self::NameTaken { .. }
             | Self::TooDeep { .. }
+            | Self::NoPlace { .. }
             | Self::Said { .. } => false,
         }
     }
@@ -148,7 +176,7 @@ impl Error {
             | Self::Conversation(_)
             | Self::Io(_)
             | Self::Lost(_) => ErrorCode::Internal,
-            Self::TooDeep { .. } => ErrorCode::Exhausted,
+            Self::TooDeep { .. } | Self::NoPlace { .. } => ErrorCode::Exhausted,
             Self::Said { code, .. } | Self::HalfApplied { code, .. } => *code,
         }
     }
@@ -156,7 +184,7 @@ impl Error {
     /// Tells whether the same request may succeed later, without anybody changing anything.
     pub(crate) fn is_temporary(&self) -> bool {
         match self.code() {
-            ErrorCode::Exhausted => !matches!(self, Self::TooDeep { .. }),
+            ErrorCode::Exhausted => !matches!(self, Self::TooDeep { .. } | Self::NoPlace { advice: Advice::Alone, .. }),
             ErrorCode::Unavailable => true,
             ErrorCode::Invalid
             | ErrorCode::Conflict
@@ -164,6 +192,14 @@ impl Error {
             | ErrorCode::Permission
             | ErrorCode::Timeout
             | ErrorCode::Internal => false,
+        }
+    }
+
+    /// Returns what happened, without what only an agent can do about it.
+    pub(crate) fn without_advice(&self) -> String {
+        match self {
+            Self::NoPlace { why, .. } => why.clone(),
+            other => other.to_string(),
         }
     }
 
@@ -188,6 +224,7 @@ impl Error {
             Self::Fork(ForkError::Collected { .. }) => Some("relive ps -a".into()),
             Self::NameTaken { name } => Some(format!("relive info {name}")),
             Self::TooDeep { hint, .. } | Self::Said { hint, .. } => hint.clone(),
+            Self::NoPlace { hint, .. } => Some(hint.clone()),
             Self::Spawn(_)
             | Self::Fork(_)
             | Self::Lineage(_)

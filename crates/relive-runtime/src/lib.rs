@@ -84,7 +84,7 @@ mod workspaces;
 
 pub use authority::{Access, Caller, Readable};
 pub use clock::{Clock, TimeSource};
-pub use error::{Error, Result};
+pub use error::{Advice, Error, Result};
 pub use feed::{FeedPart, FeedReader, FeedReady};
 
 pub use pools::Pools;

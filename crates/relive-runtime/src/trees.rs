@@ -7,10 +7,10 @@
 
 use std::collections::HashMap;
 
-use relive_core::{ErrorCode, Uuid};
+use relive_core::Uuid;
 use relive_journal::record::Spawned;
 
-use crate::error::{Error, Result};
+use crate::error::{Advice, Error, Result};
 
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct TreeLimits {
@@ -44,15 +44,6 @@ pub(crate) struct Trees {
     roots: HashMap<Uuid, Uuid>,
 }
 
-/// What an agent is told to do instead of spawning another one.
-const BY_ITSELF: &str = ". Do it yourself";
-
-/// Returns why there is no place for a process, without what only an agent can do about it.
-pub(crate) fn without_advice(refusal: &str) -> &str {
-    let refusal = refusal.strip_prefix("refused: ").unwrap_or(refusal);
-    refusal.split_once(BY_ITSELF).map_or(refusal, |(why, _)| why)
-}
-
 impl Trees {
     /// Takes a place for a child that is about to be created. A child that has a place keeps it.
     pub(crate) fn take(&mut self, child: TreePlace, limits: TreeLimits) -> Result<()> {
@@ -64,8 +55,9 @@ impl Trees {
         let siblings = tree.map_or(0, |tree| tree.values().filter(|parent| **parent == child.parent).count());
         if child.depth > limits.depth_max {
             let (depth, max) = (child.depth, limits.depth_max);
-            let message = format!("refused: it would be {depth} levels deep, and limits.max_depth is {max}{BY_ITSELF}");
-            return Err(Error::TooDeep { message, hint: Some("raise limits.max_depth in config.yaml".to_owned()) });
+            let why = format!("it would be {depth} levels deep, and limits.max_depth is {max}");
+            let hint = "raise limits.max_depth in config.yaml".to_owned();
+            return Err(Error::NoPlace { why, advice: Advice::Alone, hint });
         }
         let refused = if siblings >= limits.children_max {
             Some((format!("there are {siblings} living children"), limits.children_max, "max_children"))
@@ -75,10 +67,9 @@ impl Trees {
             None
         };
         if let Some((what, limit, key)) = refused {
-            let message = format!("refused: {what}, and limits.{key} is {limit}{BY_ITSELF}, or wait for some to end");
-            return Err(
-                Error::new(ErrorCode::Exhausted, message).with_hint(format!("raise limits.{key} in config.yaml"))
-            );
+            let why = format!("{what}, and limits.{key} is {limit}");
+            let hint = format!("raise limits.{key} in config.yaml");
+            return Err(Error::NoPlace { why, advice: Advice::AloneOrWait, hint });
         }
         self.join(child);
         Ok(())

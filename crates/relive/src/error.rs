@@ -27,10 +27,9 @@ pub(crate) enum Kind {
     Code(ErrorCode),
     /// The reader of the output is gone. Nothing is printed.
     ClosedPipe,
+    /// Stdout takes nothing, as on a full disk.
+    NoOutput,
 }
-
-/// The message if stdout takes nothing, as on a full disk.
-const NO_OUTPUT: &str = "cannot write to stdout";
 
 pub(crate) type Outcome<T> = Result<T, CommandError>;
 
@@ -70,12 +69,13 @@ impl CommandError {
 
     /// Returns whether only the output failed, and nothing that the command did.
     pub(crate) fn is_about_output(&self) -> bool {
-        self.message == NO_OUTPUT
+        self.kind == Kind::NoOutput
     }
 
     pub(crate) fn code(&self) -> Option<ErrorCode> {
         match self.kind {
             Kind::Code(code) => Some(code),
+            Kind::NoOutput => Some(ErrorCode::Internal),
             Kind::ClosedPipe => None,
         }
     }
@@ -232,7 +232,7 @@ impl From<io::Error> for CommandError {
         if error.kind() == io::ErrorKind::BrokenPipe {
             return Self { kind: Kind::ClosedPipe, message: String::new(), source: None, hint: None };
         }
-        Self::internal(NO_OUTPUT).because(error)
+        Self { kind: Kind::NoOutput, ..Self::internal("cannot write to stdout") }.because(error)
     }
 }
 

@@ -22,7 +22,6 @@ use crate::error::Result;
 use crate::flows::Attempt;
 use crate::lookup::Presence;
 use crate::runtime::{ProcessRef, Runtime};
-use crate::trees::without_advice;
 
 /// How long to wait until something that was refused is tried again.
 const RETRY_EVERY: Duration = Duration::from_millis(250);
@@ -141,11 +140,9 @@ impl ChildStart {
             if !error.is_temporary() {
                 let hint = error.hint().map(|hint| format!(" (hint: {hint})")).unwrap_or_default();
                 let outcome = Outcome::Failed { code: CANNOT_START };
-                let why = error.to_string();
-                return Err((outcome, Creation::Refused, Some(format!("{}{hint}", without_advice(&why)))));
+                return Err((outcome, Creation::Refused, Some(format!("{}{hint}", error.without_advice()))));
             }
-            let why = error.to_string();
-            let why = without_advice(&why).to_owned();
+            let why = error.without_advice();
             // A place becomes free, or the daemon stops and the next one continues.
             if !has_told {
                 let body = json!({"node": slot, "state": "waiting", "uuid": uuid, "reason": why});
