@@ -179,7 +179,7 @@ impl EventKind {
     }
 }
 
-/// How a request that nobody can fulfil is refused. In both cases the agent goes on.
+/// How a request that nobody can fulfil is refused. In both cases the agent continues.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Refusal {

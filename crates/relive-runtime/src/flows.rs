@@ -61,7 +61,7 @@ impl Flows {
         self.lock().get(&uuid).cloned()
     }
 
-    /// Has the bodies of all trees decide again, because there may be more room.
+    /// Has the bodies of all trees look again for nodes to start, because there may be more room.
     pub(crate) fn look_again(&self) {
         self.lock().values().for_each(|live| live.changed.notify_one());
     }

@@ -114,7 +114,7 @@ impl Gateways {
         self.change_lease(uuid, |current| *current = lease).await
     }
 
-    /// Lets the held calls of a process go on.
+    /// Lets the held calls of a process continue.
     pub(crate) async fn release(&self, uuid: Uuid) {
         // If the gateway is gone, the next one has it.
         let _ = self.change_lease(uuid, |lease| lease.hold = false).await;

@@ -138,9 +138,9 @@ impl Workspace {
         Ok(PreparedMerge { before, plan, conflicts, not_removed })
     }
 
-    /// Returns the changes from `base` to `theirs`, and the files that are not known to be removed. A file that could not be stored was not removed, nor is it known to be
-    /// removed if it is ignored there: the copy may still have it. A copy has no Git index, so its rules ignore tracked
-    /// files too.
+    /// Returns the changes from `base` to `theirs`, and the files that are not known to be removed. A file that could not
+    /// be stored was not removed, nor is it known to be removed if it is ignored there: the copy may still have it. A copy
+    /// has no Git index, so its rules ignore tracked files too.
     fn changes_of(&self, request: &MergeRequest<'_>) -> Result<(Vec<Change>, Vec<FilePath>)> {
         let mut changes = self.store().differing(request.base, request.theirs)?;
         let mut theirs = View::new(self.store(), request.theirs)?;

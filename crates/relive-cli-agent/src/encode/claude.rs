@@ -29,7 +29,7 @@ pub(super) fn success(request_id: &str, response: &str) -> String {
     )
 }
 
-/// Claude takes an error for an answer, and goes on.
+/// Claude takes an error for an answer, and continues.
 pub(super) fn not_offered(request_id: &str) -> String {
     format!(
         r#"{{"type":"control_response","response":{{"subtype":"error","request_id":{request_id},"error":"not offered by this client"}}}}"#

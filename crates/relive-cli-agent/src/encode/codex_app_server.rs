@@ -27,7 +27,7 @@ pub(super) fn result(request_id: &str, result: &str) -> String {
     format!(r#"{{"id":{request_id},"result":{result}}}"#)
 }
 
-/// The code that JSON-RPC has for a method that is not there. Codex goes on as if nobody had answered.
+/// The code that JSON-RPC has for a method that is not there. Codex continues as if nobody had answered.
 pub(super) fn not_offered(request_id: &str) -> String {
     format!(r#"{{"id":{request_id},"error":{{"code":-32601,"message":"Method not found"}}}}"#)
 }

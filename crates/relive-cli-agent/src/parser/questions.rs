@@ -12,7 +12,7 @@ pub(super) fn joined_questions(request: Json<'_>) -> String {
     texts.join("\n")
 }
 
-/// Reads the request for a form. One that a person cannot answer in one line is declined, so that the agent goes on.
+/// Reads the request for a form. One that a person cannot answer in one line is declined, so that the agent continues.
 pub(super) fn read_form(method: &str, request_id: RawJson, request: Json<'_>, events: &mut LineEvents) {
     let text = request.text_at(&["message"]).unwrap_or_default();
     let input = request.to_raw();

@@ -115,7 +115,7 @@ impl Body for AgentBody {
 
     fn run(&self, cx: Context) -> BoxFuture<'static, Exit> {
         let parts = self.parts(cx.process, cx.prepared.clone(), cx.owner.clone());
-        let (sessions, folder) = (Arc::clone(&self.sessions), self.data.directory(cx.process.uuid).sessions());
+        let (sessions, directory) = (Arc::clone(&self.sessions), self.data.directory(cx.process.uuid).sessions());
         let (pool, slow_pool) = (self.pools.tools.clone(), self.pools.slow_tools.clone());
         let (cadence, git_notes) = (self.cadence, self.git_notes);
         let (workspaces, warnings) = (self.workspaces.clone(), self.warnings.clone());
@@ -141,7 +141,7 @@ impl Body for AgentBody {
             let mut tools = relive_agent::tools::all();
             tools.retain(|tool| given.iter().any(|name| name == tool.name()));
             let host = Arc::new(cx.owner.host());
-            if folder.exists() {
+            if directory.exists() {
                 // A command of an earlier run of this body may still be there.
                 host.open_socket();
             }
@@ -157,7 +157,7 @@ impl Body for AgentBody {
                 isolation: isolations.policy(cx.process.uuid, &isolated),
                 proxy: crate::isolation::proxy(&isolated, unknown),
                 journal: Some(Arc::clone(&cx.journal)),
-                folder,
+                folder: directory,
             };
             // Where there were snapshots before, the journal has to say that there are none now.
             let snapshots = (workspaces.are_wanted() || files.last.is_some()).then(|| {
@@ -200,12 +200,12 @@ impl Body for AgentBody {
                 Ok::<_, std::io::Error>(history.open_calls().map(|open| open.seq).collect::<Vec<u64>>())
             });
             for seq in open.await.map_err(std::io::Error::other)?? {
-                let folder = sessions.join(format!("call-{seq}"));
-                if folder.exists()
-                    && let SessionStatus::Alive(connection) = self.sessions.find(&folder).await?
+                let directory = sessions.join(format!("call-{seq}"));
+                if directory.exists()
+                    && let SessionStatus::Alive(connection) = self.sessions.find(&directory).await?
                 {
                     // One that has gone meanwhile needs no freeze.
-                    let _ = self.sessions.order(&folder, &connection, SessionVerb::Freeze).await;
+                    let _ = self.sessions.order(&directory, &connection, SessionVerb::Freeze).await;
                 }
             }
             Ok(())
@@ -284,8 +284,8 @@ impl AgentBody {
                 None => {
                     let intent = spawned.intent.clone();
                     let read = pool.run(move || {
-                        let folder = data.directory(uuid);
-                        AgentFiles::read(&folder, &Blobs::new(data.io().disk.clone(), folder.path()), &intent)
+                        let directory = data.directory(uuid);
+                        AgentFiles::read(&directory, &Blobs::new(data.io().disk.clone(), directory.path()), &intent)
                     });
                     read.await.map_err(NoAgent::Unread)?.map_err(|error| failed(&error))?
                 }

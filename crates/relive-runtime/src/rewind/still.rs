@@ -45,7 +45,7 @@ impl Runtime {
         match tokio::time::timeout(STILL_WITHIN, stopped).await {
             Ok(stopped) => stopped.map(|()| paused),
             Err(_) => {
-                // A client takes a timeout for work that goes on, and asks again.
+                // A client takes a timeout for work that continues, and asks again.
                 Err(Error::new(ErrorCode::Conflict, format!("process {uuid} is paused and has not stopped yet")))
             }
         }

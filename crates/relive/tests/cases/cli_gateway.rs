@@ -282,7 +282,8 @@ fn a_quota_that_resets_late_suspends_the_agent_until_then() {
         agents.world.relive(&["resume", &process.uuid]).ok();
         wait_until("it was tried", || agents.world.records(&process.uuid, "paused").len() == 2);
         let tried = await_quota(&agents, &process);
-        assert!(tried["resume_at"].as_str() > info["resume_at"].as_str(), "the provider named another time: {tried}");
+        let at = |info: &Value| info["resume_at"].as_str().unwrap().parse::<jiff::Timestamp>().unwrap();
+        assert!(at(&tried) > at(&info), "the provider named another time: {tried}");
         assert_eq!(agents.server.requests().len(), 2);
         agents.world.relive(&["resume", &process.uuid]).ok();
         let after = agents.await_idle(&process, 1);

@@ -14,10 +14,10 @@ pub(crate) struct AgentFiles {
 
 impl AgentFiles {
     /// Reads the files. Blocks.
-    pub(super) fn read(folder: &ProcessDirectory, blobs: &Blobs, intent: &Text) -> io::Result<Self> {
+    pub(super) fn read(directory: &ProcessDirectory, blobs: &Blobs, intent: &Text) -> io::Result<Self> {
         let intent = blobs.text(intent).map_err(io::Error::other)?;
         let named = |error| io::Error::other(format!("process-meta.json cannot be read: {error}"));
-        let meta = ProcessMeta::read(folder).map_err(named)?;
+        let meta = ProcessMeta::read(directory).map_err(named)?;
         Ok(Self { meta, intent })
     }
 }

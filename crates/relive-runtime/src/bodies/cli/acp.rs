@@ -20,7 +20,8 @@ pub(super) fn recorded(offered: Capabilities) -> CliCapabilities {
     CliCapabilities { version, load, resume, fork }
 }
 
-/// Returns the first message to an agent. Relive offers it no files and no terminals: it has its own. A person can fill in its forms.
+/// Returns the first message to an agent. Relive offers it no files and no terminals: it has its own. A person can fill in its
+/// forms.
 pub(super) fn initialize() -> String {
     let info = json!({"name": "relive", "title": "Relive", "version": env!("CARGO_PKG_VERSION")});
     let forms = json!({"form": {}});

@@ -185,13 +185,13 @@ struct Standing {
 }
 
 impl Standing {
-    /// Tells whether it is stopped now. One that waits for an answer is not stopped for that: what else it does goes on,
+    /// Tells whether it is stopped now. One that waits for an answer is not stopped for that: what else it does continues,
     /// until somebody pauses it. One that can be stopped at a boundary only is not stopped before, unless it must be at once
     /// or has been.
     fn may_stop(self) -> bool {
         let urgency = if self.waits_for_answer { self.kept } else { self.pausing };
-        let goes_on = self.waits_for_answer && self.kept.is_none();
-        !goes_on && (self.is_boundary || urgency != Some(Urgency::Boundary))
+        let continues = self.waits_for_answer && self.kept.is_none();
+        !continues && (self.is_boundary || urgency != Some(Urgency::Boundary))
     }
 }
 
