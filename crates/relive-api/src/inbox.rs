@@ -47,6 +47,9 @@ pub struct Item {
     /// When the process continues by itself, if it does.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resume_at: Option<Timestamp>,
+    /// Whether somebody has paused the process: once it has what it waits for, it is suspended.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub pause_kept: bool,
     pub cwd: String,
 }
 
@@ -202,6 +205,28 @@ impl Item {
         self.answers.iter().find(|answer| !self.is_choice(answer))
     }
 
+    /// Tells whether an answer only refuses what is asked: nobody has to read all of it for that.
+    #[must_use]
+    pub fn refuses(&self, answer: &Answer) -> bool {
+        self.kind == ItemKind::Approval && answer.key == 'n'
+    }
+
+    /// Says that the process is paused after this, if somebody has paused it.
+    #[must_use]
+    pub fn then_paused(&self) -> Option<&'static str> {
+        let then = match self.kind {
+            ItemKind::Approval | ItemKind::Question | ItemKind::InDoubt => "paused once it is answered",
+            ItemKind::Budget
+            | ItemKind::Quota
+            | ItemKind::Credentials
+            | ItemKind::Stalled
+            | ItemKind::Failed
+            | ItemKind::Damaged
+            | ItemKind::Finished => "paused once it can continue",
+        };
+        self.pause_kept.then_some(then)
+    }
+
     /// Tells whether the process has ended: then nothing waits for the answer.
     #[must_use]
     pub fn has_ended(&self) -> bool {
@@ -270,6 +295,7 @@ pub fn item_of(process: &Process) -> Option<Item> {
         answers,
         question: question_id(process),
         resume_at: process.resume_at,
+        pause_kept: process.pause_kept,
         cwd: process.cwd.clone(),
     })
 }

@@ -42,6 +42,7 @@ impl State {
     /// Runs commands one after the other, and shows them.
     fn commands(&mut self, commands: Vec<Vec<String>>, output: Output) -> Vec<Effect> {
         self.status = shown(&commands);
+        self.own.begin(self.status.clone(), &commands);
         vec![Effect::Run { commands, output }]
     }
 
@@ -72,9 +73,9 @@ impl State {
         self.on_targets(&[if resumes { "resume" } else { "pause" }, "--subtree"], targets)
     }
 
-    pub(crate) fn signal(&mut self, key: char) -> Vec<Effect> {
+    pub(crate) fn signal(&mut self, key: char, targets: Vec<String>) -> Vec<Effect> {
         let Some((_, name, _)) = SIGNALS.iter().find(|(signal, _, _)| *signal == key) else { return Vec::new() };
-        self.on_targets(&["kill", "-s", name], self.target_ids())
+        self.on_targets(&["kill", "-s", name], targets)
     }
 
     /// Returns the step at the cursor of the detail pane.
@@ -129,7 +130,11 @@ impl State {
                 self.status = format!("PID {pid}: there is nothing to attach to; what it runs is below it");
                 Vec::new()
             }
-            Body::Agent | Body::Exec | Body::Cli => vec![Effect::Attach { words: vec!["attach".to_owned(), id] }],
+            Body::Agent | Body::Exec | Body::Cli => {
+                let words = vec!["attach".to_owned(), id];
+                self.own.begin(shown(std::slice::from_ref(&words)), std::slice::from_ref(&words));
+                vec![Effect::Attach { words }]
+            }
         }
     }
 
@@ -146,34 +151,46 @@ impl State {
         self.item().is_some_and(|item| item.answers.iter().any(|answer| answer.key == key))
     }
 
-    /// Answers the selected item by the key of an answer.
-    pub(crate) fn answer(&mut self, key: char) -> Vec<Effect> {
+    /// Answers the selected item by the key of an answer. `is_open` tells whether the window with all of it is open.
+    pub(crate) fn answer(&mut self, key: char, is_open: bool) -> Vec<Effect> {
         let Some(item) = self.item() else { return Vec::new() };
         let Some(answer) = item.answers.iter().find(|answer| answer.key == key) else { return Vec::new() };
-        if !self.was_seen(item) {
+        if !self.was_seen(item, answer) {
             let why = match (self.is_cut(), self.focus) {
+                (true, _) if is_open => "read all of it before you answer: PgDn, End",
                 (true, _) => "read all of it before you answer: Enter",
                 (false, Focus::Detail) => "look at what is asked before you answer: Esc",
                 (false, Focus::List) => "this is new: look at it before you answer",
             };
-            why.clone_into(&mut self.status);
+            self.refuse(why);
             return Vec::new();
         }
-        let (command, kind) = (item.exact_command(answer), answer.kind);
+        if answer.kind != AnswerKind::Look && self.answering.as_ref().is_some_and(|(id, _)| *id == item.id) {
+            self.refuse("it is being answered");
+            return Vec::new();
+        }
+        let (command, kind, id) = (item.exact_command(answer), answer.kind, item.id.clone());
         match kind {
             AnswerKind::Text => {
-                let prompt = Prompt::Answer { command };
+                let prompt = Prompt::Answer { command, id };
                 self.overlay = Some(Overlay::Typing { prompt, typed: String::new() });
                 Vec::new()
             }
             AnswerKind::Look => self.run_answer(&command, Output::Window),
-            AnswerKind::Command | AnswerKind::Ack => self.run_answer(&command, Output::StatusLine),
+            AnswerKind::Command | AnswerKind::Ack => self.give_answer(&command, id),
         }
     }
 
     /// Answers a question with a text.
-    pub(crate) fn answer_with(&mut self, command: &str, text: &str) -> Vec<Effect> {
-        self.run_answer(&with_words(command, text), Output::StatusLine)
+    pub(crate) fn answer_with(&mut self, command: &str, id: String, text: &str) -> Vec<Effect> {
+        self.give_answer(&with_words(command, text), id)
+    }
+
+    /// Runs the command that answers an item.
+    fn give_answer(&mut self, line: &str, id: String) -> Vec<Effect> {
+        let effects = self.run_answer(line, Output::StatusLine);
+        self.answering = (!effects.is_empty()).then(|| (id, self.status.clone()));
+        effects
     }
 
     /// Runs the command of an answer.

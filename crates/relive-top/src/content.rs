@@ -3,8 +3,8 @@
 use std::future::Future;
 use std::pin::Pin;
 
-use relive_api::Process;
-use relive_types::Uuid;
+use relive_api::{Item, Process};
+use relive_types::{Generation, Uuid};
 use tokio::sync::mpsc;
 
 /// A view of one process.
@@ -74,8 +74,14 @@ pub enum Part {
 /// The lines of a change, each with its sign; `None` if there is nothing to compare with.
 pub type Compared<'a> = Pin<Box<dyn Future<Output = Option<Vec<String>>> + 'a>>;
 
+/// What became of an item, in words.
+pub type Outcome<'a> = Pin<Box<dyn Future<Output = String> + 'a>>;
+
 /// Reads the tabs of processes.
 pub trait Content {
+    /// Finds out how an item was answered that waits no more; the process is as it was when it waited.
+    fn outcome(&self, item: Item, generation: Generation) -> Outcome<'_>;
+
     /// Compares the file that a process asks to write with what is on the disk.
     fn compare(&self, process: Process) -> Compared<'_>;
 

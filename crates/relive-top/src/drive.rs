@@ -14,7 +14,7 @@ use tokio::process::Command;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::mpsc;
 
-use crate::content::{Compared, Content, Part, Tab};
+use crate::content::{Compared, Content, Outcome, Part, Tab};
 use crate::key::Key;
 use crate::keyboard::{Heard, Held, Keyboard};
 use crate::runner::Runner;
@@ -74,6 +74,7 @@ pub async fn run(options: Options<'_>) -> Result<u8, Failure> {
         runner: Runner::default(),
         reading: None,
         comparing: None,
+        finding: None,
         begun: Instant::now(),
         options: &options,
     };
@@ -194,6 +195,12 @@ struct Reading<'a> {
     is_over: bool,
 }
 
+/// An item that was answered elsewhere.
+struct Finding<'a> {
+    id: String,
+    work: Outcome<'a>,
+}
+
 /// An item that is compared with the disk.
 struct Comparing<'a> {
     id: String,
@@ -209,6 +216,7 @@ struct Dashboard<'a> {
     runner: Runner,
     reading: Option<Reading<'a>>,
     comparing: Option<Comparing<'a>>,
+    finding: Option<Finding<'a>>,
     begun: Instant,
     options: &'a Options<'a>,
 }
@@ -257,6 +265,10 @@ impl Dashboard<'_> {
                 let now = self.now_ms();
                 self.state.apply(input, now);
             }
+            input = found(&mut self.finding) => {
+                let now = self.now_ms();
+                self.state.apply(input, now);
+            }
             () = tokio::time::sleep(TICK), if ticks => {
                 let now = self.now_ms();
                 self.state.tick(now);
@@ -300,6 +312,11 @@ impl Dashboard<'_> {
                     let (lines, parts) = mpsc::channel(16);
                     let work = self.options.content.read(uuid, tab, lines);
                     self.reading = Some(Reading { uuid, tab, parts, work, is_over: false });
+                }
+                Effect::FindOutcome { item, generation } => {
+                    let id = item.id.clone();
+                    let work = self.options.content.outcome(*item, generation);
+                    self.finding = Some(Finding { id, work });
                 }
                 Effect::Compare { id, process } => {
                     let work = self.options.content.compare(*process);
@@ -386,6 +403,14 @@ async fn compared(comparing: &mut Option<Comparing<'_>>) -> Input {
     let lines = work.as_mut().await;
     let id = comparing.take().map(|Comparing { id, .. }| id).unwrap_or_default();
     Input::Compared { id, lines }
+}
+
+/// Waits until it is known how an item was answered; for ever if that is not asked.
+async fn found(finding: &mut Option<Finding<'_>>) -> Input {
+    let Some(Finding { work, .. }) = finding else { return std::future::pending().await };
+    let text = work.as_mut().await;
+    let id = finding.take().map(|Finding { id, .. }| id).unwrap_or_default();
+    Input::Outcome { id, text }
 }
 
 fn base64(bytes: &[u8]) -> String {

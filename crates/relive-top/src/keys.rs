@@ -76,6 +76,9 @@ impl State {
     }
 
     pub(crate) fn press(&mut self, key: Key) -> Vec<Effect> {
+        if self.refusal.take().is_some_and(|refusal| refusal == self.status) {
+            self.status.clear();
+        }
         match key {
             Key::Interrupt => return vec![Effect::Quit],
             Key::Suspend => return vec![Effect::Suspend],
@@ -99,7 +102,7 @@ impl State {
                 self.overlay = self.paged(key, from, count).map(|from| Overlay::Help { from });
                 Vec::new()
             }
-            Some(Overlay::Signals) => key.letter().map(|c| self.signal(c)).unwrap_or_default(),
+            Some(Overlay::Signals { targets }) => key.letter().map(|c| self.signal(c, targets)).unwrap_or_default(),
             Some(Overlay::Asked { id, from }) => self.press_asked(key, id, from),
             Some(Overlay::Text { title, lines, from }) => {
                 let to = self.paged(key, from, self.drawn.lines.max(lines.len()));
@@ -126,6 +129,12 @@ impl State {
         }
     }
 
+    /// Says why a key did nothing.
+    pub(crate) fn refuse(&mut self, why: &'static str) {
+        why.clone_into(&mut self.status);
+        self.refusal = Some(why);
+    }
+
     /// Returns the first line of a window after a key; `None` if the key closes it.
     fn paged(&self, key: Key, from: usize, count: usize) -> Option<usize> {
         // The last page is full.
@@ -141,7 +150,7 @@ impl State {
             self.focus = Focus::Detail;
         }
         let Some(c) = key.letter() else { return Vec::new() };
-        let effects = self.answer(c);
+        let effects = self.answer(c, true);
         if effects.is_empty() && self.overlay.is_none() {
             self.overlay = Some(Overlay::Asked { id, from });
         }
@@ -187,7 +196,8 @@ impl State {
             Prompt::Filter => Vec::new(),
             Prompt::Command => self.type_in(typed),
             Prompt::Send(uuid) => self.send(uuid, typed),
-            Prompt::Answer { command } => self.answer_with(&command, typed),
+            Prompt::Answer { command, id } => self.answer_with(&command, id, typed),
+            Prompt::Withdrawn { .. } => Vec::new(),
         }
     }
 
@@ -258,7 +268,11 @@ impl State {
 
     fn letter(&mut self, c: char) -> Vec<Effect> {
         if self.focus == Focus::List && self.has_answer(c) {
-            return self.answer(c);
+            return self.answer(c, false);
+        }
+        if "pfrsK ".contains(c) && self.has_just_moved() {
+            self.refuse("the cursor has just moved: look at what it is on now");
+            return Vec::new();
         }
         match c {
             'q' => return vec![Effect::Quit],
@@ -267,7 +281,7 @@ impl State {
             'f' => return self.fork(),
             'r' => return self.rewind(),
             'd' => return self.diff(),
-            'K' => self.overlay = Some(Overlay::Signals),
+            'K' => self.overlay = Some(Overlay::Signals { targets: self.target_ids() }),
             'l' => self.show(Tab::Log),
             'S' => self.show(Tab::Events),
             'c' => self.show(Tab::Context),
@@ -297,7 +311,7 @@ impl State {
                     return vec![Effect::Copy(id)];
                 }
             }
-            answer => return self.answer(answer),
+            answer => return self.answer(answer, false),
         }
         Vec::new()
     }

@@ -5,14 +5,27 @@ use unicode_width::UnicodeWidthStr as _;
 
 use crate::state::{Effect, Finished, Output, Overlay, State};
 
+/// How much of a command is shown at least beside what came of it.
+const COMMAND_MIN: usize = 24;
+
 impl State {
     /// Takes in the end of a command.
     pub(crate) fn finished(&mut self, finished: Finished) {
         let Finished { command, ok, text, output } = finished;
+        self.own.end(&command, self.now_ms);
+        if !ok && self.answering.as_ref().is_some_and(|(_, answering)| *answering == command) {
+            // It was not accepted.
+            self.answering = None;
+        }
         let lines: Vec<String> = text.lines().map(crate::text::clean).collect();
         let first = lines.iter().find(|line| !line.is_empty()).cloned().unwrap_or_default();
         let sign = if ok { "done" } else { "failed" };
-        self.status = if first.is_empty() { format!("{command}: {sign}") } else { format!("{command}: {first}") };
+        let said = if first.is_empty() { sign } else { first.as_str() };
+        // What came of it is worth more room than the command, which was shown while it ran.
+        let room = self.drawn.width.saturating_sub(said.width() + ": ".len()).max(COMMAND_MIN);
+        let is_known = self.drawn.width > 0;
+        let typed = if is_known { crate::text::fit(&command, room, self.look.ascii) } else { command.clone() };
+        self.status = format!("{typed}: {said}");
         match output {
             Output::Plan { then } if ok => {
                 if self.overlay.is_some() {

@@ -2,13 +2,15 @@
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
 
-use relive_api::{Change, Item, Process};
+use relive_api::{Answer, Change, Item, Process};
 use relive_core::State as Life;
-use relive_types::{Timestamp, Uuid};
+use relive_types::{Generation, Timestamp, Uuid};
 
 use crate::content::{Line, Part, Tab};
+use crate::elsewhere::OwnCommands;
 use crate::key::Key;
 use crate::rows::{ListSource, Row, RowKind};
+use crate::selection::Selection;
 
 /// How long an item has to be shown before a key can answer it.
 pub(crate) const SEEN_AFTER_MS: u64 = 300;
@@ -50,6 +52,11 @@ pub enum Input {
     },
     /// A command has ended.
     Finished(Finished),
+    /// How an item was answered elsewhere.
+    Outcome {
+        id: String,
+        text: String,
+    },
     /// What an item would change in a file, where there is something to compare with.
     Compared {
         id: String,
@@ -92,6 +99,8 @@ pub enum Effect {
     Load { uuid: Uuid, tab: Tab },
     /// Put a text on the clipboard.
     Copy(String),
+    /// Find out how an item was answered elsewhere.
+    FindOutcome { item: Box<Item>, generation: Generation },
     /// Compare what an item asks to write with what is on the disk.
     Compare { id: String, process: Box<Process> },
 }
@@ -128,8 +137,8 @@ impl Known {
 pub enum Overlay {
     /// The keys of this place, from this line on.
     Help { from: usize },
-    /// The signals to choose from.
-    Signals,
+    /// The signals to choose from, and the ids of the processes that they are for: the cursor may move meanwhile.
+    Signals { targets: Vec<String> },
     /// All of what the selected item asks, from this line on.
     Asked {
         /// The item.
@@ -159,6 +168,13 @@ pub enum Prompt {
     /// The command of the answer, for the question that was shown when the prompt was opened.
     Answer {
         command: String,
+        /// The item.
+        id: String,
+    },
+    /// What was typed for a question that was answered elsewhere meanwhile: whoever types on does not give commands.
+    Withdrawn {
+        id: String,
+        why: String,
     },
 }
 
@@ -182,19 +198,6 @@ pub(crate) struct DrawnItem {
     pub(crate) to_the_end: bool,
 }
 
-/// The row that is selected. A process that needs a person has two.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Selection {
-    uuid: Uuid,
-    is_item: bool,
-}
-
-impl Selection {
-    fn of(row: &Row) -> Self {
-        Self { uuid: row.uuid, is_item: matches!(row.kind, RowKind::Item(_)) }
-    }
-}
-
 /// Where keys go.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Focus {
@@ -212,6 +215,8 @@ pub struct State {
     /// The rows, as they were made last.
     pub(crate) rows: Vec<Row>,
     stale: bool,
+    /// Whether a key has changed which rows there are.
+    pub(crate) rearranged: bool,
     /// The row that is selected, by what it stands for: rows move.
     pub(crate) selected: Option<Selection>,
     pub(crate) cursor: usize,
@@ -235,6 +240,14 @@ pub struct State {
     pub(crate) now_ms: u64,
     /// The selected item, and since when a person could have read all of it.
     seen: Option<(String, u64)>,
+    /// The selected item, and since when some of it is shown.
+    begun: Option<(String, u64)>,
+    /// The item that was answered here, and the command: a key that is pressed twice answers once.
+    pub(crate) answering: Option<(String, String)>,
+    /// When the cursor moved because its row went away.
+    pub(crate) moved_ms: Option<u64>,
+    /// Why a key did nothing, which is shown until the next key.
+    pub(crate) refusal: Option<&'static str>,
     /// What the last screen has shown.
     pub(crate) drawn: Drawn,
     /// Whether processes that have ended may be missing.
@@ -243,6 +256,10 @@ pub struct State {
     pub(crate) compared: Option<(String, Option<Vec<String>>)>,
     /// The time of day, for moments that the daemon names.
     wall: Timestamp,
+    /// The commands of this dashboard that run or have just ended.
+    pub(crate) own: OwnCommands,
+    /// The item that was answered elsewhere last, as it is named.
+    pub(crate) answered: Option<(String, String)>,
 }
 
 impl State {
@@ -254,6 +271,7 @@ impl State {
             ended: VecDeque::new(),
             rows: Vec::new(),
             stale: false,
+            rearranged: false,
             selected: None,
             cursor: 0,
             tree: true,
@@ -272,10 +290,16 @@ impl State {
             touched: false,
             now_ms: 0,
             seen: None,
+            begun: None,
+            refusal: None,
+            answering: None,
+            moved_ms: None,
             drawn: Drawn::default(),
             incomplete: false,
             compared: None,
             wall: Timestamp::UNIX_EPOCH,
+            own: OwnCommands::default(),
+            answered: None,
         }
     }
 
@@ -299,7 +323,7 @@ impl State {
             }
             Input::Change(change) => {
                 self.connected = true;
-                self.take(*change);
+                return self.take(*change).into_iter().collect();
             }
             Input::Ready { incomplete } => {
                 // The first row so far was that of whatever was told of first. The cursor begins with what waits.
@@ -320,6 +344,7 @@ impl State {
             // Of a tab that is not shown any more.
             Input::Lines { .. } => {}
             Input::Finished(finished) => self.finished(finished),
+            Input::Outcome { id, text } => self.told_outcome(&id, &text),
             Input::Compared { id, lines } => {
                 if let Some((asked, compared)) = &mut self.compared
                     && *asked == id
@@ -340,11 +365,12 @@ impl State {
         !self.ready || self.incomplete
     }
 
-    fn take(&mut self, change: Change) {
+    fn take(&mut self, change: Change) -> Option<Effect> {
         self.stale = true;
+        let answered = self.answered_elsewhere(&change);
         let Some(process) = change.process else {
             self.known.remove(&change.uuid);
-            return;
+            return answered;
         };
         let waits_ms = process.resume_at.map(|at| {
             let left = at.duration_since(self.wall).as_millis();
@@ -356,6 +382,7 @@ impl State {
         if is_over {
             self.forget_oldest(change.uuid);
         }
+        answered
     }
 
     /// Forgets processes that have ended and need nobody, the first first, so that a day of them costs no more than a few.
@@ -392,6 +419,9 @@ impl State {
         if self.item().map(|item| &item.id) != self.seen.as_ref().map(|(id, _)| id) {
             self.seen = None;
         }
+        if self.item().map(|item| &item.id) != self.begun.as_ref().map(|(id, _)| id) {
+            self.begun = None;
+        }
         let item = self.item().map(|item| &item.id);
         if matches!(&self.overlay, Some(Overlay::Asked { id, .. }) if Some(id) != item) {
             self.overlay = None;
@@ -406,23 +436,13 @@ impl State {
         effects
     }
 
-    /// Keeps the cursor on what it was on; where that is gone, on the row that took its place.
-    fn keep_selection(&mut self) {
-        let is_selected = |row: &Row| self.selected == Some(Selection::of(row));
-        if let Some(place) = self.rows.iter().position(is_selected) {
-            self.cursor = place;
-        } else {
-            self.select(self.cursor.min(self.rows.len().saturating_sub(1)));
-        }
-    }
-
-    pub(crate) fn select(&mut self, cursor: usize) {
-        self.cursor = cursor;
-        self.selected = self.rows.get(cursor).map(Selection::of);
-    }
-
     /// Takes in what a screen has shown.
     pub fn note_drawn(&mut self, drawn: Drawn) {
+        if let Some(asked) = drawn.asked.as_ref()
+            && self.begun.as_ref().is_none_or(|(id, _)| *id != asked.id)
+        {
+            self.begun = Some((asked.id.clone(), self.now_ms));
+        }
         if let Some(asked) = drawn.asked.as_ref().filter(|asked| asked.to_the_end)
             && self.seen.as_ref().is_none_or(|(id, _)| *id != asked.id)
         {
@@ -437,16 +457,16 @@ impl State {
         self.drawn.asked.as_ref().is_some_and(|asked| !asked.to_the_end && Some(&asked.id) == id)
     }
 
-    /// Tells whether all of an item was shown for long enough to be what a key is meant for: what is asked may change in
-    /// the moment in which a person answers.
-    pub(crate) fn was_seen(&self, item: &Item) -> bool {
-        self.seen
-            .as_ref()
-            .is_some_and(|(id, since)| *id == item.id && self.now_ms.saturating_sub(*since) >= SEEN_AFTER_MS)
+    /// Tells whether an item was shown for long enough to be what a key is meant for: what is asked may change in the moment
+    /// in which a person answers. All of it has to be shown, except for a refusal.
+    pub(crate) fn was_seen(&self, item: &Item, answer: &Answer) -> bool {
+        let since = if item.refuses(answer) { &self.begun } else { &self.seen };
+        since.as_ref().is_some_and(|(id, since)| *id == item.id && self.now_ms.saturating_sub(*since) >= SEEN_AFTER_MS)
     }
 
+    /// Has the rows made anew after a key.
     pub(crate) fn refresh(&mut self) {
-        self.stale = true;
+        (self.stale, self.rearranged) = (true, true);
     }
 
     pub(crate) fn row(&self) -> Option<&Row> {

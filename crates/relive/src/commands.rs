@@ -2,6 +2,7 @@
 
 pub(crate) mod abort;
 pub(crate) mod agent_events;
+mod answered;
 pub(crate) mod attach;
 pub(crate) mod blame;
 pub(crate) mod completions;

@@ -40,7 +40,8 @@ pub(super) fn lines(state: &State, item: &Item, width: usize) -> Vec<String> {
 /// Returns what a person is asked, and the command of each answer.
 fn whole(state: &State, item: &Item) -> Vec<Line> {
     let process = state.known.get(&item.uuid).map(|known| &known.process);
-    let mut lines = vec![Line::Own(format!("{}:", item.kind.word()))];
+    let then = item.then_paused().map(|then| format!(" {then}")).unwrap_or_default();
+    let mut lines = vec![Line::Own(format!("{}:{then}", item.kind.word()))];
     let call = process.and_then(|process| process.approval.as_ref().or(process.in_doubt.first()));
     if let Some(call) = call {
         lines.push(named(&call.tool, ""));

@@ -38,9 +38,10 @@ fn about(state: &State, width: usize) -> Vec<Line<'static>> {
     let name = clean(process.name.as_deref().unwrap_or(&process.intent));
     let first = format!("PID {} {} {name}", process.pid, process.short);
     let numbers = format!(
-        "{}{}  step {}  {} tokens  {}",
+        "{}{}{}  step {}  {} tokens  {}",
         if process.paused { format!("{} ", sign(process)) } else { String::new() },
         process.display,
+        if process.pause_kept { ", then paused" } else { "" },
         process.step,
         count(process.tokens_in.saturating_add(process.tokens_out)),
         span(known.elapsed_ms(state.now_ms)),

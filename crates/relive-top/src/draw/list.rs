@@ -82,12 +82,9 @@ fn of_row(state: &State, place: usize, row: &Row, width: usize) -> Line<'static>
 fn item_text(state: &State, item: &Item, width: usize) -> String {
     let who = item.name.as_deref().map_or_else(|| item.pid.to_string(), exact);
     let waits = state.known.get(&item.uuid).and_then(|known| known.waits_ms(state.now_ms));
-    let left = waits.map(|waits| format!(" in {}", span(waits)));
-    fit(
-        &format!("{} {who}{}: {}", item.kind.word(), left.unwrap_or_default(), exact(&item.text)),
-        width,
-        state.look.ascii,
-    )
+    let left = waits.map(|waits| format!(" in {}", span(waits))).unwrap_or_default();
+    let then = if item.pause_kept { ", then paused" } else { "" };
+    fit(&format!("{} {who}{left}{then}: {}", item.kind.word(), exact(&item.text)), width, state.look.ascii)
 }
 
 fn item_color(kind: ItemKind) -> Color {

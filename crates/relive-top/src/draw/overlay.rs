@@ -16,9 +16,9 @@ pub(super) fn draw(state: &State, frame: &mut Frame<'_>, area: Rect, asked: Opti
     let mut window = Window { state, frame, area };
     let drawn = match overlay {
         Overlay::Help { from } => window.draw("keys", &state.help(), *from),
-        Overlay::Signals => {
+        Overlay::Signals { targets } => {
             let lines = SIGNALS.map(|(key, name, does)| format!("{key}  {name:<7} {does}"));
-            window.draw(&format!("relive kill -s SIGNAL {}", state.target_ids().join(" ")), &lines, 0)
+            window.draw(&format!("relive kill -s SIGNAL {}", targets.join(" ")), &lines, 0)
         }
         Overlay::Asked { id, from } => {
             let item = state.item().filter(|item| item.id == *id);
@@ -39,6 +39,7 @@ pub(super) fn draw(state: &State, frame: &mut Frame<'_>, area: Rect, asked: Opti
                 Prompt::Command => "relive",
                 Prompt::Send(_) => "send",
                 Prompt::Answer { .. } => "answer",
+                Prompt::Withdrawn { why, .. } => &format!("not sent: {why} (Esc)"),
             };
             window.draw(title, &[format!("{}_", clean(typed))], 0)
         }

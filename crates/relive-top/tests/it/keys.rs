@@ -45,9 +45,11 @@ fn p_pauses_and_resumes_the_subtree() {
 fn an_answer_is_for_the_question_that_is_shown() {
     let mut dashboard = Dashboard::new(PLAIN, vec![approval(4, "ls")]);
     assert_eq!(dashboard.press(&[Key::Char('y')]), run(&["resolve", "00000004", "--allow", "--question", "7"]));
-    let always = run(&["resolve", "00000004", "--allow", "--always", "--question", "7"]);
-    assert_eq!(dashboard.press(&[Key::Char('a')]), always);
-    assert_eq!(dashboard.press(&[Key::Char('n')]), run(&["resolve", "00000004", "--deny", "--question", "7"]));
+    for (key, words) in [('a', &["--allow", "--always"][..]), ('n', &["--deny"])] {
+        let words = [&["resolve", "00000004"], words, &["--question", "7"]].concat();
+        assert_eq!(Dashboard::new(PLAIN, vec![approval(4, "ls")]).press(&[Key::Char(key)]), run(&words));
+    }
+    let mut dashboard = Dashboard::new(PLAIN, vec![approval(4, "ls")]);
     // Another one in its place, in the moment of the answer: what is on the screen is answered.
     let mut other = approval(4, "rm -rf /");
     other.paused_at = Some("2026-11-15T12:09:00Z".parse().unwrap());
@@ -70,6 +72,7 @@ fn questions_are_answered_by_a_choice_or_by_words() {
     let mut dashboard = one(&fields);
     let chosen = run(&["resolve", "00000001", "--answer", "the main one", "--question", "9"]);
     assert_eq!(dashboard.press(&[Key::Char('1')]), chosen);
+    let mut dashboard = one(&fields);
     assert_eq!(dashboard.press(&[Key::Char('r')]), Vec::new());
     dashboard.type_in("it's q?");
     let typed = run(&["resolve", "00000001", "--answer", "it's q?", "--question", "9"]);
@@ -119,11 +122,11 @@ fn the_cursor_begins_on_what_waits_also_if_ends_are_told_of_later() {
     let begin = |key: Option<Key>| {
         let mut dashboard = Dashboard { state: State::new(PLAIN), now_ms: 0 };
         dashboard.apply(Input::Reset);
-        (1..=3).for_each(|pid| dashboard.heard(process(pid, 0, &json!({}))));
+        (1..=3).for_each(|pid| drop(dashboard.heard(process(pid, 0, &json!({})))));
         dashboard.apply(Input::Ready { incomplete: true });
         dashboard.settle();
         dashboard.press(key.as_slice());
-        (4..=40).for_each(|pid| dashboard.heard(finished(pid, 0)));
+        (4..=40).for_each(|pid| drop(dashboard.heard(finished(pid, 0))));
         dashboard.apply(Input::Ready { incomplete: false });
         dashboard.settle();
         dashboard.screen(80, 24)
@@ -178,15 +181,15 @@ fn question(id: u64, text: &str) -> Process {
 }
 
 #[test]
-fn a_typed_answer_is_for_the_question_that_was_shown_when_typing_began() {
+fn a_typed_answer_is_only_for_the_question_that_was_shown_when_typing_began() {
     let mut dashboard = Dashboard::new(PLAIN, vec![question(9, "Which?")]);
     dashboard.press(&[Key::Char('r')]);
     dashboard.type_in("the first");
     // It was answered elsewhere, and something else is asked.
     dashboard.heard(question(10, "Delete everything?"));
     dashboard.settle();
-    let sent = run(&["resolve", "00000001", "--answer", "the first", "--question", "9"]);
-    assert_eq!(dashboard.press(&[Key::Enter]), sent);
+    assert!(dashboard.screen(80, 24).contains("not sent: question of PID 1: it is not asked any more"));
+    assert_eq!(dashboard.press(&[Key::Enter]), Vec::new());
 }
 
 #[test]
@@ -206,9 +209,12 @@ fn a_command_that_does_not_fit_is_allowed_only_after_its_end_was_shown() {
     assert!(screen.contains("rm -rf ~"), "{screen}");
     assert_eq!(dashboard.press(&[Key::Char('y')]), Vec::new(), "it was shown for no time at all");
     dashboard.pass(300);
+    let mut from_list = Dashboard::new(PLAIN, vec![approval(4, &command)]);
+    from_list.press(&[Key::Enter, Key::Char('G')]);
+    from_list.pass(300);
+    from_list.press(&[Key::Escape]);
+    assert_eq!(from_list.press(&[Key::Char('y')]), allowed, "also from the list");
     assert_eq!(dashboard.press(&[Key::Char('y')]), allowed);
-    dashboard.press(&[Key::Escape]);
-    assert_eq!(dashboard.press(&[Key::Char('y')]), allowed, "also from the list");
 }
 
 #[test]
@@ -311,6 +317,7 @@ fn an_end_is_acknowledged_by_its_item() {
     let mut dashboard = Dashboard::new(PLAIN, vec![finished(3, 1)]);
     let item = "00000003:failed:1794744120000";
     assert_eq!(dashboard.press(&[Key::Char('e')]), run(&["inbox", "ack", item]));
+    let mut dashboard = Dashboard::new(PLAIN, vec![finished(3, 1)]);
     assert_eq!(dashboard.press(&[Key::Char('u')]), run(&["resume", "00000003"]));
 }
 
@@ -536,7 +543,7 @@ fn only_the_last_ends_are_kept_and_every_item() {
         process
     };
     let mut dashboard = Dashboard::new(PLAIN, vec![ended(1, true)]);
-    (2..=700).for_each(|pid| dashboard.heard(ended(pid, false)));
+    (2..=700).for_each(|pid| drop(dashboard.heard(ended(pid, false))));
     let screen = dashboard.screen(80, 24);
     assert!(screen.contains("INBOX 1") && screen.contains("PROCESSES 501"), "{screen}");
 }

@@ -252,3 +252,20 @@ fn an_id_that_was_sent_to_the_terminal_is_not_called_copied() {
     let screen = dashboard.screen(100, 30);
     assert!(screen.contains("id 00000001, sent to the clipboard of the terminal"), "{screen}");
 }
+
+#[test]
+fn a_pause_that_is_kept_is_told() {
+    let kept = relive_api::Process { pause_kept: true, ..approval(4, "ls") };
+    let mut dashboard = Dashboard::new(PLAIN, vec![kept]);
+    let screen = dashboard.screen(120, 24);
+    for part in [
+        "approval agent-4, then paused: shell: ls",
+        "[?] approval, then paused",
+        "approval: paused once it is answered",
+    ] {
+        assert!(screen.contains(part), "{part}: {screen}");
+    }
+    assert!(dashboard.screen(80, 24).contains("paused once it is answered"));
+    dashboard.heard(approval(4, "ls"));
+    assert!(!dashboard.screen(80, 24).contains("then paused"));
+}

@@ -58,7 +58,7 @@ impl Dashboard {
         let mut dashboard = Self { state: State::new(look), now_ms: 0 };
         dashboard.state.set_wall("2026-11-15T12:03:00Z".parse().unwrap());
         dashboard.apply(Input::Reset);
-        processes.into_iter().for_each(|process| dashboard.heard(process));
+        processes.into_iter().for_each(|process| drop(dashboard.heard(process)));
         dashboard.apply(Input::Ready { incomplete: false });
         dashboard.settle();
         dashboard.pass(1_000);
@@ -69,9 +69,9 @@ impl Dashboard {
         self.state.apply(input, self.now_ms)
     }
 
-    pub(crate) fn heard(&mut self, process: Process) {
+    pub(crate) fn heard(&mut self, process: Process) -> Vec<Effect> {
         let change = Change { uuid: process.uuid, item: item_of(&process), process: Some(process) };
-        self.apply(Input::Change(Box::new(change)));
+        self.apply(Input::Change(Box::new(change)))
     }
 
     pub(crate) fn pass(&mut self, millis: u64) {

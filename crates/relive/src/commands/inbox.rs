@@ -111,7 +111,8 @@ pub(crate) async fn next(context: &Context, args: &NextArgs) -> Outcome<u8> {
     if context.out.is_terminal && context.can_ask() {
         return step::through(context, &client, vec![item], After::Nothing).await;
     }
-    context.print(&step::described(context, &client, &item).await?.text)?;
+    let process = client.process(&item.uuid.to_string()).await?;
+    context.print(&step::described(context, &process, &item).text)?;
     Ok(0)
 }
 
@@ -184,7 +185,10 @@ fn listed(items: &[Item], now: Timestamp, look: &Look) -> String {
             vec![
                 Cell::plain(item.pid.to_string()),
                 Cell::plain(item.name.as_deref().map(exact).unwrap_or_else(|| "-".to_owned())),
-                Cell { text: item.kind.word().to_owned(), paint },
+                Cell {
+                    text: format!("{}{}", item.kind.word(), if item.pause_kept { ", then paused" } else { "" }),
+                    paint,
+                },
                 Cell::plain(age(item.since, now)),
                 Cell::plain(exact(&item.text)),
                 Cell::plain(item.usual_answer().map(|answer| exact(&answer.command)).unwrap_or_default()),

@@ -153,7 +153,7 @@ fn show(context: &Context, id: &str, process: &Process) -> Outcome<u8> {
         let waiting = Waiting { pid: *pid, uuid: *uuid, suspend_reason, approval, question, in_doubt, diff };
         context.print_json(&waiting)?;
     } else {
-        context.print(&told.text)?;
+        context.print(&format!("{}{}", parked::then_paused(process), told.text))?;
     }
     Ok(0)
 }

@@ -1,6 +1,7 @@
 //! `relive run`: an agent, in the foreground or not.
 
 pub(crate) mod foreground;
+mod leaving;
 mod policy;
 pub(crate) mod questions;
 mod show;

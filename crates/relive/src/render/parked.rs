@@ -1,6 +1,6 @@
 //! The calls that wait for a person's answer, exactly as they would be made.
 
-use relive_api::{PendingCall, PendingQuestion, Process};
+use relive_api::{PendingCall, PendingQuestion, Process, item_of};
 
 use super::approval::{self, Shown, exact};
 use super::time::Clock;
@@ -21,6 +21,12 @@ fn on_one_line(call: &PendingCall, cut: impl Fn(String) -> String) -> String {
         Some(_) | None => cut(exact(&call.args.to_string())),
     };
     format!("{} {args}", exact(&call.tool))
+}
+
+/// Says that a process is paused once it has what it waits for; nothing if nobody has paused it.
+pub(crate) fn then_paused(process: &Process) -> String {
+    let then = item_of(process).and_then(|item| item.then_paused());
+    then.map(|then| format!("{then} (to take the pause back: relive resume {})\n", process.pid)).unwrap_or_default()
 }
 
 /// Describes the waiting calls and the possible answers; `None` if nothing waits. `show` renders a call that asks for

@@ -38,6 +38,11 @@ pub(crate) fn time_of_day(at: Timestamp) -> String {
     at.to_zoned(TimeZone::system()).strftime("%H:%M").to_string()
 }
 
+/// Time of day, to the second, in the local time zone.
+pub(crate) fn clock_time(at: Timestamp) -> String {
+    at.to_zoned(TimeZone::system()).strftime("%H:%M:%S").to_string()
+}
+
 /// The format of times in front of lines.
 #[derive(Debug, Clone)]
 pub(crate) struct Clock(TimeZone);

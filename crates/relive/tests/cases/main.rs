@@ -5,6 +5,7 @@
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
 #![expect(clippy::disallowed_methods, reason = "tests make and damage files as a person would")]
 
+mod answered_elsewhere;
 mod approvals;
 mod attention;
 mod attribution;

@@ -1,13 +1,15 @@
 //! Steps through items: shows each in full, and answers it with one key.
 
 use std::collections::{BTreeSet, VecDeque};
+use std::future::Future;
 use std::time::Duration;
 
-use relive_api::{Answer, AnswerKind, Item, ItemKind, with_words};
-use relive_core::{ErrorCode, Timestamp};
+use relive_api::{Answer, AnswerKind, Item, Process, with_words};
+use relive_core::{ErrorCode, Generation, Timestamp};
 use relive_types::program::relive_commands;
 
 use crate::client::Client;
+use crate::commands::answered::Waiting;
 use crate::commands::run::questions;
 use crate::context::Context;
 use crate::error::{CommandError, Kind, Outcome};
@@ -20,7 +22,9 @@ use crate::terminal::keys::{Keys, Pressed};
 /// How long an item is shown before a key can answer it.
 const SEEN_AFTER: Duration = Duration::from_millis(300);
 /// How often it is checked whether somebody else has answered.
-const EVERY: Duration = Duration::from_secs(1);
+const EVERY: Duration = Duration::from_millis(200);
+/// How often it is checked whether there is a daemon.
+const LOOK_FOR_DAEMON: Duration = Duration::from_secs(1);
 
 /// What follows an item.
 enum Then {
@@ -59,14 +63,21 @@ pub(super) async fn through(context: &Context, client: &Client<'_>, items: Vec<I
         let place = shown.len();
         let head = context.out.paint(Paint::Bold, &format!("[{place}/{count}] ")).into_owned();
         // The first one was listed a moment ago; others may have been answered while those before them were shown.
-        if place > 1 && !is_open(client, &item).await? {
-            context.print(&format!("{head}{} PID {} was answered elsewhere\n\n", item.kind.word(), item.pid))?;
+        let waiting = Waiting::listed(&item, Generation(0));
+        if place > 1 && !waiting.is_still_open(client).await? {
+            skipped(context, client, &head, &item, &waiting).await?;
             continue;
         }
         if let Then::Leave(code) = show(context, client, &head, &item, &mut keys).await? {
             return Ok(code);
         }
     }
+}
+
+/// Says what became of an item that was listed and is not shown.
+async fn skipped(context: &Context, client: &Client<'_>, head: &str, item: &Item, waiting: &Waiting) -> Outcome<()> {
+    let outcome = waiting.outcome(client).await;
+    context.print(&format!("{head}{} PID {}: {outcome}\n\n", item.kind.word(), item.pid))
 }
 
 /// Says what still waits when everything was shown.
@@ -84,14 +95,21 @@ fn unusable(error: std::io::Error) -> CommandError {
 
 /// Shows one item, and takes the answer to it.
 async fn show(context: &Context, client: &Client<'_>, head: &str, item: &Item, keys: &mut Keys) -> Outcome<Then> {
-    let shown = match described(context, client, item).await {
-        Ok(shown) => shown,
+    let process = match client.process(&item.uuid.to_string()).await {
+        Ok(process) => process,
         Err(error) if error.kind == Kind::Code(ErrorCode::NotFound) => {
             context.print(&format!("{head}PID {} is gone\n\n", item.pid))?;
             return Ok(Then::Next);
         }
         Err(error) => return Err(error),
     };
+    let waiting = Waiting::listed(item, process.generation);
+    if !waiting.is_open(&process) {
+        let waiting = Waiting::listed(item, Generation(0));
+        skipped(context, client, head, item, &waiting).await?;
+        return Ok(Then::Next);
+    }
+    let shown = described(context, &process, item);
     context.print(&format!("{head}{}", shown.text))?;
     let lines = shown.text.lines().count();
     if lines >= crate::commands::ps::height() {
@@ -101,38 +119,42 @@ async fn show(context: &Context, client: &Client<'_>, head: &str, item: &Item, k
     if let Some(code) = keys.ignore(SEEN_AFTER).await.map_err(unusable)? {
         return Ok(Then::Leave(code));
     }
-    ask(context, client, item, &shown, keys).await
+    ask(context, &Asked { client, item, waiting, shown }, keys).await
 }
 
-/// Tells whether an item still waits.
-async fn is_open(client: &Client<'_>, item: &Item) -> Outcome<bool> {
-    Ok(client.inbox().await?.items.iter().any(|open| open.id == item.id))
+/// An item on the screen.
+struct Asked<'a> {
+    client: &'a Client<'a>,
+    item: &'a Item,
+    waiting: Waiting,
+    shown: Shown,
 }
 
 /// Describes an item in full: the command or the change that is asked about, or how the process ended.
-pub(super) async fn described(context: &Context, client: &Client<'_>, item: &Item) -> Outcome<Shown> {
+pub(super) fn described(context: &Context, process: &Process, item: &Item) -> Shown {
     let who = item.name.as_deref().map(|name| format!(" ({})", exact(name))).unwrap_or_default();
     let kind = context.out.paint(Paint::Bold, item.kind.word());
     let since = age(item.since, Timestamp::now());
     let mut text = format!("{kind} PID {}{who}, {since}\n", item.pid);
-    let process = client.process(&item.uuid.to_string()).await?;
-    let waiting = parked::describe(&process, &context.out, |call| questions::shown(&process, call, &context.out));
+    text.push_str(&parked::then_paused(process));
+    let waiting = parked::describe(process, &context.out, |call| questions::shown(process, call, &context.out));
     match waiting {
-        Some(waiting) => return Ok(Shown { text: format!("{text}{}", waiting.text), whole: waiting.whole }),
+        Some(waiting) => return Shown { text: format!("{text}{}", waiting.text), whole: waiting.whole },
         None => {
             text.push_str(&quoted(&item.text, &context.out).text);
             if process.dead_at.is_some() {
-                text.push_str(&format!("  {}\n", summary::line(&process, process.exit.as_ref())));
+                text.push_str(&format!("  {}\n", summary::line(process, process.exit.as_ref())));
             }
             for answer in &item.answers {
                 text.push_str(&format!("  {}\n", exact(&answer.command)));
             }
         }
     }
-    Ok(Shown { text, whole: true })
+    Shown { text, whole: true }
 }
 
-async fn ask(context: &Context, client: &Client<'_>, item: &Item, shown: &Shown, keys: &mut Keys) -> Outcome<Then> {
+async fn ask(context: &Context, asked: &Asked<'_>, keys: &mut Keys) -> Outcome<Then> {
+    let Asked { client, item, waiting, shown } = asked;
     let mut is_silent = false;
     loop {
         let mut prompt = String::new();
@@ -140,14 +162,14 @@ async fn ask(context: &Context, client: &Client<'_>, item: &Item, shown: &Shown,
             prompt.push_str(&format!("[{keys}] {does}  "));
         }
         context.print(&context.out.paint(Paint::Bold, &format!("{prompt}[Space] skip  [q] leave ")))?;
-        let key = match pressed(client, item, keys, is_silent).await? {
-            Waited::Pressed(Pressed::Key(key)) => char::from(key),
-            Waited::Pressed(Pressed::Signal(code)) => {
+        let key = match while_open(client, waiting, is_silent, keys.press()).await? {
+            Waited::Typed(Pressed::Key(key)) => char::from(key),
+            Waited::Typed(Pressed::Signal(code)) => {
                 context.print("\n")?;
                 return Ok(Then::Leave(code));
             }
-            Waited::AnsweredElsewhere => {
-                context.print("\nanswered elsewhere\n\n")?;
+            Waited::Answered(outcome) => {
+                context.print(&format!("\n{outcome}\n\n"))?;
                 return Ok(Then::Next);
             }
             Waited::NoDaemon => {
@@ -170,14 +192,21 @@ async fn ask(context: &Context, client: &Client<'_>, item: &Item, shown: &Shown,
                     context.print(&format!("not all of it was shown; once you have seen it: {command}\n"))?;
                     continue;
                 }
-                let Some(command) = complete(context, item, answer, keys).await? else { continue };
+                let command = match complete(context, asked, answer, keys).await? {
+                    Completed::Command(command) => command,
+                    Completed::No => continue,
+                    Completed::Answered => {
+                        context.print("\n")?;
+                        return Ok(Then::Next);
+                    }
+                };
                 if run(context, &command).await? && answer.kind != AnswerKind::Look {
                     context.print("\n")?;
                     return Ok(Then::Next);
                 }
                 // The answer may have been refused because there is one.
-                if !is_open(client, item).await? {
-                    context.print("answered elsewhere\n\n")?;
+                if !waiting.is_still_open(client).await? {
+                    context.print(&format!("{}\n\n", waiting.outcome(client).await))?;
                     return Ok(Then::Next);
                 }
             }
@@ -185,34 +214,32 @@ async fn ask(context: &Context, client: &Client<'_>, item: &Item, shown: &Shown,
     }
 }
 
-/// What ended the wait for a key.
-enum Waited {
-    Pressed(Pressed),
-    AnsweredElsewhere,
+/// What ended the wait for a person.
+enum Waited<T> {
+    Typed(T),
+    /// Somebody else has answered, in these words.
+    Answered(String),
     NoDaemon,
 }
 
-/// Waits for a key, and looks whether the item still waits. That the daemon is silent is told once.
-async fn pressed(client: &Client<'_>, item: &Item, keys: &mut Keys, is_silent: bool) -> Outcome<Waited> {
+/// Waits for what a person types, and looks whether the item still waits. That the daemon is silent is told once.
+async fn while_open<T>(
+    client: &Client<'_>,
+    waiting: &Waiting,
+    is_silent: bool,
+    typed: impl Future<Output = std::io::Result<T>>,
+) -> Outcome<Waited<T>> {
     // Whoever only looks does not undo that somebody stops the daemon.
     client.set_stopped(true);
-    let waited = loop {
-        let checked = async {
-            tokio::time::sleep(EVERY).await;
-            // A request would wait until there is a daemon again.
-            client.connect().await?;
-            is_open(client, item).await
-        };
-        tokio::select! {
-            pressed = keys.press() => break Waited::Pressed(pressed.map_err(unusable)?),
-            checked = checked => match checked {
-                Ok(true) => {}
-                Ok(false) => break Waited::AnsweredElsewhere,
-                Err(error) if error.kind != Kind::Code(ErrorCode::Unavailable) => return Err(error),
-                Err(_) if is_silent => {}
-                Err(_) => break Waited::NoDaemon,
-            },
+    let no_daemon = async {
+        while is_silent || client.connect().await.is_ok() {
+            tokio::time::sleep(LOOK_FOR_DAEMON).await;
         }
+    };
+    let waited = tokio::select! {
+        typed = typed => Waited::Typed(typed.map_err(unusable)?),
+        outcome = waiting.until_answered(client, EVERY, EVERY) => Waited::Answered(outcome),
+        () = no_daemon => Waited::NoDaemon,
     };
     // A key is a command that was given after it.
     client.set_stopped(false);
@@ -221,23 +248,42 @@ async fn pressed(client: &Client<'_>, item: &Item, keys: &mut Keys, is_silent: b
 
 /// Tells whether an answer is one to all that is asked, and not the refusal of it.
 fn needs_all_seen(item: &Item, answer: &Answer) -> bool {
-    let refuses = item.kind == ItemKind::Approval && answer.key == 'n';
-    answer.kind != AnswerKind::Look && !refuses
+    answer.kind != AnswerKind::Look && !item.refuses(answer)
 }
 
-/// Returns the command of an answer; asks for the text where it needs one. `None` if the person has none.
-async fn complete(context: &Context, item: &Item, answer: &Answer, keys: &mut Keys) -> Outcome<Option<String>> {
-    let command = item.exact_command(answer);
+/// The command of an answer, with the text of the person where it needs one.
+enum Completed {
+    Command(String),
+    /// The person has no text.
+    No,
+    /// Somebody else has answered meanwhile, and the person was told.
+    Answered,
+}
+
+/// Returns the command of an answer; asks for the text where it needs one.
+async fn complete(context: &Context, asked: &Asked<'_>, answer: &Answer, keys: &mut Keys) -> Outcome<Completed> {
+    let command = asked.item.exact_command(answer);
     if answer.kind != AnswerKind::Text {
-        return Ok(Some(command));
+        return Ok(Completed::Command(command));
     }
     context.print("your answer (Esc: none): ")?;
-    let typed = keys.line().await.map_err(unusable)?;
-    let Ok(Some(typed)) = typed else { return Ok(None) };
-    if typed.trim().is_empty() {
-        return Ok(None);
-    }
-    Ok(Some(with_words(&command, &typed)))
+    // That there is no daemon is told when the answer is sent.
+    let typed = match while_open(asked.client, &asked.waiting, true, keys.line()).await? {
+        Waited::Typed(typed) => typed,
+        Waited::Answered(outcome) => {
+            // Whoever is typing types on for a moment, and does not answer the next item by that.
+            context.print(&format!("\n{outcome}; your words are not sent: press Enter "))?;
+            return Ok(match keys.line().await.map_err(unusable)? {
+                Ok(_) => Completed::Answered,
+                Err(_) => Completed::No,
+            });
+        }
+        Waited::NoDaemon => return Ok(Completed::No),
+    };
+    Ok(match typed {
+        Ok(Some(typed)) if !typed.trim().is_empty() => Completed::Command(with_words(&command, &typed)),
+        Ok(Some(_) | None) | Err(_) => Completed::No,
+    })
 }
 
 /// Runs commands of Relive as if they had been typed; `true` if all succeeded.

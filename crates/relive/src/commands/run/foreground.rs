@@ -1,17 +1,16 @@
 //! The foreground: what the agent and those below it do, as they do it, until it ends. Leaving never stops it. What they
 //! ask is put to whoever watches.
 
+mod elsewhere;
+
 use std::cell::Cell;
 use std::collections::VecDeque;
 use std::future::Future;
 use std::pin::{Pin, pin};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use relive_api::{Affected, Created, InputRequest, Isolation, Process, WaitAnswer};
-use relive_client::{Event, Source};
-use relive_core::{Body, Pid, ProcessStatus, State, SuspendReason, Uuid};
-use tokio::signal::unix::{Signal, SignalKind, signal};
-
+use self::elsewhere::{CHECK_EVERY, may_be_answer};
+use super::leaving::Signals;
 pub(crate) use super::questions::AtQuestion;
 use super::questions::{Answer, Questions, is_answer, is_asked_here, waits_for_person};
 use super::show::{Show, When};
@@ -23,6 +22,9 @@ use crate::error::{CommandError, Kind, Outcome};
 use crate::render::line::Line;
 use crate::terminal::key::Key;
 use crate::terminal::typed::{Keyboard, Typed};
+use relive_api::{Affected, Created, InputRequest, Isolation, Process, WaitAnswer};
+use relive_client::{Event, Source};
+use relive_core::{Body, Pid, ProcessStatus, State, SuspendReason, Uuid};
 
 /// How often the output of a command that runs is looked at.
 const OUTPUT_EVERY: Duration = Duration::from_millis(100);
@@ -63,6 +65,8 @@ enum Left {
     Signaled(u8),
 }
 
+/// How long a line is no answer to a question that took the place of another one: it was begun for that one.
+const NEW_FOR: Duration = Duration::from_secs(1);
 type Sending<'a> = Pin<Box<dyn Future<Output = Outcome<Option<String>>> + 'a>>;
 
 /// Shows it until it has ended, or `leave` says that it is time to go. `pressed` tells whether it was asked to stop.
@@ -168,6 +172,12 @@ struct Foreground<'a> {
     sending: Sending<'a>,
     /// What is typed meanwhile waits: a message that is being sent is not given up for the next one.
     is_sending: bool,
+    /// The process whose question is being answered.
+    answering: Option<Uuid>,
+    /// When a question was withdrawn last.
+    withdrawn_at: Option<Instant>,
+    /// Ends when the question on the screen was answered elsewhere, with what is said then.
+    answered: Pin<Box<dyn Future<Output = String> + 'a>>,
 }
 
 impl<'a> Foreground<'a> {
@@ -184,6 +194,9 @@ impl<'a> Foreground<'a> {
             held: VecDeque::new(),
             sending: Box::pin(std::future::pending()),
             is_sending: false,
+            answering: None,
+            withdrawn_at: None,
+            answered: Box::pin(std::future::pending()),
         }
     }
 
@@ -238,14 +251,18 @@ impl<'a> Foreground<'a> {
                 sent = &mut self.sending => {
                     self.sending = Box::pin(std::future::pending());
                     self.is_sending = false;
-                    match sent {
-                        Ok(said) => said.iter().for_each(|said| self.show.say(said)),
-                        Err(error) => self.client.context().say(&format!("not sent: {error}")),
-                    }
-                    self.next_question().await?;
+                    self.sent(sent).await?;
+                }
+                said = &mut self.answered, if self.questions.is_asking() => {
+                    self.questions.withdraw();
+                    self.withdrawn(&said).await?;
                 }
                 seen = self.watched.next(), if room => match seen {
                     Seen::Ended(uuid, _, answer) if uuid == self.root => {
+                        if let Some(waiting) = self.questions.asked() {
+                            let said = waiting.outcome(self.client).await;
+                            self.client.context().say(&format!("\n{said}"));
+                        }
                         self.show_held().await?;
                         return Ok(Left::Ended(answer?));
                     }
@@ -284,28 +301,35 @@ impl<'a> Foreground<'a> {
 
     /// Something happened. While a question is on the screen, nothing is shown below it.
     async fn seen(&mut self, seen: Seen) -> Outcome<()> {
-        if self.questions.is_asking() {
-            let over = match &seen {
-                Seen::Event(uuid, _, event) => {
-                    Line::parse(&event.data).is_some_and(|line| line.kind == "resumed").then_some(*uuid)
-                }
-                Seen::Ended(uuid, ..) => Some(*uuid),
-            };
-            self.held.push_back(seen);
-            if over.is_some_and(|uuid| self.questions.answered_elsewhere(uuid)) {
-                self.client.context().say("\nanswered elsewhere");
-                self.next_question().await?;
-            }
-            return Ok(());
+        if !self.questions.is_asking() {
+            return self.show_seen(seen).await;
         }
-        self.show_seen(seen).await
+        let ended = match &seen {
+            Seen::Event(uuid, _, event) => {
+                if self.questions.asker() == Some(*uuid) && may_be_answer(event) {
+                    self.check_answered(Duration::ZERO);
+                }
+                None
+            }
+            Seen::Ended(uuid, ..) => Some(*uuid),
+        };
+        self.held.push_back(seen);
+        let asked = self.questions.asked().cloned();
+        if ended.is_some_and(|uuid| self.questions.withdraw_all_of(uuid))
+            && let Some(asked) = asked
+        {
+            // It may have been answered before.
+            let said = asked.outcome(self.client).await;
+            self.withdrawn(&said).await?;
+        }
+        Ok(())
     }
 
     async fn show_seen(&mut self, seen: Seen) -> Outcome<()> {
         let (uuid, event) = match seen {
             Seen::Event(uuid, _, event) => (uuid, event),
             Seen::Ended(uuid, _, answer) => {
-                self.questions.answered_elsewhere(uuid);
+                self.questions.withdraw_all_of(uuid);
                 let reason = answer.ok().and_then(|answer| answer.exit).map(|exit| exit.reason);
                 if !self.client.context().json {
                     self.show.child_ended(uuid, reason.as_deref().unwrap_or("ended"));
@@ -351,10 +375,12 @@ impl<'a> Foreground<'a> {
             keyboard.forget();
         }
         self.questions.show();
+        self.check_answered(CHECK_EVERY);
     }
 
     /// Shows what came while a question was on the screen, up to the next one.
     async fn next_question(&mut self) -> Outcome<()> {
+        self.questions.pass_over_answered().await;
         if self.questions.is_asking() {
             self.ask();
             return Ok(());
@@ -399,10 +425,17 @@ impl<'a> Foreground<'a> {
                 None if self.manner.arrival == Arrival::Again => return Ok(Some(self.detached())),
                 None => {}
             },
+            Typed::Line(_)
+                if self.questions.is_asking() && self.withdrawn_at.is_some_and(|at| at.elapsed() < NEW_FOR) =>
+            {
+                context.say("not taken: this question is new");
+                self.questions.show_prompt();
+            }
             Typed::Line(line) if self.questions.is_asking() => {
                 if let Some(Answer { uuid, request, done }) = self.questions.answer(&line) {
                     let client = self.client;
-                    self.is_sending = true;
+                    (self.is_sending, self.answering) = (true, Some(uuid));
+                    self.answered = Box::pin(std::future::pending());
                     self.sending = Box::pin(async move {
                         let _: Affected = client.resolve(&uuid.to_string(), &request).await?;
                         Ok(done)
@@ -457,43 +490,4 @@ fn child_of(event: &Event) -> Option<Uuid> {
     }
     let spawned: Spawned = serde_json::from_str(&line.field::<String>("text")?).ok()?;
     Some(spawned.uuid)
-}
-
-/// Signals that end this command but not the process, and the one that a shell sends when it continues us.
-struct Signals {
-    leaving: Vec<(u8, Signal)>,
-    continued: Option<Signal>,
-}
-
-impl Signals {
-    /// Listens for SIGTERM, and for the others where there is a terminal to give back.
-    fn listen(has_terminal: bool) -> Outcome<Self> {
-        const SIGTERM: u8 = 15;
-        let cannot = |error| CommandError::internal("cannot listen for signals").because(error);
-        if !has_terminal {
-            let leaving = vec![(SIGTERM, signal(SignalKind::terminate()).map_err(cannot)?)];
-            return Ok(Self { leaving, continued: None });
-        }
-        let kinds = [(1, SignalKind::hangup()), (3, SignalKind::quit()), (SIGTERM, SignalKind::terminate())];
-        let leaving = kinds.into_iter().map(|(number, kind)| Ok((number, signal(kind).map_err(cannot)?)));
-        let continued = signal(SignalKind::from_raw(libc::SIGCONT)).map_err(cannot)?;
-        Ok(Self { leaving: leaving.collect::<Outcome<_>>()?, continued: Some(continued) })
-    }
-
-    /// The number of the signal that told us to leave; none where we were continued.
-    async fn told(&mut self) -> Option<u8> {
-        std::future::poll_fn(|cx| {
-            use std::task::Poll;
-            for (number, signal) in &mut self.leaving {
-                if signal.poll_recv(cx).is_ready() {
-                    return Poll::Ready(Some(*number));
-                }
-            }
-            match &mut self.continued {
-                Some(continued) => continued.poll_recv(cx).map(|_| None),
-                None => Poll::Pending,
-            }
-        })
-        .await
-    }
 }

@@ -12,6 +12,7 @@ use relive_core::{Pid, SuspendReason, Uuid};
 use relive_types::CommandRule;
 
 use crate::client::Client;
+use crate::commands::answered::Waiting;
 use crate::error::{CommandError, Outcome};
 use crate::render::approval::{self, Before, Shown, exact};
 use crate::render::diff::{self, Mark};
@@ -50,6 +51,8 @@ struct Question {
     about: About,
     seen: Seen,
     text: String,
+    /// By which it is found out whether it still waits.
+    waiting: Waiting,
 }
 
 /// What a person is asked.
@@ -109,6 +112,25 @@ impl<'a> Questions<'a> {
         self.open.front().map(|question| question.uuid)
     }
 
+    /// What is being asked.
+    pub(super) fn asked(&self) -> Option<&Waiting> {
+        self.open.front().map(|question| &question.waiting)
+    }
+
+    /// Passes over those that were answered elsewhere before they were shown.
+    pub(super) async fn pass_over_answered(&mut self) {
+        while let Some(question) = self.open.front()
+            && let Ok(false) = question.waiting.is_still_open(self.client).await
+        {
+            self.open.pop_front();
+        }
+    }
+
+    /// Lets the questions of a process be asked again: the answer to one was not accepted.
+    pub(super) fn ask_again(&mut self, uuid: Uuid) {
+        self.shown.retain(|(shown, _)| *shown != uuid);
+    }
+
     /// A process waits for an answer. Returns whether a question is to be shown now.
     pub(super) async fn waiting(&mut self, uuid: Uuid) -> Outcome<bool> {
         let process = self.client.process(&uuid.to_string()).await?;
@@ -154,10 +176,11 @@ impl<'a> Questions<'a> {
 
     fn question(&self, process: &Process) -> Option<Question> {
         let (uuid, pid) = (process.uuid, process.pid);
+        let (waiting, then) = (Waiting::of(process)?, parked::then_paused(process));
         if let Some(asked) = &process.question {
             let shown = parked::question(process, asked, &self.client.context().err.resized());
             let (about, seen) = (About::Words { choices: asked.choices.clone() }, Seen::from(&shown));
-            return Some(Question { uuid, pid, id: asked.id, about, seen, text: shown.text });
+            return Some(Question { uuid, pid, id: asked.id, about, seen, text: then + &shown.text, waiting });
         }
         let call = process.approval.as_ref()?;
         let shown = shown(process, call, &self.client.context().err.resized());
@@ -167,7 +190,7 @@ impl<'a> Questions<'a> {
             Ok(_) | Err(_) => Always::No,
         };
         let about = About::Call { tool: call.tool.clone(), always };
-        Some(Question { uuid, pid, id: call.id, about, seen: Seen::from(&shown), text: shown.text })
+        Some(Question { uuid, pid, id: call.id, about, seen: Seen::from(&shown), text: then + &shown.text, waiting })
     }
 
     /// Shows the question that is next.
@@ -178,7 +201,7 @@ impl<'a> Questions<'a> {
         self.show_prompt();
     }
 
-    fn show_prompt(&self) {
+    pub(super) fn show_prompt(&self) {
         let Some(question) = self.open.front() else { return };
         let context = self.client.context();
         let prompt = match &question.about {
@@ -199,8 +222,13 @@ impl<'a> Questions<'a> {
         context.say_on(&context.err.paint(Paint::Bold, &prompt));
     }
 
-    /// A process was resumed, or has ended. Returns whether it was being asked about.
-    pub(super) fn answered_elsewhere(&mut self, uuid: Uuid) -> bool {
+    /// Withdraws the question that is being asked.
+    pub(super) fn withdraw(&mut self) {
+        self.open.pop_front();
+    }
+
+    /// Withdraws what a process asks, which has ended. Returns whether it was being asked about.
+    pub(super) fn withdraw_all_of(&mut self, uuid: Uuid) -> bool {
         let asking = self.asker() == Some(uuid);
         self.open.retain(|question| question.uuid != uuid);
         asking

@@ -5,15 +5,16 @@ use std::pin::Pin;
 use std::process::Stdio;
 use std::time::Duration;
 
-use relive_api::Process;
+use relive_api::{Item, Process};
 use relive_client::Source;
-use relive_core::{Body, Uuid};
-use relive_top::{Compared, Content, Line as Shown, Part, Tab};
+use relive_core::{Body, Generation, Uuid};
+use relive_top::{Compared, Content, Line as Shown, Outcome as TopOutcome, Part, Tab};
 use tokio::io::{AsyncBufReadExt as _, BufReader};
 use tokio::sync::mpsc::Sender;
 
 use super::context::Filling;
 use crate::client::Client;
+use crate::commands::answered::Waiting;
 use crate::commands::run::questions;
 use crate::error::Outcome;
 use crate::render::event;
@@ -35,6 +36,10 @@ pub(super) struct Pages<'a> {
 }
 
 impl Content for Pages<'_> {
+    fn outcome(&self, item: Item, generation: Generation) -> TopOutcome<'_> {
+        Box::pin(async move { Waiting::listed(&item, generation).outcome(self.client).await })
+    }
+
     fn compare(&self, process: Process) -> Compared<'_> {
         Box::pin(async move {
             // A file system may take its time.

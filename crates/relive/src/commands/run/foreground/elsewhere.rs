@@ -1,0 +1,55 @@
+//! Questions on the screen that are answered elsewhere, and answers that come too late.
+
+use std::time::{Duration, Instant};
+
+use relive_client::Event;
+
+use super::Foreground;
+use crate::error::Outcome;
+use crate::render::line::Line;
+
+/// How often it is checked whether a question was answered elsewhere, where no event tells of it.
+pub(super) const CHECK_EVERY: Duration = Duration::from_secs(1);
+
+/// Whether an event may tell of the answer to a question.
+pub(super) fn may_be_answer(event: &Event) -> bool {
+    let kinds = ["resolved", "answered", "resumed", "paused", "ended"];
+    Line::parse(&event.data).is_some_and(|line| kinds.contains(&line.kind.as_str()))
+}
+
+impl Foreground<'_> {
+    /// A message was sent, or an answer.
+    pub(super) async fn sent(&mut self, sent: Outcome<Option<String>>) -> Outcome<()> {
+        let answering = self.answering.take();
+        match sent {
+            Ok(said) => said.iter().for_each(|said| self.show.say(said)),
+            Err(error) => {
+                self.client.context().say(&format!("not sent: {error}"));
+                if let Some(uuid) = answering {
+                    // If it still asks, the answer was not one; if somebody was faster, it may ask something else.
+                    self.questions.ask_again(uuid);
+                    let _ = self.questions.waiting(uuid).await;
+                }
+            }
+        }
+        self.next_question().await
+    }
+
+    /// Finds out from now on whether the question on the screen was answered elsewhere. Events tell of it at once, but a
+    /// daemon that is killed may not have written them.
+    pub(super) fn check_answered(&mut self, first: Duration) {
+        let client = self.client;
+        self.answered = match self.questions.asked().cloned() {
+            Some(waiting) => Box::pin(async move { waiting.until_answered(client, first, CHECK_EVERY).await }),
+            None => Box::pin(std::future::pending()),
+        };
+    }
+
+    /// Says why the question on the screen is not asked any more, and continues with what came since.
+    pub(super) async fn withdrawn(&mut self, said: &str) -> Outcome<()> {
+        self.answered = Box::pin(std::future::pending());
+        self.withdrawn_at = Some(Instant::now());
+        self.client.context().say(&format!("\n{said}"));
+        self.next_question().await
+    }
+}
