@@ -344,14 +344,7 @@ impl History {
             Body::Rewound(rewound) => self.files.rewind(rewound),
             // Its driver folds these.
             Body::Flow(_) => {}
-            Body::Cli(cli) => {
-                self.take_cli(record.at, cli);
-                match cli.queued {
-                    Some(true) => self.stop_time(record.up),
-                    Some(false) => self.start_time(record.up),
-                    None => {}
-                }
-            }
+            Body::Cli(cli) => self.take_cli_record(record, cli),
         }
     }
 

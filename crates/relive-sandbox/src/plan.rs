@@ -293,11 +293,7 @@ fn mounts(policy: &Policy, found: &Surroundings) -> Vec<Mount> {
     let configs = found.git.iter().filter(|_| policy.git_config == GitConfig::ReadOnly).flat_map(|git| &git.configs);
     let executed = found.git.iter().flat_map(|git| &git.protected);
     executed.chain(configs).filter(is_writable).for_each(|at| choose(read_only(at)));
-    found.state.private.iter().for_each(|at| choose(Mount::Temporary { at: at.clone() }));
-    // Whoever works in one of them means to change it.
-    for (at, shape) in found.state.fixed.iter().filter(|(at, _)| *at != found.cwd) {
-        choose(Mount::ReadOnly { at: at.clone(), shape: *shape });
-    }
+    state_mounts(found).for_each(&mut choose);
     found.private.iter().for_each(|at| choose(Mount::Hidden { at: at.clone() }));
     for (at, shape) in &found.hidden {
         choose(match shape {
@@ -342,6 +338,14 @@ fn mounts(policy: &Policy, found: &Surroundings) -> Vec<Mount> {
         | Mount::ProcReadOnly { .. } => true,
     };
     mounts.iter().filter(matters).cloned().collect()
+}
+
+/// Returns the mounts for the parts of a program's state that it cannot change.
+fn state_mounts(found: &Surroundings) -> impl Iterator<Item = Mount> + '_ {
+    let private = found.state.private.iter().map(|at| Mount::Temporary { at: at.clone() });
+    // Whoever works in one of them means to change it.
+    let fixed = found.state.fixed.iter().filter(|(at, _)| *at != found.cwd);
+    private.chain(fixed.map(|(at, shape)| Mount::ReadOnly { at: at.clone(), shape: *shape }))
 }
 
 /// Returns the directories above hidden ones that a program could otherwise rename: elsewhere, nothing would be hidden in them.

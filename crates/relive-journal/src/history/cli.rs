@@ -5,7 +5,7 @@ use relive_types::CliAgent;
 use serde::{Deserialize, Serialize};
 
 use super::History;
-use crate::record::{CliCapabilities, CliGateway, CliRead, CliRecord, CliTurn, CliTurnState};
+use crate::record::{CliCapabilities, CliGateway, CliRead, CliRecord, CliTurn, CliTurnState, Record};
 
 /// The number of remembered launches: more than can be repeated within the time that counts.
 const LAUNCHES_MAX: usize = 8;
@@ -93,7 +93,16 @@ impl CliFacts {
 }
 
 impl History {
-    pub(super) fn take_cli(&mut self, at: Timestamp, record: &CliRecord) {
+    pub(super) fn take_cli_record(&mut self, record: &Record, cli: &CliRecord) {
+        self.take_cli(record.at, cli);
+        match cli.queued {
+            Some(true) => self.stop_time(record.up),
+            Some(false) => self.start_time(record.up),
+            None => {}
+        }
+    }
+
+    fn take_cli(&mut self, at: Timestamp, record: &CliRecord) {
         if let Some(agent) = &record.agent {
             self.cli = Some(Box::new(CliFacts {
                 agent: (**agent).clone(),

@@ -124,7 +124,32 @@ impl Reports {
                 (self.turn_since, self.tool) = (None, None);
                 self.asked.clear();
             }
-            _ => {}
+            EventKind::TurnStarted { .. }
+            | EventKind::ToolStarted { .. }
+            | EventKind::ToolEnded { .. }
+            | EventKind::TurnEnded { .. }
+            | EventKind::SessionEnded { .. }
+            | EventKind::Capabilities(_)
+            | EventKind::SessionFailed { .. }
+            | EventKind::UnsupportedRequest { .. }
+            | EventKind::SessionStarted { .. }
+            | EventKind::Error { .. }
+            | EventKind::Text { .. }
+            | EventKind::Thinking { .. }
+            | EventKind::Idle
+            | EventKind::UserText { .. }
+            | EventKind::BackgroundStarted { .. }
+            | EventKind::BackgroundEnded { .. }
+            | EventKind::SubagentStarted { .. }
+            | EventKind::SubagentEnded { .. }
+            | EventKind::Question { .. }
+            | EventKind::Usage(_)
+            | EventKind::Retry { .. }
+            | EventKind::Quota { .. }
+            | EventKind::Warning { .. }
+            | EventKind::Malformed { .. }
+            | EventKind::Unknown { .. }
+            | EventKind::Other { .. } => {}
         }
     }
 
