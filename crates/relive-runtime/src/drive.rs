@@ -222,10 +222,10 @@ impl Turn {
     /// Returns when the time of the process is up, if it continues to run. There is no such moment while a pause is asked
     /// for, the process is at its gate, or the body waits for a place: its time stands still.
     pub(crate) fn deadline(&self) -> Option<tokio::time::Instant> {
-        let counts = |machine: &&relive_core::Machine| {
-            machine.pause().is_none() && !machine.is_queued() && !machine.stopwatch().is_held()
-        };
-        self.machine().filter(counts)?;
+        let machine = self.machine()?;
+        if machine.pause().is_some() || machine.is_queued() || machine.stopwatch().is_held() {
+            return None;
+        }
         let history = self.state.journal.as_ref()?.history().ok()?;
         let timeout = history.limits.timeout_ms?;
         let elapsed = history.stopwatch().elapsed_ms(self.runtime.moment().up_ms);
