@@ -197,10 +197,7 @@ impl Error {
 
     /// Returns what happened, without what only an agent can do about it.
     pub(crate) fn without_advice(&self) -> String {
-        match self {
-            Self::NoPlace { why, .. } => why.clone(),
-            other => other.to_string(),
-        }
+        if let Self::NoPlace { why, .. } = self { why.clone() } else { self.to_string() }
     }
 
     /// Returns a command that helps, if there is one.
