@@ -118,15 +118,10 @@ impl Runtime {
         // Before anything in the directory is read.
         let request = self.run_in_area(&above, request).await?;
         let (file, files) = match self.find_agent(&request).await? {
-            Named::Native(_) if request.terminal.is_some() => {
-                let message = "-t needs a CLI agent, which has a full-screen interface of its own";
-                return Err(Error::new(ErrorCode::Invalid, message).with_hint("relive run --agent claude -t"));
+            Named::Native(native) => {
+                check_native(&request)?;
+                *native
             }
-            Named::Native(_) if (request.memory, request.pids, request.cpu) != (None, None, None) => {
-                let message = "--memory, --pids and --cpu are limits of CLI agents and programs";
-                return Err(Error::new(ErrorCode::Invalid, message).with_hint("relive exec --memory 2G -- make test"));
-            }
-            Named::Native(native) => *native,
             Named::Cli(cli) => return self.create_cli(above, parent, request, *cli, hash).await,
         };
         let (cwd, system_prompt) = (request.cwd.clone().into(), request.system_prompt.clone());
@@ -376,6 +371,19 @@ fn check_run(request: &RunRequest) -> Result<()> {
     }
     check_environment(&request.env)?;
     check_directory(&request.cwd)
+}
+
+/// Refuses what only CLI agents can do.
+fn check_native(request: &RunRequest) -> Result<()> {
+    if request.terminal.is_some() {
+        let message = "-t needs a CLI agent, which has a full-screen interface of its own";
+        return Err(Error::new(ErrorCode::Invalid, message).with_hint("relive run --agent claude -t"));
+    }
+    if (request.memory, request.pids, request.cpu) != (None, None, None) {
+        let message = "--memory, --pids and --cpu are limits of CLI agents and programs";
+        return Err(Error::new(ErrorCode::Invalid, message).with_hint("relive exec --memory 2G -- make test"));
+    }
+    Ok(())
 }
 
 fn check_directory(cwd: &str) -> Result<()> {

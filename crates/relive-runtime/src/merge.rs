@@ -151,9 +151,7 @@ impl Turn {
         let path = sides.into.display().to_string();
         let dry_run = request.dry_run;
         let with_way_out = |error: Error| {
-            if matches!(error, Error::Interrupted(_)) {
-                return self.with_way_to_merge(id, error);
-            }
+            let error = self.with_way_to_merge(id, error);
             let is_overridable = error.code() == ErrorCode::Conflict && force == Force::No && error.hint().is_none();
             if is_overridable { error.with_hint(format!("relive merge {id} --force")) } else { error }
         };
@@ -212,11 +210,11 @@ impl Turn {
 
     /// Adds the command that rolls back what was interrupted: a merge does, unless the process runs, which a rewind pauses.
     fn with_way_to_merge(&self, id: &str, error: Error) -> Error {
-        match error {
-            Error::Interrupted(_) if self.owner.has_body() => error.with_hint(format!("relive pause {id}")),
-            Error::Interrupted(_) => error.with_hint(format!("relive merge {id}")),
-            error => error,
+        if !matches!(error, Error::Interrupted(_)) {
+            return error;
         }
+        let verb = if self.owner.has_body() { "pause" } else { "merge" };
+        error.with_hint(format!("relive {verb} {id}"))
     }
 
     /// Tells whether a call that may change its files is under way.

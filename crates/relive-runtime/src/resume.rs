@@ -132,8 +132,7 @@ impl Runtime {
             }
             let resumed = turn.resume_dead(cause, request, request_id.clone(), Vec::new()).await?;
             drop(turn);
-            let sent = SignalOrder { cause, request: request_id, ..SignalOrder::new(Signal::Resume, None) };
-            return Ok(self.with_those_above(resumed, &sent).await);
+            return Ok(self.with_those_above(resumed, cause, request_id).await);
         };
         let process = ProcessRef { of: machine.incarnation(), uuid };
         let pid = process.of.pid;
@@ -394,9 +393,7 @@ impl Turn {
         let mut batch = first;
         batch.extend(crate::rewind::untold(&files, &input_id));
         batch.extend(additions(limits, &request, say, request_id.as_deref(), &input_id));
-        let paused = runtime.lock().inherited.paused_start(uuid).and_then(|pause| pause.record(opening.now.at));
-        let starts = paused.is_none();
-        batch.extend(paused);
+        batch.extend(runtime.lock().inherited.paused_start(uuid).and_then(|pause| pause.record(opening.now.at)));
         let opened = runtime
             .opened(move |data| {
                 let batch = batch.clone();
@@ -416,11 +413,7 @@ impl Turn {
         let spec = spec::from_history(writer.history(), pid, runtime.parent_of(writer.history()), model)?;
         let process = ProcessRef { of: relive_core::Incarnation { pid, generation: spec.generation }, uuid };
         let note = at_gate(writer.history(), pid);
-        if starts {
-            self.publish_new(spec, writer).await?;
-        } else {
-            self.publish_stopped(spec, writer).await?;
-        }
+        self.publish_opened(spec, writer).await?;
         let who = runtime.in_words_now(cause, None);
         runtime.emit(&self.owner, "resumed", serde_json::json!({"by": ResumedBy::User, "who": who}));
         Ok(runtime.resumed(process, None, Affected { affected: 1, pids: vec![pid], note, ..Affected::default() }))

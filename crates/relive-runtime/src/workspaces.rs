@@ -10,8 +10,8 @@ mod errors;
 mod faulty;
 mod open;
 mod own;
+mod path_locks;
 mod process;
-mod removals;
 mod settle;
 mod starts;
 mod take;
@@ -37,7 +37,7 @@ use crate::isolation::Isolations;
 use crate::pools::Pools;
 use activity::Activities;
 use open::OpenDirectories;
-use removals::Removals;
+use path_locks::PathLocks;
 use starts::Starts;
 
 pub(crate) use change::{Changed, Lacks, OnInterrupted, Planned, RestoreOrder};
@@ -110,7 +110,10 @@ struct Inner {
     activities: Activities,
     /// Whether the processes of an earlier daemon have started: until then nobody looks at files in advance.
     recovered: watch::Sender<bool>,
-    removals: Removals,
+    /// Directories that are being opened or closed: two handles would write the same files of the store.
+    opening: PathLocks,
+    /// Copies that are being removed: nobody else removes what is left of one.
+    removing: PathLocks,
     /// Processes that are being created.
     starts: Mutex<Starts>,
     recent: Mutex<VecDeque<(Instant, Snapshot)>>,
@@ -146,7 +149,8 @@ impl Workspaces {
             refused: Mutex::default(),
             activities: Activities::default(),
             recovered: watch::Sender::new(false),
-            removals: Removals::default(),
+            opening: PathLocks::default(),
+            removing: PathLocks::default(),
             starts: Mutex::default(),
             recent: Mutex::default(),
             running: Mutex::default(),

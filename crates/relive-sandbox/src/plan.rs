@@ -304,15 +304,7 @@ fn mounts(policy: &Policy, found: &Surroundings) -> Vec<Mount> {
     for (at, shape) in &found.shown {
         choose(Mount::ReadOnly { at: at.clone(), shape: *shape });
     }
-    choose(Mount::Devices { at: "/dev".into() });
-    for at in &found.devices {
-        choose(Mount::Writable { at: at.clone(), shape: Shape::Other });
-    }
-    if let Some(from) = &found.terminal {
-        choose(Mount::Console { from: from.clone(), at: "/dev/console".into() });
-    }
-    choose(Mount::Terminals { at: "/dev/pts".into() });
-    choose(Mount::Temporary { at: "/dev/shm".into() });
+    device_mounts(found).for_each(&mut choose);
     choose(Mount::Proc { at: "/proc".into() });
     if found.is_root {
         found.proc_controls.iter().for_each(|at| choose(Mount::ProcReadOnly { at: at.clone() }));
@@ -338,6 +330,14 @@ fn mounts(policy: &Policy, found: &Surroundings) -> Vec<Mount> {
         | Mount::ProcReadOnly { .. } => true,
     };
     mounts.iter().filter(matters).cloned().collect()
+}
+
+/// Returns the mounts of /dev.
+fn device_mounts(found: &Surroundings) -> impl Iterator<Item = Mount> + '_ {
+    let devices = found.devices.iter().map(|at| Mount::Writable { at: at.clone(), shape: Shape::Other });
+    let console = found.terminal.iter().map(|from| Mount::Console { from: from.clone(), at: "/dev/console".into() });
+    let others = [Mount::Terminals { at: "/dev/pts".into() }, Mount::Temporary { at: "/dev/shm".into() }];
+    std::iter::once(Mount::Devices { at: "/dev".into() }).chain(devices).chain(console).chain(others)
 }
 
 /// Returns the mounts for the parts of a program's state that it cannot change.

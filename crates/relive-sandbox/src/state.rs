@@ -171,6 +171,7 @@ fn open(path: &Path) -> Option<OwnedFd> {
 }
 
 #[cfg(test)]
+#[expect(clippy::disallowed_methods, reason = "a test's own files")]
 mod tests {
     use super::*;
 

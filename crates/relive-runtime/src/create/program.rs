@@ -50,45 +50,11 @@ impl Runtime {
         request: ExecRequest,
         workspace: WorkspaceKind,
     ) -> Result<Draft> {
-        let ExecRequest {
-            uuid,
-            name,
-            argv,
-            env,
-            cwd,
-            stdio,
-            gate,
-            namespace,
-            isolation,
-            namespaces,
-            network,
-            limits,
-            memory,
-            pids,
-            cpu,
-            allow_degraded,
-            foreground,
-            one_output,
-            shell,
-            enter: _,
-        } = request;
+        let program = program_of(&request, above);
+        let ExecRequest { uuid, name, env, cwd, isolation, namespaces, network, limits, allow_degraded, .. } = request;
         let network = self.network(isolation, network);
         let mut isolated = above.isolated(Isolated { isolation, namespaces, network, within: None, allow_degraded });
         let place = self.place_for_program(uuid, cwd, workspace, &mut isolated).await?;
-        let program = Program {
-            argv,
-            stdio,
-            gate,
-            namespace,
-            memory,
-            pids,
-            cpu,
-            allow_degraded,
-            foreground,
-            one_output,
-            shell: shell.or_else(|| above.shell.clone()),
-            enter: None,
-        };
         Ok(Draft {
             spawned: Spawned {
                 uuid,
@@ -129,6 +95,23 @@ impl Runtime {
             None => self.last_session(uuid).await?.unwrap_or_default(),
         };
         Ok(ExecStarted { pid, uuid, folder: directory.display().to_string() })
+    }
+}
+
+fn program_of(request: &ExecRequest, above: &Above) -> Program {
+    Program {
+        argv: request.argv.clone(),
+        stdio: request.stdio,
+        gate: request.gate,
+        namespace: request.namespace,
+        memory: request.memory,
+        pids: request.pids,
+        cpu: request.cpu,
+        allow_degraded: request.allow_degraded,
+        foreground: request.foreground,
+        one_output: request.one_output,
+        shell: request.shell.clone().or_else(|| above.shell.clone()),
+        enter: None,
     }
 }
 

@@ -20,9 +20,17 @@ impl Turn {
         self.deliver_inherited(inherited).await
     }
 
+    /// Publishes a process that was opened again: its body starts, unless it begins paused.
+    pub(crate) async fn publish_opened(&mut self, spec: Spec, writer: Writer) -> Result<()> {
+        match writer.history().paused {
+            Some(_) => self.publish_stopped(spec, writer).await,
+            None => self.publish_new(spec, writer).await,
+        }
+    }
+
     /// Publishes a process whose first write has a pause, or a signal to the subtree of its parent: as the next daemon would
     /// find it.
-    pub(crate) async fn publish_stopped(&mut self, spec: Spec, writer: Writer) -> Result<()> {
+    pub(super) async fn publish_stopped(&mut self, spec: Spec, writer: Writer) -> Result<()> {
         let (runtime, now) = (Arc::clone(&self.runtime), self.runtime.moment());
         let process = ProcessRef {
             of: relive_core::Incarnation { pid: spec.pid, generation: spec.generation },

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use relive_api::Resumed;
-use relive_core::{Machine, Pid, SuspendReason, Why};
+use relive_core::{Cause, Machine, Pid, Signal, SuspendReason, Why};
 
 use crate::runtime::Runtime;
 use crate::signal::SignalOrder;
@@ -11,11 +11,17 @@ use crate::signal::SignalOrder;
 impl Runtime {
     /// Resumes the ancestors that the user paused of a process that was dead, so that it does not run below a parent that
     /// stands still. A tree that restarts one of its processes resumes nobody else.
-    pub(super) async fn with_those_above(self: &Arc<Self>, resumed: Resumed, sent: &SignalOrder) -> Resumed {
-        if sent.cause.why == Why::Supervisor {
+    pub(super) async fn with_those_above(
+        self: &Arc<Self>,
+        resumed: Resumed,
+        cause: Cause,
+        request: Option<String>,
+    ) -> Resumed {
+        if cause.why == Why::Supervisor {
             return resumed;
         }
-        let above = self.resume_above(resumed.pid, sent).await;
+        let sent = SignalOrder { cause, request, ..SignalOrder::new(Signal::Resume, None) };
+        let above = self.resume_above(resumed.pid, &sent).await;
         let note = above.last().and_then(|top| self.still_paused_below(*top));
         let mut pids = resumed.pids;
         pids.extend(above);

@@ -39,11 +39,6 @@ impl OpenDirectory {
     fn is_idle(&self, after: Duration) -> bool {
         !self.is_used() && self.used_at.elapsed() >= after
     }
-
-    fn close(self) {
-        // Without its cache the next snapshot reads every file once.
-        let _ = lock(&self.shared).save_cache();
-    }
 }
 
 /// A directory as the list has it.
@@ -67,23 +62,15 @@ impl OpenDirectories {
         Found::Open(shared)
     }
 
-    /// Adds a directory, unless somebody else has opened it meanwhile: it has one handle. Returns that one, and those that
-    /// are too many.
-    fn add(&mut self, opened: OpenDirectory) -> (SharedDirectory, Vec<OpenDirectory>) {
+    /// Takes out the directories that are too many and that nobody uses.
+    fn take_unused(&mut self) -> Vec<OpenDirectory> {
         let mut closed = Vec::new();
-        match self.find(&opened.path, opened.rules) {
-            Found::Open(shared) => return (shared, closed),
-            Found::Outdated(found) => closed.push(found),
-            Found::None => {}
-        }
-        let shared = Arc::clone(&opened.shared);
-        self.0.push_front(opened);
         while self.0.len() > OPEN_MAX
             && let Some(at) = self.0.iter().rposition(|known| !known.is_used())
         {
             closed.extend(self.0.remove(at));
         }
-        (shared, closed)
+        closed
     }
 
     /// Takes out the directories that nobody has used for some time.
@@ -105,16 +92,23 @@ impl Workspaces {
             let rules = self.0.rules.read().unwrap_or_else(PoisonError::into_inner);
             (rules.settings.clone(), rules.number)
         };
+        let opening = self.0.opening.lock(&key);
         let found = lock(&self.0.open).find(&key, rules);
         match found {
             Found::Open(shared) => return Ok(shared),
-            Found::Outdated(found) => found.close(),
+            Found::Outdated(found) => save(&found.shared),
             Found::None => {}
         }
         let shared = Arc::new(Mutex::new(Workspace::open(&store, path, settings)?));
-        let opened = OpenDirectory { path: key, shared, rules, used_at: Instant::now() };
-        let (shared, closed) = lock(&self.0.open).add(opened);
-        closed.into_iter().for_each(OpenDirectory::close);
+        let opened = OpenDirectory { path: key, shared: Arc::clone(&shared), rules, used_at: Instant::now() };
+        let unused = {
+            let mut open = lock(&self.0.open);
+            open.0.push_front(opened);
+            open.take_unused()
+        };
+        // Not with this one locked: somebody who opens one of those may be closing this one.
+        drop(opening);
+        self.close_all(unused);
         Ok(shared)
     }
 
@@ -132,7 +126,19 @@ impl Workspaces {
     /// directories is open.
     pub(crate) fn close_idle(&self, after: Duration) {
         let idle = lock(&self.0.open).take_idle(after);
-        idle.into_iter().for_each(OpenDirectory::close);
+        self.close_all(idle);
+    }
+
+    /// Closes directories that were taken out of the list.
+    fn close_all(&self, closed: Vec<OpenDirectory>) {
+        for directory in closed {
+            let _alone = self.0.opening.lock(&directory.path);
+            // One that was opened again has a cache of its own.
+            let is_open = lock(&self.0.open).0.iter().any(|known| known.path == directory.path);
+            if !is_open {
+                save(&directory.shared);
+            }
+        }
     }
 
     /// Keeps the stat caches for the next daemon.
@@ -146,6 +152,12 @@ impl Workspaces {
     }
 }
 
+/// Keeps the stat cache of a directory that nobody uses any more.
+fn save(unused: &SharedDirectory) {
+    // Without its cache the next snapshot reads every file once.
+    let _ = lock(unused).save_cache();
+}
+
 #[cfg(test)]
 mod tests {
     use relive_journal::Pool;
@@ -154,22 +166,71 @@ mod tests {
     use crate::clock::Clock;
     use crate::workspaces::Options;
 
-    #[test]
-    #[expect(clippy::disallowed_methods, reason = "a test's own files")]
-    fn a_directory_that_is_in_use_has_one_handle() {
-        let root = tempfile::tempdir().unwrap();
-        let config = relive_config::Workspace::default();
-        let workspaces = Workspaces::new(Options {
-            store: root.path().join("snapshots"),
-            own: root.path().join("own"),
+    fn workspaces(root: &Path, config: relive_config::Workspace) -> Workspaces {
+        Workspaces::new(Options {
+            store: root.join("snapshots"),
+            own: root.join("own"),
             private: Vec::new(),
-            config: config.clone(),
+            config,
             hidden: Vec::new(),
             home: None,
             free_floor_bytes: 0,
             pool: Pool::new("test", 1, 8),
             clock: Clock::new().unwrap(),
+        })
+    }
+
+    #[test]
+    #[expect(clippy::disallowed_methods, reason = "a test's own files")]
+    fn a_directory_that_many_open_at_once_has_one_handle() {
+        const THREADS: usize = 8;
+        let root = tempfile::tempdir().unwrap();
+        let workspaces = workspaces(root.path(), relive_config::Workspace::default());
+        for number in 0..50 {
+            let path = root.path().join(format!("work{number}"));
+            std::fs::create_dir(&path).unwrap();
+            let all = std::sync::Barrier::new(THREADS);
+            let open = || {
+                all.wait();
+                workspaces.directory(&path).unwrap()
+            };
+            let opened: Vec<SharedDirectory> = std::thread::scope(|scope| {
+                let threads: Vec<_> = (0..THREADS).map(|_| scope.spawn(open)).collect();
+                threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+            });
+            assert!(opened.iter().all(|one| Arc::ptr_eq(one, &opened[0])));
+        }
+    }
+
+    #[test]
+    #[expect(clippy::disallowed_methods, reason = "a test's own files")]
+    fn a_directory_that_is_being_opened_holds_up_no_other_one() {
+        let root = tempfile::tempdir().unwrap();
+        let workspaces = workspaces(root.path(), relive_config::Workspace::default());
+        let directory = |name: &str| {
+            let path = root.path().canonicalize().unwrap().join(name);
+            std::fs::create_dir_all(&path).unwrap();
+            path
+        };
+        let (slow, other) = (directory("slow"), directory("other"));
+        // As if its file system did not answer.
+        let opening = workspaces.0.opening.lock(&slow);
+        std::thread::scope(|scope| {
+            let waiting = scope.spawn(|| workspaces.directory(&slow).map(drop));
+            workspaces.directory(&other).unwrap();
+            assert!(workspaces.has_idle(Duration::ZERO));
+            workspaces.close_idle(Duration::ZERO);
+            drop(opening);
+            waiting.join().unwrap().unwrap();
         });
+    }
+
+    #[test]
+    #[expect(clippy::disallowed_methods, reason = "a test's own files")]
+    fn a_directory_that_is_in_use_has_one_handle() {
+        let root = tempfile::tempdir().unwrap();
+        let config = relive_config::Workspace::default();
+        let workspaces = workspaces(root.path(), config.clone());
         let directory = |name: &str| {
             let path = root.path().join(name);
             std::fs::create_dir_all(&path).unwrap();

@@ -130,7 +130,7 @@ impl Workspaces {
         self.close(&path);
         let store = self.store()?;
         let rest = self.removed_own(uuid);
-        let _alone = self.0.removals.begin(&rest);
+        let _alone = self.0.removing.lock(&rest);
         #[cfg(feature = "faults")]
         super::faulty::begin_removal();
         let removed = store.remove_copy(&path);
@@ -162,7 +162,7 @@ impl Workspaces {
                 continue;
             }
             // Whoever removes it already says what becomes of it.
-            let Some(_alone) = self.0.removals.try_begin(&path) else { continue };
+            let Some(_alone) = self.0.removing.try_lock(&path) else { continue };
             match self.store() {
                 Ok(store) => failed.extend(store.remove_rest(&path).err().map(|error| left_over(&path, error))),
                 Err(error) => failed.push(error),

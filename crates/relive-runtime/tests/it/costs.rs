@@ -72,7 +72,7 @@ fn to_recover_an_agent_costs_one_hand_off_to_the_threads_of_journals() {
     const MORE: i128 = 64;
     const MOST: i128 = MORE + MORE / 4;
     let costs = |_| i128::from(journal_jobs(80)) - i128::from(journal_jobs(16));
-    let mut all: Vec<i128> = (0..5).map(costs).collect();
+    let mut all: Vec<i128> = (0..3).map(costs).collect();
     all.sort_unstable();
     let median = all[all.len() / 2];
     assert!((MORE / 2..=MOST).contains(&median), "{MORE} more agents cost {median} more hand-offs: {all:?}");

@@ -210,6 +210,8 @@ fn a_node_that_waits_for_an_answer_is_taken_back_as_it_is() {
         (words(&status(&daemon, asked.uuid)).as_str(), daemon.display(node).as_str()),
         ("a=running", "approval")
     );
+    daemon.answer(node, relive_api::Resolution::Deny, None);
+    assert_eq!(daemon.wait(asked.uuid).exit_code, 0, "it was not taken for one that cannot be started");
 }
 
 /// A supervisor with an agent that has one step, and another one that never ends.

@@ -1,5 +1,7 @@
 //! Launches that are ended at any moment: each ends once, and leaves nothing.
 
+#![expect(clippy::disallowed_methods, reason = "a test's own files")]
+
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -66,7 +66,16 @@ fn expected(text: &str, codes: &[i32]) -> Vec<(u32, &'static str)> {
                 0 => Outcome::Succeeded,
                 code => Outcome::Failed { code },
             };
-            flow.apply(&Event::Ended { slot, uuid, outcome, at_ms: 0, at_end: None, result: None, note: None }).unwrap();
+            flow.apply(&Event::Ended {
+                slot,
+                uuid,
+                outcome,
+                at_ms: 0,
+                at_end: relive_flow::AtEnd::default(),
+                result: None,
+                note: None,
+            })
+            .unwrap();
         }
     }
 }

@@ -92,9 +92,8 @@ pub(super) async fn attend(
         shim: Shim::Answers { connection: connection.clone(), rungs: Box::new(rungs) },
     }));
     cx.owner.started().await;
-    let mut seen = connection.seen();
+    let (mut seen, mut boundary) = (connection.seen(), tenant.boundary());
     let mut messages = pin!(messages.fuse());
-    let mut boundary = tenant.boundary();
     let (mut told, mut timed_out) = (None, false);
     let (mut told_deadline, mut freezer) = session.beginning.known();
     loop {
@@ -120,10 +119,7 @@ pub(super) async fn attend(
             // A shim that does not know deadlines leaves them to the daemon.
             let _ = session.order(SessionVerb::Deadline { left_ms: deadline.map(left_ms) }).await;
         }
-        if freezer == Freezer::Frozen && orders.stop.is_some() && cx.owner.is_pausing().is_some() {
-            // It was frozen while it waited for an answer, and is paused with that.
-            cx.owner.report_stopped().await;
-        }
+        report_if_frozen(cx, &orders, freezer).await;
         match wanted(&orders, freezer, Instant::now()) {
             Some(Wanted::Freeze) => {
                 freezer = freeze(cx, session).await;
@@ -219,6 +215,13 @@ fn wanted(orders: &Orders, freezer: Freezer, now: Instant) -> Option<Wanted> {
         (true, Freezer::Freezing(again)) => (again <= now).then_some(Wanted::Freeze),
         (true, Freezer::Unknown | Freezer::Thawed) => Some(Wanted::Freeze),
         (false, Freezer::Unknown | Freezer::Freezing(_) | Freezer::Frozen) => Some(Wanted::Thaw),
+    }
+}
+
+/// Reports that a process has stopped which was frozen while it waited for an answer, and is paused with that.
+async fn report_if_frozen(cx: &Context, orders: &Orders, freezer: Freezer) {
+    if freezer == Freezer::Frozen && orders.stop.is_some() && cx.owner.is_pausing().is_some() {
+        cx.owner.report_stopped().await;
     }
 }
 
