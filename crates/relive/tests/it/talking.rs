@@ -20,7 +20,7 @@ fn case_01_pids_are_listed_ascending_and_nothing_is_cut_in_a_pipe() {
     let (place, daemon) = answering(json!({ "processes": [process(12, 0), process(2, 0)] }));
     assert_eq!(place.relive(&["ps", "-q"]).exits(0).stdout, "2\n12\n");
     let table = place.relive(&["ps", "-a"]).exits(0).stdout;
-    assert!(table.contains("\n  2  running  fixer2   fix it  agent  3/20      12     -     4.0s  "), "{table}");
+    assert!(table.contains("\n  2  running  fixer2   fix it  agent  3/20      12  unknown     4.0s  "), "{table}");
     assert_eq!(daemon.asked("GET /v1/processes?all=true").len(), 1);
     let json = place.relive(&["ps", "--json"]).exits(0).json();
     assert_eq!(json["processes"][0]["name"], "fixer2");
