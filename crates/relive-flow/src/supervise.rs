@@ -30,7 +30,7 @@ pub(crate) fn ended(flow: &mut Flow, place: usize, outcome: Outcome, at_ms: u64)
             flow.slots[place].state = Flow::final_state(outcome);
             return;
         }
-        // It would end again at once, however often it is resumed. The others do not need it less for that.
+        // It would reach the same limit at once, however often it is resumed. The other children keep running.
         (Outcome::Failed { .. }, _) if flow.slots[place].at_end.limit && !fresh => {
             flow.slots[place].state = Flow::final_state(outcome);
             return;

@@ -102,7 +102,7 @@ async fn answer(
     Ok(replied.await.unwrap_or_else(|_| failed(api, 503, "api_error", "the gateway of Relive ends")))
 }
 
-/// Keeps what the agent reports of itself. It decides nothing: the agent goes on as it would without it.
+/// Keeps what the agent reports of itself. The answer decides nothing: the agent continues as it would without the hook.
 async fn take_hook(served: &Served, body: Incoming) -> Response<Body> {
     let body = Limited::new(body, BODY_MAX).collect().await.map(|body| body.to_bytes());
     match body.is_ok_and(|body| served.take_hook(&body)) {

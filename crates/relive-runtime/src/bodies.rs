@@ -30,7 +30,7 @@ pub(crate) use cli::{
     ACP_PREFIX, BUILT_IN, CliBody, LiveAgent, NoRoute, ShownAgent, Subagents, built_in, built_in_terminal, knows_state,
     provider_of, route,
 };
-pub(crate) use exec::{ExecBody, last_session};
+pub(crate) use exec::{ExecBody, last_session, left_ms};
 pub(crate) use flow::{FlowBody, ProcessEnd};
 
 /// What a process runs. Adding one touches no other body and no verb.

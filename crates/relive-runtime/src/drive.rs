@@ -26,6 +26,7 @@ use journal::OwnedJournal;
 /// When a program that could not be stopped is tried again.
 const SETTLE_AGAIN: Duration = Duration::from_secs(2);
 
+pub(crate) use ask::Standing;
 pub(crate) use journal::usage;
 
 /// What follows when a body has exited.

@@ -13,7 +13,9 @@ use relive_session::protocol::{Outcome, Verb};
 use relive_session::stage::{Mode, Snapshot, Stage};
 use relive_session::tree::Rungs;
 
-use crate::bodies::{LiveSession, OTHER_VERSION, Shim, Verb as BodyVerb, found_session, is_looked_for, last_session};
+use crate::bodies::{
+    LiveSession, OTHER_VERSION, Shim, Verb as BodyVerb, found_session, is_looked_for, last_session, left_ms,
+};
 use crate::error::{Error, Result};
 use crate::lookup::LookedUp;
 use crate::owner::{Change, Lane};
@@ -116,8 +118,11 @@ impl Runtime {
                 .with_hint(format!("relive resume {pid}; relive proceed {pid}")));
         }
         let affected = Affected { affected: 1, pids: vec![pid], note, ..Affected::default() };
-        if verb == Verb::Proceed {
-            self.count_time(process).await?;
+        if verb == Verb::Proceed
+            && let Some(deadline) = self.count_time(process).await?
+        {
+            // The shim holds the time limit if this daemon is killed as soon as the program runs.
+            self.ask_shim(process, Verb::Deadline { left_ms: Some(left_ms(deadline)) }).await?;
         }
         match self.ask_shim(process, verb).await? {
             Outcome::Done => Ok(affected),
@@ -134,18 +139,21 @@ impl Runtime {
     }
 
     /// Counts the time of a program from now on. This is recorded before its gate opens: if this daemon is killed in
-    /// between, the time counts too early, and a program that runs never has more time than its limit.
-    async fn count_time(self: &Arc<Self>, process: ProcessRef) -> Result<()> {
+    /// between, the time counts too early, and a program that runs never has more time than its limit. Returns when its
+    /// time is up, if it has a limit.
+    async fn count_time(self: &Arc<Self>, process: ProcessRef) -> Result<Option<tokio::time::Instant>> {
         let mut turn = self.turn(process.uuid, Lane::Verb).await?;
-        let Some(machine) = turn.machine().filter(|machine| machine.incarnation() == process.of) else { return Ok(()) };
+        let is_meant = |machine: &relive_core::Machine| machine.incarnation() == process.of;
+        let Some(machine) = turn.machine().filter(is_meant) else { return Ok(None) };
         let mut change = Change::of(machine, RecordDetails::default());
-        if change.apply(Event::Proceed, self)? {
-            turn.commit(change).await?;
-            let deadline = turn.deadline();
-            turn.owner.order(|orders| orders.deadline = deadline);
-            self.start_heartbeat();
+        if !change.apply(Event::Proceed, self)? {
+            return Ok(None);
         }
-        Ok(())
+        turn.commit(change).await?;
+        let deadline = turn.deadline();
+        turn.owner.order(|orders| orders.deadline = deadline);
+        self.start_heartbeat();
+        Ok(deadline)
     }
 
     /// Returns the session of a program: from its shim, or from its directory.

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::io;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -27,6 +28,8 @@ pub(crate) struct Gateways {
     program: Option<PathBuf>,
     served: Mutex<HashMap<Uuid, Served>>,
     link: tokio::sync::Mutex<Connection>,
+    /// How many connections to a gateway were made.
+    connections: AtomicU64,
     warnings: Warnings,
 }
 
@@ -53,7 +56,8 @@ enum Absent {
 
 impl Gateways {
     pub(crate) fn new(data: Arc<DataDirectory>, program: Option<PathBuf>, warnings: Warnings) -> Self {
-        Self { data, program, served: Mutex::default(), link: tokio::sync::Mutex::default(), warnings }
+        let (served, link) = (Mutex::default(), tokio::sync::Mutex::default());
+        Self { data, program, served, link, connections: AtomicU64::new(0), warnings }
     }
 
     /// Tells whether there can be a gateway.
@@ -93,12 +97,17 @@ impl Gateways {
         self.served().get(&uuid).map(|served| served.facts.subscribe())
     }
 
-    /// Returns what a process has reported of itself after a number; nothing while the gateway is gone.
-    pub(crate) async fn hooks(&self, uuid: Uuid, after: u64) -> Vec<Hook> {
+    /// Returns the number of the connection to the gateway. With another one, the hooks may be counted anew.
+    pub(crate) fn connection(&self) -> u64 {
+        self.connections.load(Ordering::Acquire)
+    }
+
+    /// Returns what a process has reported of itself after a number.
+    pub(crate) async fn hooks(&self, uuid: Uuid, after: u64) -> io::Result<Vec<Hook>> {
         let link = self.link.lock().await.link.clone();
         match link.filter(|link| !link.is_gone()) {
-            Some(link) => link.hooks(uuid, after).await.unwrap_or_default(),
-            None => Vec::new(),
+            Some(link) => link.hooks(uuid, after).await.map_err(io::Error::other),
+            None => Err(io::ErrorKind::NotConnected.into()),
         }
     }
 
@@ -179,6 +188,7 @@ impl Gateways {
             return Ok(None);
         };
         tracing::debug!("the gateway has the OS pid {:?}", gateway.os_pid());
+        self.forget_hooks();
         let heard = Arc::downgrade(self);
         let link = gateway.talk(move |uuid, facts| {
             if let Some(gateways) = heard.upgrade() {
@@ -190,6 +200,14 @@ impl Gateways {
         self.serve_again(&link).await;
         self.watch(link.clone());
         Ok(Some(link))
+    }
+
+    /// Forgets how many hooks the gateway had: the next one counts its own, and has not told yet.
+    fn forget_hooks(&self) {
+        self.connections.fetch_add(1, Ordering::AcqRel);
+        for served in self.served().values() {
+            served.facts.send_modify(|facts| facts.hooks = None);
+        }
     }
 
     fn hear(&self, uuid: Uuid, facts: Facts) {

@@ -30,6 +30,9 @@ pub struct State {
     /// what is there.
     #[serde(default)]
     pub private: Vec<PathBuf>,
+    /// The home directory of the user, which none of the directories may be or contain.
+    #[serde(default)]
+    pub home: Option<PathBuf>,
 }
 
 /// A part of a program's state that it must not change.
@@ -47,7 +50,7 @@ pub enum Missing {
     Directory,
     /// A file with this content is made.
     File(String),
-    /// Nothing.
+    /// Nothing: the program would take an empty one for more than none.
     Leave,
 }
 
@@ -76,13 +79,32 @@ impl FoundState {
     }
 
     fn add(&mut self, state: &State, writable: &[PathBuf]) {
+        if !state.base.is_absolute() {
+            self.problems.push(format!("{} is no absolute path", state.base.display()));
+            return;
+        }
         let Some(base) = state.base.canonicalize().ok().filter(|base| is_own_directory(base)) else {
             self.problems.push(format!("{} is no directory of this user", state.base.display()));
             return;
         };
+        let directories = self.make_writable(state, &base, writable);
+        self.fix(state, &base, &directories);
+        self.keep_apart(state, &base, &directories);
+        self.writable.extend(directories);
+    }
+
+    /// Makes the directories that the program may change, and returns those that it can.
+    fn make_writable(&mut self, state: &State, base: &Path, writable: &[PathBuf]) -> Vec<PathBuf> {
+        let home = state.home.as_ref().map(|home| home.canonicalize().unwrap_or_else(|_| home.clone()));
         let mut directories = Vec::new();
         for below in &state.directories {
-            match make_directory(&base, below) {
+            match make_directory(base, below) {
+                Some(path) if home.as_ref().is_some_and(|home| home.starts_with(&path)) => {
+                    self.problems.push(format!(
+                        "{} contains the home directory, which would be writable: name a directory in it",
+                        path.display()
+                    ));
+                }
                 Some(path) => directories.push(path),
                 None => {
                     let path = base.join(below);
@@ -97,12 +119,22 @@ impl FoundState {
                 }
             }
         }
+        directories
+    }
+
+    /// Makes the parts that stay as they are, and notes them.
+    fn fix(&mut self, state: &State, base: &Path, directories: &[PathBuf]) {
         for Fixed { at, missing } in &state.fixed {
             let path = base.join(at);
             // Elsewhere the program cannot change it.
-            if !directories.iter().any(|directory| path.starts_with(directory)) {
+            let Some(directory) = directories.iter().find(|directory| path.starts_with(directory)) else { continue };
+            let Some(parent) = at.parent().and_then(|parent| make_directory(base, parent)) else {
+                self.unprotected.push(format!("{} is behind a symbolic link and is not protected", path.display()));
                 continue;
-            }
+            };
+            // A directory between them could be renamed otherwise, and another one put in its place.
+            let between = parent.ancestors().take_while(|above| *above != directory.as_path());
+            self.writable.extend(between.map(Path::to_owned));
             make_missing(&path, missing);
             match path.symlink_metadata() {
                 Ok(found) if found.is_symlink() => {
@@ -116,11 +148,15 @@ impl FoundState {
                 }
             }
         }
+    }
+
+    /// Makes the directories in whose place the program gets empty ones, and notes them.
+    fn keep_apart(&mut self, state: &State, base: &Path, directories: &[PathBuf]) {
         for below in &state.private {
             if !directories.iter().any(|directory| base.join(below).starts_with(directory)) {
                 continue;
             }
-            match make_directory(&base, below) {
+            match make_directory(base, below) {
                 Some(path) => self.private.push(path),
                 None => {
                     let path = base.join(below);
@@ -128,7 +164,6 @@ impl FoundState {
                 }
             }
         }
-        self.writable.extend(directories);
     }
 }
 
@@ -186,6 +221,7 @@ mod tests {
                 fixed(".cli/NOTES.md", Missing::Leave),
             ],
             private: vec![".cli/scripts".into()],
+            home: Some(base.to_owned()),
         }
     }
 
@@ -204,6 +240,42 @@ mod tests {
         let found = FoundState::look(&[state(&base)], &[]);
         assert_eq!(found.fixed.last(), Some(&(base.join(".cli/NOTES.md"), Shape::Other)));
         assert_eq!(std::fs::read_to_string(base.join(".cli/settings.json")).unwrap(), "{\"mine\": 1}");
+    }
+
+    #[test]
+    fn a_part_further_below_is_made_with_the_directories_before_it_and_these_are_pinned() {
+        let dir = tempfile::tempdir().unwrap();
+        let base = dir.path().canonicalize().unwrap();
+        let fixed = vec![Fixed { at: ".cli/tmp/bin".into(), missing: Missing::Directory }];
+        let directories = vec![".cli".into()];
+        let found = FoundState::look(&[State { fixed, directories, private: Vec::new(), ..state(&base) }], &[]);
+        assert_eq!(found.fixed, [(base.join(".cli/tmp/bin"), Shape::Directory)]);
+        assert_eq!(found.writable, [base.join(".cli"), base.join(".cli/tmp")]);
+        assert!(found.unprotected.is_empty() && found.problems.is_empty(), "{found:?}");
+    }
+
+    #[test]
+    fn the_home_directory_and_those_above_it_do_not_become_writable() {
+        let dir = tempfile::tempdir().unwrap();
+        let root = dir.path().canonicalize().unwrap();
+        let home = root.join("home");
+        std::fs::create_dir(&home).unwrap();
+        rustix::fs::symlink(&home, root.join("link")).unwrap();
+        let check = |base: PathBuf, below: &str, problem: Option<&str>| {
+            let directories = vec![below.into()];
+            let state = State { base, directories, home: Some(root.join("link")), ..State::default() };
+            let found = FoundState::look(&[state], &[]);
+            assert_eq!(found.writable.is_empty(), problem.is_some(), "{found:?}");
+            let told = found.problems.join("; ");
+            assert!(problem.map_or(told.is_empty(), |problem| told.contains(problem)), "{told}");
+        };
+        check(home.clone(), "", Some("contains the home directory"));
+        check(root.join("link"), "", Some("contains the home directory"));
+        check(root.clone(), "", Some("contains the home directory"));
+        check(root.clone(), "home", Some("contains the home directory"));
+        check(home, ".cli", None);
+        check(root.clone(), "other", None);
+        check(PathBuf::from("relative"), "", Some("no absolute path"));
     }
 
     #[test]

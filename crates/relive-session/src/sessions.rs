@@ -107,9 +107,10 @@ impl Sessions {
     pub async fn launch(&self, path: &Path, spec: &Spec) -> Result<Connection, LaunchError> {
         let (path, boot_id, names) = (path.to_owned(), self.boot_id.clone(), spec.names);
         let spec = Spec { daemon: self.daemon.clone(), ..spec.clone() };
-        let (turn, of) = (self.turns.of(&path).await, path.clone());
+        let turn = self.turns.of(&path).await.map_err(LaunchError::Directory)?;
+        let of = path.clone();
         let create = move || {
-            // Until there is a lock that tells of the launch: it goes on even if its caller does not wait for it.
+            // Until there is a lock that tells of the launch: it continues even if its caller does not wait for it.
             let _turn = turn;
             create(&of, &boot_id, names)
         };

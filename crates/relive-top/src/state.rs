@@ -126,7 +126,8 @@ impl Known {
     /// Returns the execution time at a moment. It stands still while the process does.
     pub(crate) fn elapsed_ms(&self, now_ms: u64) -> u64 {
         let is_at_gate = self.process.display == "ready";
-        let runs = self.process.state == Life::Running && !self.process.paused && !is_at_gate;
+        let is_queued = self.process.agent.as_ref().is_some_and(|agent| !agent["queued"].is_null());
+        let runs = self.process.state == Life::Running && !self.process.paused && !is_at_gate && !is_queued;
         let since = if runs { now_ms.saturating_sub(self.heard_ms) } else { 0 };
         self.process.elapsed_ms.saturating_add(since)
     }

@@ -31,6 +31,12 @@ const SHOWN_TAIL: usize = 16 * 1024;
 const LOG_MAX_BYTES: u64 = 256 << 20;
 /// How many processes and threads a command may have.
 const PIDS_MAX: u32 = 4096;
+/// How many times in a row a running session may hang up before it is not known how its command ends.
+const HANG_UPS_MAX: u32 = 20;
+/// A connection that lasted longer starts the count again, unless the command is over its time limit.
+const STEADY_AFTER: Duration = Duration::from_secs(10);
+/// The time before a session that hung up is used again.
+const REJOIN_DELAY: Duration = Duration::from_millis(100);
 
 #[derive(Debug)]
 pub(super) struct Shell;
@@ -255,7 +261,9 @@ async fn requests(context: &Context, path: &Path) -> Requests {
 /// Waits for the end, or for a question to a person, and ends the command at its time limit.
 async fn waited(context: &Context, mut connection: Connection, asked: &Asked, path: &Path) -> Result<Waited, Unjoined> {
     let until = tokio::time::Instant::now() + asked.timeout;
+    let mut hang_ups = 0;
     loop {
+        let joined_at = tokio::time::Instant::now();
         let mut seen = connection.seen();
         let mut over = seen.wait_for(|seen| seen.ended.is_some() || seen.gone).boxed();
         let mut requests = requests(context, path).await;
@@ -284,11 +292,21 @@ async fn waited(context: &Context, mut connection: Connection, asked: &Asked, pa
         connection = match context.sessions.find(path).await.map_err(Unjoined::Unknown)? {
             SessionStatus::Ended(record) => return Ok(ended(record)),
             // It only hung up.
-            SessionStatus::Alive(connection) => connection,
+            SessionStatus::Alive(connection) => {
+                let now = tokio::time::Instant::now();
+                let was_steady = now < until && now - joined_at > STEADY_AFTER;
+                hang_ups = if was_steady { 1 } else { hang_ups + 1 };
+                connection
+            }
             SessionStatus::NeverRan => {
                 return Err(Unjoined::NeverRan(std::io::Error::other("its shim was lost before the command ran")));
             }
         };
+        if hang_ups > HANG_UPS_MAX {
+            let message = format!("its session hung up {hang_ups} times in a row, and may still run");
+            return Err(Unjoined::Unknown(std::io::Error::other(message)));
+        }
+        tokio::time::sleep(REJOIN_DELAY).await;
     }
 }
 

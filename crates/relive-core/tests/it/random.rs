@@ -206,7 +206,8 @@ impl Model {
             if simple.state == State::Created && simple.pending.is_empty() {
                 return Err(ErrorCode::Invalid);
             }
-            if simple.pause == Some(SuspendReason::InDoubt) && !simple.pending.contains(Signal::Pause) {
+            let follows = simple.pending.contains(Signal::Pause) && simple.ending.is_none();
+            if simple.pause == Some(SuspendReason::InDoubt) && !follows {
                 return Err(ErrorCode::Conflict);
             }
         }
@@ -227,7 +228,8 @@ impl Model {
     fn land(&mut self, pid: u32) {
         for signal in Signal::LANDING_ORDER {
             let simple = self.all.get_mut(&pid).unwrap();
-            let is_kept = signal == Signal::Pause && simple.pause == Some(SuspendReason::InDoubt);
+            let keeps = simple.pause == Some(SuspendReason::InDoubt) && simple.ending.is_none();
+            let is_kept = signal == Signal::Pause && keeps;
             let lands = simple.state == State::Running && !simple.mask.contains(signal) && !is_kept;
             if lands && simple.pending.contains(signal) {
                 simple.pending = simple.pending.without(signal);
@@ -284,7 +286,9 @@ impl Model {
                 return Ok(vec![pid]);
             }
             (O::EndPause(reason), _) if simple.pause == Some(reason) => {
-                let kept = reason == SuspendReason::InDoubt && simple.pending.contains(Signal::Pause);
+                // One that was asked to end is not paused any more.
+                let keeps = reason == SuspendReason::InDoubt && simple.ending.is_none();
+                let kept = keeps && simple.pending.contains(Signal::Pause);
                 simple.pause = None;
                 if kept && !simple.mask.contains(Signal::Pause) {
                     simple.pending = simple.pending.without(Signal::Pause);
@@ -320,7 +324,7 @@ impl Simple {
             return (false, false);
         }
         match signal {
-            Signal::Pause if self.pause == Some(SuspendReason::InDoubt) && !handled && self.ending.is_none() => {
+            Signal::Pause if self.pause == Some(SuspendReason::InDoubt) && self.ending.is_none() => {
                 // Kept until the answer.
                 let is_new = !self.pending.contains(signal);
                 self.pending = self.pending.with(signal);

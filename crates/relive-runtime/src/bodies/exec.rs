@@ -37,6 +37,7 @@ pub(crate) use facts::last_session;
 use facts::{Facts, Trace, facts};
 
 pub(in crate::bodies) use attend::Attended;
+pub(crate) use attend::left_ms;
 pub(in crate::bodies) use tenant::{AfterSession, Tenant};
 
 use super::{Body, Context, DeliveryTime, Exit, LiveSession, OTHER_VERSION, Rest, Shim, Verb};

@@ -196,7 +196,11 @@ impl Driver {
         let flow = live.flow.lock().await;
         for slot in flow.slots() {
             match slot.state {
-                SlotState::Running { uuid, start, number } => self.watch(&flow, slot.name, *uuid, start, *number),
+                SlotState::Running { uuid, start, number } => {
+                    // One that a person has paused since its start stays paused.
+                    let start = if self.runtime.is_paused_by_user(*uuid) { &Start::New } else { start };
+                    self.watch(&flow, slot.name, *uuid, start, *number);
+                }
                 // It was started before it was to be ended.
                 SlotState::ToStop { uuid, .. } => self.watch(&flow, slot.name, *uuid, &Start::New, 0),
                 SlotState::Waiting

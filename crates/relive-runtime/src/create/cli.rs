@@ -32,7 +32,7 @@ impl Runtime {
         let (_, on_budget) = super::words_of(&request)?;
         check(&request, &agent, parent)?;
         let limits = raised(limits, request.limits);
-        check_time(limits, on_budget, &agent.agent)?;
+        check_time(limits, on_budget, &agent)?;
         let mut isolated = self.cli_isolation(&above, &request, (isolation, network), &agent).await?;
         let model = request.model.as_deref().map(model_of_cli).or(agent.model.clone());
         let agent = CliAgent {
@@ -126,7 +126,7 @@ impl Runtime {
         let name = &agent.agent;
         if max_steps.is_some() {
             let message = format!("--max-steps cannot be used with the CLI agent `{name}`: it decides that itself");
-            return Err(Error::new(ErrorCode::Invalid, message).with_hint("--max-tokens 100000, or --timeout 30m"));
+            return Err(Error::new(ErrorCode::Invalid, message).with_hint(command(agent, "--timeout 30m")));
         }
         if max_tokens.is_none() && max_cost_usd.is_none() {
             return Ok(());
@@ -147,7 +147,7 @@ impl Runtime {
                     "the CLI agent `{name}` can only be limited in time: its model calls do not pass through Relive, \
                      because {why}"
                 );
-                Err(Error::new(ErrorCode::Invalid, message).with_hint("--timeout 30m"))
+                Err(Error::new(ErrorCode::Invalid, message).with_hint(command(agent, "--timeout 30m")))
             }
             (Ok(_), Some(model)) => {
                 let message = format!("the price of {model} is not known, so a limit in dollars cannot be enforced");
@@ -230,15 +230,23 @@ fn check(request: &RunRequest, agent: &CliAgent, asking: Option<ProcessRef>) -> 
     }
 }
 
+/// Returns a command that runs an agent with these flags, for a hint.
+fn command(agent: &CliAgent, flags: &str) -> String {
+    let last = if agent.terminal { "-t" } else { "\"...\"" };
+    format!("relive run --agent {} {flags} {last}", relive_types::program::quote(&agent.agent))
+}
+
 /// Refuses to suspend an agent at a limit of time: its shim ends it then, also where there is no daemon.
-fn check_time(limits: Limits, on_budget: Option<OnBudget>, name: &str) -> Result<()> {
+fn check_time(limits: Limits, on_budget: Option<OnBudget>, agent: &CliAgent) -> Result<()> {
+    let name = &agent.agent;
     match (limits.timeout_ms, on_budget) {
-        (Some(_), Some(OnBudget::Suspend)) => {
+        (Some(timeout_ms), Some(OnBudget::Suspend)) => {
             let message = format!(
                 "--on-budget suspend cannot be used with the time limit of the CLI agent `{name}`: at that limit it always ends"
             );
-            Err(Error::new(ErrorCode::Invalid, message)
-                .with_hint("use --max-tokens or --max-cost, or leave --on-budget out"))
+            // Its file may be where the limit is, so the command that works is the one without --on-budget.
+            let flags = format!("--timeout {}s", timeout_ms.div_ceil(1000));
+            Err(Error::new(ErrorCode::Invalid, message).with_hint(command(agent, &flags)))
         }
         (_, Some(OnBudget::Suspend | OnBudget::End) | None) => Ok(()),
     }
@@ -272,25 +280,25 @@ fn check_model(agent: &CliAgent, asked: Option<&str>) -> Result<()> {
 /// Refuses an isolation in which a CLI agent could not work.
 fn check_reach(isolated: &Isolated, agent: &CliAgent) -> Result<()> {
     let name = &agent.agent;
-    let refused = |message: String, hint: &str| Err(Error::new(ErrorCode::Invalid, message).with_hint(hint));
+    let refused = |message: String, hint: String| Err(Error::new(ErrorCode::Invalid, message).with_hint(hint));
     match (isolated.isolation, isolated.reach()) {
         (Isolation::Sealed, _) => {
             let message = format!("the CLI agent `{name}` cannot be sealed: it could not reach its model");
-            refused(message, "--isolation confined")
+            refused(message, command(agent, "--isolation confined --net full"))
         }
         (Isolation::None | Isolation::Confined, Network::None | Network::Allow(_)) => {
             let message = format!(
                 "the CLI agent `{name}` needs the network of this machine: the gateway of its model calls is on the \
                  loopback, which a network of its own does not reach"
             );
-            refused(message, "--net full")
+            refused(message, command(agent, &format!("--isolation {} --net full", isolated.isolation)))
         }
         // Below another process it reaches no more than that one.
         (Isolation::Confined, Network::Full) if isolated.within.is_none() && !knows_state(agent) => {
             let message = format!(
                 "the CLI agent `{name}` cannot be confined: Relive does not know the directory of its conversations"
             );
-            refused(message, "name it in agents/NAME.yaml, like `state: [~/.mine]`")
+            refused(message, "name it in agents/NAME.yaml, like `state: [~/.mine]`".to_owned())
         }
         (Isolation::None | Isolation::Confined, Network::Full) => Ok(()),
     }

@@ -18,12 +18,18 @@ pub(crate) struct Left {
     pub(crate) is_shared: bool,
 }
 
-impl BodyOwner {
-    /// Tells whether the process is suspended until a person answers. Its programs are not stopped for that.
-    pub(crate) fn waits_for_answer(&self) -> bool {
-        self.pause_reason().is_some_and(waits_for_answer)
-    }
+/// How a process stands that was told to stop.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Standing {
+    /// How urgently it is to stop, until it has.
+    pub(crate) pausing: Option<Urgency>,
+    /// The same while it waits for an answer, because somebody paused it meanwhile.
+    pub(crate) kept: Option<Urgency>,
+    /// Whether it is suspended until a person answers. Its programs are not stopped for that.
+    pub(crate) waits_for_answer: bool,
+}
 
+impl BodyOwner {
     /// Returns why the process is to stand still, or does.
     fn pause_reason(&self) -> Option<SuspendReason> {
         let state = self.runtime.lock();
@@ -41,12 +47,13 @@ impl BodyOwner {
         state.table.machine(self.process.of.pid)?.urgency()
     }
 
-    /// Tells how urgently the process is to stand still while it waits for an answer, because somebody has paused it.
-    pub(crate) fn kept_pause(&self) -> Option<Urgency> {
+    /// Returns how the process stands that was told to stop, at one moment; `None` if it is not known any more.
+    pub(crate) fn standing(&self) -> Option<Standing> {
         let state = self.runtime.lock();
         let machine = state.table.machine(self.process.of.pid)?;
-        let (_, reason) = machine.pause()?;
-        machine.kept_urgency().filter(|_| waits_for_answer(reason))
+        let waits_for_answer = machine.pause().is_some_and(|(_, reason)| waits_for_answer(reason));
+        let kept = machine.kept_urgency().filter(|_| waits_for_answer);
+        Some(Standing { pausing: machine.urgency(), kept, waits_for_answer })
     }
 
     /// Tells whether the process may spend anything. Its account is open then.
@@ -128,6 +135,9 @@ impl BodyOwner {
         turn.commit(change).await?;
         let deadline = turn.deadline();
         self.owner.order(|orders| orders.deadline = deadline);
+        if !is_queued {
+            self.runtime.start_heartbeat();
+        }
         Ok(())
     }
 

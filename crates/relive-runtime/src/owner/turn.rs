@@ -79,7 +79,9 @@ impl Change {
     pub(crate) fn resumes(&self) -> bool {
         let ends = self.effects.iter().any(|effect| matches!(effect, Effect::Resume { .. }));
         let (before, after) = (&self.before, &self.draft);
-        ends || before.kept_pause().is_some() && after.waiting_pause().is_none() && after.pause() == before.pause()
+        // One that is asked to end keeps its pause no longer, and resumes nobody by that.
+        let is_taken_back = before.kept_pause().is_some() && after.waiting_pause().is_none();
+        ends || is_taken_back && after.pause() == before.pause() && after.ending() == before.ending()
     }
 
     /// Returns the signals that the process has to handle itself.

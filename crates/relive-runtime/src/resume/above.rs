@@ -25,7 +25,9 @@ impl Runtime {
         let note = above.last().and_then(|top| self.still_paused_below(*top));
         let mut pids = resumed.pids;
         pids.extend(above);
-        Resumed { affected: pids.len(), pids, note: resumed.note.or(note), ..resumed }
+        let notes: Vec<String> = resumed.note.into_iter().chain(note).collect();
+        let note = (!notes.is_empty()).then(|| notes.join("; "));
+        Resumed { affected: pids.len(), pids, note, ..resumed }
     }
 
     /// Says how many processes below an ancestor that was resumed with another one stay paused.

@@ -92,6 +92,31 @@ fn the_state_of_a_program_is_writable_except_for_the_parts_that_execute_commands
 }
 
 #[test]
+fn a_part_of_the_state_that_was_missing_is_read_only_too_and_so_cannot_be_made_by_the_program() {
+    let dir = tempfile::tempdir().unwrap();
+    let base = dir.path().canonicalize().unwrap();
+    let fixed = |at: &str, missing| crate::Fixed { at: at.into(), missing };
+    let state = crate::State {
+        base: base.clone(),
+        directories: vec![".cli".into()],
+        fixed: vec![
+            fixed(".cli/hooks", crate::Missing::Directory),
+            fixed(".cli/settings.json", crate::Missing::File("{}".to_owned())),
+            fixed(".cli/tmp/bin", crate::Missing::Directory),
+        ],
+        ..crate::State::default()
+    };
+    let found = Surroundings { state: crate::FoundState::look(&[state], &[]), ..surroundings() };
+    let drawn = drawn(&found, &confined());
+    let line = |word: &str, at: &str| format!("{word} {}", base.join(at).display());
+    position(&drawn, &line("read-only", ".cli/hooks"));
+    position(&drawn, &line("read-only", ".cli/settings.json"));
+    // Mounted on itself, so that it cannot be renamed.
+    let pinned = position(&drawn, &line("writable", ".cli/tmp"));
+    assert!(pinned < position(&drawn, &line("read-only", ".cli/tmp/bin")));
+}
+
+#[test]
 fn a_program_is_shown_where_an_empty_directory_would_cover_it_and_left_alone_elsewhere() {
     let programs = ["/tmp/bin/relive", "/home/a/work/relive", "/home/a/.ssh/relive", "/usr/bin/relive"];
     let found = Surroundings { programs: programs.iter().map(PathBuf::from).collect(), ..surroundings() };

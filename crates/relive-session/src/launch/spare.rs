@@ -35,6 +35,8 @@ use crate::{SHIM, faults, packet, proc};
 pub(crate) const PATH_ROOM: usize = 1024;
 /// Begins what fills that room until the path is known; then comes its owner. It is no path of a session: those are absolute.
 const FILLER: &str = "waits-for-a-session-of";
+/// What filled that room in earlier versions, which did not tell the owner.
+const FILLER_WITHOUT_OWNER: &str = "waits-for-a-session";
 /// More than an order takes.
 pub(crate) const ORDER_MAX: usize = 8 * 1024;
 /// The answer of a spare to [`Order::Become`].
@@ -83,6 +85,17 @@ pub(crate) fn is_filler(argument: &[u8]) -> bool {
     argument.len() == PATH_ROOM && argument.starts_with(FILLER.as_bytes())
 }
 
+/// Returns whether this is the first argument of a spare of an earlier version, whose owner is not known.
+fn is_without_owner(argument: &[u8]) -> bool {
+    argument.len() == PATH_ROOM && argument.trim_ascii_end() == FILLER_WITHOUT_OWNER.as_bytes()
+}
+
+/// Returns whether this is the first argument of a spare whose owner is gone or not known.
+fn is_alone(argument: &[u8]) -> bool {
+    let has_lost_owner = || owner_in(argument).is_some_and(|owner| !owner.lives());
+    is_without_owner(argument) || is_filler(argument) && has_lost_owner()
+}
+
 /// Returns the process that a spare with this first argument waits for.
 fn owner_in(argument: &[u8]) -> Option<Identity> {
     let mut numbers = std::str::from_utf8(argument).ok()?.strip_prefix(FILLER)?.split_ascii_whitespace();
@@ -94,12 +107,13 @@ fn filler(owner: Identity) -> String {
     format!("{:<PATH_ROOM$}", format!("{FILLER} {} {}", owner.pid, owner.start_time))
 }
 
-/// Lets every stopped spare whose owner is gone continue, so that it notices that.
+/// Lets every stopped spare whose owner is gone, or not known, continue, so that it notices that. One whose owner lives
+/// keeps waiting.
 pub(crate) fn rouse_stopped() -> io::Result<()> {
     for (spare, argument) in proc::shims()? {
         let argument = argument.as_os_str().as_bytes();
-        let is_alone = is_filler(argument) && owner_in(argument).is_some_and(|owner| !owner.lives());
-        if is_alone && proc::Stat::of(spare.pid).is_ok_and(|stat| stat.identity == spare && stat.state == b'T') {
+        let is_stopped = || proc::Stat::of(spare.pid).is_ok_and(|stat| stat.identity == spare && stat.state == b'T');
+        if is_alone(argument) && is_stopped() {
             // One of another user is that user's.
             let _ = crate::tree::signal_all(&[spare], Signal::CONT);
         }
@@ -241,5 +255,17 @@ mod tests {
         assert!(!is_filler(b"/data/steps/0190/sessions/1"));
         assert!(!is_filler(format!("/{}", &filler[1..]).as_bytes()));
         assert!(!is_filler(b"--probe"));
+        assert!(!is_without_owner(filler.as_bytes()));
+    }
+
+    #[test]
+    fn a_spare_is_alone_if_its_owner_is_gone_or_not_known() {
+        let this = Identity::of(rustix::process::getpid().as_raw_nonzero().get()).unwrap();
+        let check = |argument: &str, expect| assert_eq!(is_alone(argument.as_bytes()), expect, "{argument:?}");
+        check(&filler(this), false);
+        check(&filler(Identity { start_time: this.start_time + 1, ..this }), true);
+        check(&format!("{FILLER_WITHOUT_OWNER:<PATH_ROOM$}"), true);
+        check(FILLER_WITHOUT_OWNER, false);
+        check("/data/steps/0190/sessions/1", false);
     }
 }

@@ -9,6 +9,8 @@ use std::sync::OnceLock;
 use std::time::Duration;
 
 use rustix::process::Signal;
+use tokio::sync::Semaphore;
+use tokio::task::spawn_blocking;
 use tokio::time::{Instant, timeout_at};
 
 use crate::connection::Connection;
@@ -17,24 +19,40 @@ use crate::tree;
 
 /// The time between two looks, of all sessions at the same moment.
 const LOOK_EVERY: Duration = Duration::from_secs(2);
+/// How many looks there are at a time: each takes a thread, and all sessions are due at once.
+const LOOKS_MAX: usize = 2;
 
 /// Lets the shim of a session continue whenever it was stopped, as long as somebody uses this connection to it.
 pub(super) fn keep(path: &Path, connection: &Connection) {
-    let pid = connection.shim_pid();
-    // A program that answers in the place of its shim names any process.
-    if proc::shim_directory(pid).as_deref() != Some(path) {
-        return;
-    }
-    let Ok(shim) = Identity::of(pid) else { return };
+    let (pid, path) = (connection.shim_pid(), path.to_owned());
     let mut seen = connection.seen();
     tokio::spawn(async move {
+        let Ok(Some(shim)) = spawn_blocking(move || shim_of(pid, &path)).await else { return };
         while timeout_at(next_look(), seen.wait_for(|seen| seen.ended.is_some() || seen.gone)).await.is_err() {
-            if Stat::of(shim.pid).is_ok_and(|stat| stat.identity == shim && stat.state == b'T') {
-                // One that has ended meanwhile is noticed by its connection.
-                let _ = tree::signal_all(&[shim], Signal::CONT);
-            }
+            look(shim).await;
         }
     });
+}
+
+/// Returns the process with this pid if it is the shim of the session in this directory. A program that answers in the
+/// place of its shim names any process.
+fn shim_of(pid: i32, path: &Path) -> Option<Identity> {
+    let shim = Identity::of(pid).ok()?;
+    (proc::shim_directory(pid).as_deref() == Some(path)).then_some(shim)
+}
+
+/// Lets a shim continue if it is stopped.
+async fn look(shim: Identity) {
+    static LOOKS: Semaphore = Semaphore::const_new(LOOKS_MAX);
+    let Ok(_permit) = LOOKS.acquire().await else { return };
+    let looked = spawn_blocking(move || {
+        if Stat::of(shim.pid).is_ok_and(|stat| stat.identity == shim && stat.state == b'T') {
+            // One that has ended meanwhile is noticed by its connection.
+            let _ = tree::signal_all(&[shim], Signal::CONT);
+        }
+    });
+    // It fails only while the daemon stops.
+    let _ = looked.await;
 }
 
 fn next_look() -> Instant {

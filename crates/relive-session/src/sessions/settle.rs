@@ -40,7 +40,7 @@ impl Sessions {
         let (mut doubt, mut is_replaced) = (Doubt::None, false);
         loop {
             // Nobody launches it between the look and what follows from that.
-            let turn = self.turns.of(path).await;
+            let turn = self.turns.of(path).await?;
             let looked = match self.look(path).await {
                 Err(error) if directory::is_replaced(&error) => {
                     is_replaced = true;
@@ -165,7 +165,7 @@ impl Sessions {
             silence.shims = shims(path).await?;
             silence.held = Some(self.rouse(path).await?);
         } else if lasted > SILENT_PATIENCE + ROUSED_PATIENCE {
-            let turn = self.turns.of(path).await;
+            let turn = self.turns.of(path).await?;
             if shims(path).await?.iter().all(|shim| silence.shims.contains(shim)) {
                 self.end_in_turn(path, Some(turn)).await?;
                 silence.since = Instant::now();

@@ -102,6 +102,6 @@ async fn untouched(client: &Client<'_>, id: &str, affected: &Affected, now: bool
         return Some(Untouched::Suspended(told));
     };
     // Any other would keep the pause.
-    let message = format!("PID {pid} handles PAUSE itself and waits for your {waits_for}, so it was not paused");
-    Some(Untouched::Refused(conflict(message).with_hint(format!("relive resolve {id}"))))
+    let message = format!("PID {pid} waits for your {waits_for} and was told to end, so it was not paused");
+    Some(Untouched::Refused(conflict(message).with_hint(format!("relive wait {id}"))))
 }

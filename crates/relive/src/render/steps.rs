@@ -266,13 +266,7 @@ impl Steps {
                 None => unknown.push((why, vec![row.step])),
             }
         }
-        let unknown = unknown.into_iter().map(|(why, steps)| {
-            let of = match (steps.first(), steps.last()) {
-                (Some(first), Some(last)) if first != last => format!("steps {first} to {last}"),
-                (first, _) => format!("step {}", first.copied().unwrap_or_default()),
-            };
-            format!("{of}: {}", one_line(why))
-        });
+        let unknown = unknown.into_iter().map(|(why, steps)| format!("{}: {}", numbered(&steps), one_line(why)));
         let lacking = self.rows.iter().filter_map(|row| {
             let named = not_kept(&row.not_kept, &[])?;
             Some(format!("step {}: not kept: {named}", row.step))
@@ -309,6 +303,18 @@ impl Steps {
             });
         }
     }
+}
+
+/// Returns the numbers of steps in words: those that follow each other as a range.
+fn numbered(steps: &[u32]) -> String {
+    let is_next = |first: &u32, second: &u32| first.checked_add(1) == Some(*second);
+    let ranges = steps.chunk_by(is_next).filter_map(|range| match range {
+        [] => None,
+        [step] => Some(step.to_string()),
+        [first, .., last] => Some(format!("{first} to {last}")),
+    });
+    let ranges: Vec<String> = ranges.collect();
+    format!("{} {}", if steps.len() == 1 { "step" } else { "steps" }, ranges.join(", "))
 }
 
 fn shown_as(file: &record::NotKept) -> NotKept {
@@ -377,6 +383,15 @@ mod tests {
         check(about("resolved", 0, r#","outcome":"retry""#), &[true]);
         check(about("resolved", 0, r#","outcome":"not_done""#), &[false]);
         check(answer(2, "[]"), &[false, false]);
+    }
+
+    #[test]
+    fn only_steps_that_follow_each_other_are_a_range() {
+        let check = |steps: &[u32], expect: &str| assert_eq!(numbered(steps), expect);
+        check(&[3], "step 3");
+        check(&[2, 3], "steps 2 to 3");
+        check(&[1, 5], "steps 1, 5");
+        check(&[1, 2, 3, 5, 7, 8], "steps 1 to 3, 5, 7 to 8");
     }
 
     #[test]

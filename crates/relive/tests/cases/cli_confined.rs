@@ -33,10 +33,11 @@ fn has_file(directory: &Path, part: &str) -> bool {
 }
 
 /// A confined agent works, keeps its conversation, and changes nothing that an agent executes which is not confined.
-fn confined(agent: &str, tool: fn(&str) -> Turn, own: &str, fixed: &str) {
+fn confined(agent: &str, tool: fn(&str) -> Turn, own: &str, fixed: &str, absent: &str) {
     let command = format!(
         "echo made > made; echo x > ~/outside; echo x > ~/{own}/scratch; echo x > ~/{own}/{fixed}; rm -f ~/{own}/{fixed}; \
-         mv ~/{own} ~/moved; ls -A ~ > seen; true"
+         mv ~/{own}/{absent} ~/{own}/moved; mkdir -p ~/{own}/{absent}; echo x > ~/{own}/{absent}/x; mv ~/{own} ~/moved; \
+         ls -A ~ > seen; true"
     );
     let turns = [tool(&command), Turn::text("One."), Turn::text("Two.")];
     let Some((agents, home)) = at_home(&format!("confined({agent})"), agent, turns) else { return };
@@ -48,6 +49,8 @@ fn confined(agent: &str, tool: fn(&str) -> Turn, own: &str, fixed: &str) {
     assert_eq!(agents.said(&process).last().unwrap(), "One.");
     assert_eq!(fs::read_to_string(agents.world.work().join("made")).unwrap(), "made\n");
     assert!(!home.path().join("outside").exists() && !home.path().join("moved").exists());
+    let absent = home.path().join(own).join(absent);
+    assert!(fs::read_dir(&absent).unwrap().next().is_none(), "it was missing, and is executed: {}", absent.display());
     assert_eq!(fs::read_to_string(home.path().join(own).join("scratch")).unwrap(), "x\n");
     let after = fs::read_to_string(home.path().join(own).join(fixed)).unwrap();
     assert_eq!(after.trim(), before.unwrap_or_else(|| "{}".to_owned()).trim(), "what it executes is as it was");
@@ -76,12 +79,12 @@ fn confined(agent: &str, tool: fn(&str) -> Turn, own: &str, fixed: &str) {
 
 #[test]
 fn a_confined_claude_writes_to_its_directory_and_its_own_only() {
-    confined("claude", bash, ".claude", "settings.json");
+    confined("claude", bash, ".claude", "settings.json", "local");
 }
 
 #[test]
 fn a_confined_codex_writes_to_its_directory_and_its_own_only() {
-    confined("codex", |command| Turn::calls("exec_command", json!({"cmd": command})), ".codex", "config.toml");
+    confined("codex", |command| Turn::calls("exec_command", json!({"cmd": command})), ".codex", "config.toml", "hooks");
 }
 
 #[test]
@@ -108,4 +111,15 @@ fn an_agent_whose_directory_is_a_link_is_not_started_and_says_why() {
     let refused = agents.world.relive(&args);
     assert!(refused.code == 126 && refused.stderr.contains("isolation.writable"), "{refused:?}");
     assert!(fs::read_dir(&target).unwrap().next().is_none(), "nothing was made behind the link");
+}
+
+#[test]
+fn an_agent_whose_directory_is_the_home_is_not_started_and_says_why() {
+    let Some((agents, home)) = at_home("an_agent_whose_directory_is_the_home", "claude", []) else { return };
+    let Agents { world, server } = agents;
+    let world = world.with_env("CLAUDE_CONFIG_DIR", home.path().to_str().unwrap());
+    let agents = Agents { world, server };
+    let refused = agents.world.relive(&["run", "-d", "--agent", "claude", "--isolation", "confined", "the task"]);
+    assert!(refused.code == 126 && refused.stderr.contains("contains the home directory"), "{refused:?}");
+    assert!(!home.path().join("settings.json").exists(), "nothing was made in the home directory");
 }

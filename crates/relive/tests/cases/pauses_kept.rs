@@ -109,3 +109,18 @@ fn all_and_a_pattern_pause_what_waits_for_an_answer() {
         assert_paused_before_the_call(&world, &asks.uuid);
     }
 }
+
+#[test]
+fn the_end_of_one_that_waits_for_an_answer_leaves_those_above_it_paused() {
+    for signal in ["TERM", "KILL"] {
+        let world = World::new();
+        let (run, node) = tree(&world);
+        world.relive(&["pause", "--subtree", &run.uuid]).ok();
+        world.await_display(&run.uuid, "suspended");
+        let killed = world.relive(&["kill", "--json", "-s", signal, &node.uuid]).ok().json();
+        assert_eq!(killed["affected"], 1, "{killed}");
+        world.relive(&["wait", &node.uuid]);
+        let info = world.info(&run.uuid);
+        assert_eq!((&info["display"], &info["suspend_reason"]), (&json!("suspended"), &json!("user")), "{signal}");
+    }
+}

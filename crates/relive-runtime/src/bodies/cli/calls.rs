@@ -16,6 +16,7 @@ use super::CliBody;
 use super::conversation::Conversation;
 use super::live::LiveGateway;
 use super::route::{self, NoRoute, Route};
+use crate::drive::Standing;
 use crate::runtime::ProcessRef;
 
 /// The model calls of one program.
@@ -260,7 +261,8 @@ impl Conversation {
     /// Tells whether the process is to stand still. One that waits for an answer is not stopped for that, only if somebody
     /// pauses it.
     fn is_paused(&self) -> bool {
-        self.owner.is_paused() && (!self.owner.waits_for_answer() || self.owner.kept_pause().is_some())
+        let is_stopped = |standing: Standing| !standing.waits_for_answer || standing.kept.is_some();
+        self.owner.is_paused() && self.owner.standing().is_none_or(is_stopped)
     }
 
     /// Tells the same of the records that are in the journal: a pause may come with the record that was read last, and is

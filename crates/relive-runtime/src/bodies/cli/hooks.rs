@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use relive_cli_agent::{Activity, AgentStream, Dialect, Event, EventKind, Lifecycle, Waiting};
 use relive_core::Timestamp;
-use relive_gateway::HOOKS_PATH;
+use relive_gateway::{HOOKS_PATH, Hook};
 use relive_types::CliAgent;
 use serde_json::{Value, json};
 
@@ -36,11 +36,18 @@ const TIMEOUT_S: u64 = 5;
 /// The variable with the token for hooks. Claude gives hooks no variable with a key of its own.
 pub(super) const TOKEN: &str = "RELIVE_HOOKS_TOKEN";
 const SETTINGS: &str = "--settings";
+/// After this argument all others belong to the prompt.
+const END_OF_OPTIONS: &str = "--";
 
-/// Tells whether a program can be told to report. One whose command line names settings keeps those.
+/// Tells whether a program can be told to report, by arguments at the end of its command line. One whose command line names
+/// settings keeps those.
 pub(super) fn can_report(agent: &CliAgent, argv: &[String]) -> bool {
-    let has_settings = argv.iter().any(|word| word == SETTINGS || word.starts_with("--settings="));
-    agent.terminal && dialect_of(agent) == Dialect::Claude && program_of(agent) == "claude" && !has_settings
+    let takes_no_settings =
+        |word: &String| word == SETTINGS || word.starts_with("--settings=") || word == END_OF_OPTIONS;
+    agent.terminal
+        && dialect_of(agent) == Dialect::Claude
+        && program_of(agent) == "claude"
+        && !argv.iter().any(takes_no_settings)
 }
 
 /// Returns the arguments by which a program reports to the port. The token is not among them: it is in a variable.
@@ -58,10 +65,14 @@ pub(super) fn arguments(port: u16) -> [String; 2] {
 
 /// What a program has reported.
 pub(super) struct Reports {
+    dialect: Dialect,
     stream: AgentStream,
+    /// The connection to the gateway that the hooks are read from.
+    connection: Option<u64>,
     /// The hooks up to this number are read.
     read_to: u64,
-    has_any: bool,
+    /// Whether the state is known: there was a report, and no later one is missing.
+    is_known: bool,
     tool: Option<(String, Timestamp)>,
     /// The open requests of the program, which are answered in its terminal.
     asked: BTreeMap<String, Asked>,
@@ -72,9 +83,11 @@ pub(super) struct Reports {
 impl Reports {
     pub(super) fn new(dialect: Dialect, now: Timestamp) -> Self {
         Self {
+            dialect,
             stream: AgentStream::new(Some(dialect), Duration::ZERO, now),
+            connection: None,
             read_to: 0,
-            has_any: false,
+            is_known: false,
             tool: None,
             asked: BTreeMap::new(),
             turn_since: None,
@@ -84,22 +97,40 @@ impl Reports {
 
     /// Reads the hooks up to the last one that the gateway has.
     pub(super) async fn read(&mut self, conversation: &Conversation, last: u64) {
-        if last < self.read_to {
-            // Another gateway counts anew.
-            self.read_to = 0;
-        }
+        let (gateways, uuid) = (&conversation.body.gateways, conversation.process.uuid);
+        self.follow(gateways.connection(), last, conversation.now());
         while self.read_to < last {
-            let hooks = conversation.body.gateways.hooks(conversation.process.uuid, self.read_to).await;
-            // What a gateway that is gone had is lost.
-            self.read_to = hooks.last().map_or(last, |hook| hook.number);
-            for hook in hooks {
-                self.take_in(&hook.body, conversation.now());
+            let hooks = gateways.hooks(uuid, self.read_to).await.unwrap_or_else(|error| {
+                tracing::debug!("the hooks of {uuid} cannot be read: {error}");
+                Vec::new()
+            });
+            if !self.take_all(&hooks, conversation.now()) {
+                return;
             }
         }
     }
 
+    /// Begins anew if another gateway may count the hooks: the reports to the one before it may be lost, such as the end of a
+    /// turn.
+    fn follow(&mut self, connection: u64, last: u64, now: Timestamp) {
+        if self.connection != Some(connection) || last < self.read_to {
+            *self = Self { connection: Some(connection), ..Self::new(self.dialect, now) };
+        }
+    }
+
+    /// Takes in the next hooks; `false` if there is none, although the gateway has announced it. They are read with the next
+    /// change then. Until that, the last report says nothing about the present: a pause must not wait for its end.
+    fn take_all(&mut self, hooks: &[Hook], now: Timestamp) -> bool {
+        for hook in hooks {
+            self.take_in(&hook.body, hook.at.unwrap_or(now));
+            self.read_to = hook.number;
+        }
+        self.is_known &= !hooks.is_empty();
+        !hooks.is_empty()
+    }
+
     fn take_in(&mut self, body: &str, at: Timestamp) {
-        self.has_any = true;
+        self.is_known = true;
         let mut events = Vec::new();
         self.stream.push(format!("{body}\n").as_bytes(), at, |_, report| events.extend(report.events));
         for event in &events {
@@ -153,34 +184,34 @@ impl Reports {
         }
     }
 
-    /// Returns its state; nothing before its first report.
+    /// Returns the state of the program; `None` before its first report, and while a later one is missing.
     pub(super) fn state(&self) -> Option<(Lifecycle, Activity)> {
         let machine = self.stream.machine();
-        self.has_any.then(|| (machine.lifecycle(), machine.activity()))
+        self.is_known.then(|| (machine.lifecycle(), machine.activity()))
     }
 
     pub(super) fn waiting(&self) -> Option<Waiting> {
-        self.stream.machine().waiting()
+        self.stream.machine().waiting().filter(|_| self.is_known)
     }
 
-    /// Returns what it asks about, if that is one thing.
+    /// Returns the first request that waits for an answer in the terminal.
     pub(super) fn asked(&self) -> Option<Asked> {
         self.asked.values().next().filter(|_| self.waiting().is_some()).cloned()
     }
 
     pub(super) fn tool(&self) -> Option<(String, Timestamp)> {
-        self.tool.clone()
+        self.tool.clone().filter(|_| self.is_known)
     }
 
     pub(super) fn turn_since(&self) -> Option<Timestamp> {
-        self.turn_since
+        self.turn_since.filter(|_| self.is_known)
     }
 
     pub(super) fn subagents(&self) -> Subagents {
         self.subagents.clone()
     }
 
-    /// Tells whether it does nothing after which a model call would follow, as far as it says.
+    /// Tells whether no model call is expected: no turn is open, the program waits for an answer, or its state is not known.
     pub(super) fn is_at_rest(&self) -> bool {
         self.state().is_none_or(|(lifecycle, _)| lifecycle != Lifecycle::Working) || self.waiting().is_some()
     }
@@ -198,6 +229,7 @@ mod tests {
         assert!(can_report(&claude, &argv(&["claude"])));
         assert!(!can_report(&claude, &argv(&["claude", "--settings", "x"])));
         assert!(!can_report(&claude, &argv(&["claude", "--settings=x"])));
+        assert!(!can_report(&claude, &argv(&["claude", "--", "do x"])), "it would become a part of the prompt");
         assert!(!can_report(&CliAgent { terminal: false, ..claude.clone() }, &argv(&["claude"])));
         assert!(!can_report(&CliAgent { command: vec!["mine".to_owned()], ..claude }, &argv(&["mine"])));
         let [_, settings] = arguments(4711);
@@ -225,5 +257,50 @@ mod tests {
         assert_eq!((after.0.0, after.1), (Lifecycle::Working, None));
         assert_eq!(tell("Stop", json!({})), ((Lifecycle::Idle, Activity::Idle), None, true));
         assert!(reports.tool().is_none() && reports.asked().is_none() && reports.turn_since().is_none());
+    }
+
+    fn hook(number: u64, name: &str, at: Option<Timestamp>) -> Hook {
+        let body = json!({"hook_event_name": name, "session_id": "s", "prompt": "x"}).to_string();
+        Hook { number, at, body }
+    }
+
+    #[test]
+    fn a_turn_began_when_its_hook_came_and_not_when_it_was_read() {
+        let (then, now) = (Timestamp::from_second(100).unwrap(), Timestamp::from_second(900).unwrap());
+        for (at, expect) in [(Some(then), then), (None, now)] {
+            let mut reports = Reports::new(Dialect::Claude, now);
+            assert!(reports.take_all(&[hook(1, "UserPromptSubmit", at)], now));
+            assert_eq!(reports.turn_since(), Some(expect));
+        }
+    }
+
+    #[test]
+    fn a_report_that_cannot_be_read_blocks_no_pause_and_is_read_later() {
+        let now = Timestamp::UNIX_EPOCH;
+        let mut reports = Reports::new(Dialect::Claude, now);
+        reports.follow(1, 1, now);
+        assert!(reports.take_all(&[hook(1, "UserPromptSubmit", None)], now) && !reports.is_at_rest());
+        reports.follow(1, 2, now);
+        assert!(!reports.take_all(&[], now));
+        assert_eq!((reports.read_to, reports.state(), reports.turn_since()), (1, None, None));
+        assert!(reports.is_at_rest());
+        assert!(reports.take_all(&[hook(2, "Stop", None)], now));
+        assert_eq!((reports.read_to, reports.state()), (2, Some((Lifecycle::Idle, Activity::Idle))));
+    }
+
+    #[test]
+    fn with_another_gateway_nothing_is_reported_yet() {
+        let now = Timestamp::UNIX_EPOCH;
+        // The other one may have as many hooks, or fewer.
+        for (connection, last) in [(2, 1), (2, 0), (1, 0)] {
+            let mut reports = Reports::new(Dialect::Claude, now);
+            reports.follow(1, 1, now);
+            assert!(reports.take_all(&[hook(1, "UserPromptSubmit", None)], now));
+            reports.follow(1, 1, now);
+            assert!(!reports.is_at_rest(), "the same one changes nothing");
+            reports.follow(connection, last, now);
+            assert_eq!((reports.read_to, reports.state(), reports.connection), (0, None, Some(connection)));
+            assert!(reports.is_at_rest());
+        }
     }
 }

@@ -353,7 +353,8 @@ impl CliBody {
 async fn note_queued(cx: &Context, is_queued: bool) -> bool {
     if let Err(error) = cx.owner.set_queued(is_queued).await {
         let uuid = cx.process.uuid;
-        cx.owner.warn(format!("the time that {uuid} waits for a place counts for its time limit: {error}"));
+        let wrong = if is_queued { "counts" } else { "does not count from now on" };
+        cx.owner.warn(format!("the time of {uuid} {wrong}, because its queue cannot be recorded: {error}"));
     }
     true
 }

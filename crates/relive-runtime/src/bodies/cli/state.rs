@@ -19,10 +19,15 @@ struct Known {
     variable: Option<&'static str>,
     /// Below the home directory.
     directories: &'static [&'static str],
-    /// In the first directory.
+    /// Files in the first directory that stay as they are, with what is written to a missing one: what its later runs execute,
+    /// or take for the words of the user.
     files: &'static [(&'static str, &'static str)],
-    folders: &'static [&'static str],
-    instructions: &'static [&'static str],
+    /// The same in the first directory if the variable names that.
+    files_elsewhere: &'static [(&'static str, &'static str)],
+    /// Directories in the first directory that stay as they are.
+    subdirectories: &'static [&'static str],
+    /// Files in the first directory that stay as they are, and are not made: an empty one would replace another.
+    unmade: &'static [&'static str],
     /// What its other runs execute while they run.
     private: &'static [&'static str],
 }
@@ -32,36 +37,66 @@ const EMPTY_OBJECT: &str = "{}\n";
 const CLAUDE: Known = Known {
     variable: Some("CLAUDE_CONFIG_DIR"),
     directories: &[".claude"],
-    files: &[("settings.json", EMPTY_OBJECT)],
-    folders: &["agents", "commands", "plugins", "skills"],
-    instructions: &["CLAUDE.md", "hooks", "output-styles", "remote-settings.json", "rules", "workflows"],
+    files: &[
+        ("settings.json", EMPTY_OBJECT),
+        ("settings.local.json", EMPTY_OBJECT),
+        ("remote-settings.json", EMPTY_OBJECT),
+        ("CLAUDE.md", ""),
+    ],
+    // Otherwise it is in the home directory, which is not writable.
+    files_elsewhere: &[(".claude.json", EMPTY_OBJECT)],
+    // The program itself may be in `local`.
+    subdirectories: &[
+        "agents",
+        "commands",
+        "hooks",
+        "local",
+        "output-styles",
+        "plugins",
+        "rules",
+        "skills",
+        "workflows",
+    ],
+    // An earlier name of `.claude.json`, which claude prefers if there is one.
+    unmade: &[".config.json"],
     private: &["session-env", "shell-snapshots"],
 };
 
 const CODEX: Known = Known {
     variable: Some("CODEX_HOME"),
     directories: &[".codex"],
-    files: &[("config.toml", ""), ("hooks.json", EMPTY_OBJECT), (".env", "")],
-    folders: &["prompts", "rules"],
-    instructions: &["AGENTS.md", "AGENTS.override.md", "hooks", "plugins", "skills"],
+    files: &[
+        ("config.toml", ""),
+        ("hooks.json", EMPTY_OBJECT),
+        (".env", ""),
+        ("AGENTS.md", ""),
+        ("AGENTS.override.md", ""),
+    ],
+    files_elsewhere: &[],
+    // The program itself may be in `packages`.
+    subdirectories: &["hooks", "packages", "plugins", "prompts", "rules", "skills"],
+    unmade: &[],
     private: &["shell_snapshots", "tmp"],
 };
 
 const GEMINI: Known = Known {
     variable: None,
     directories: &[".gemini"],
-    files: &[("settings.json", EMPTY_OBJECT), ("trustedFolders.json", EMPTY_OBJECT), (".env", "")],
-    folders: &["agents", "commands", "extensions", "policies", "skills"],
-    instructions: &["GEMINI.md", "hooks"],
+    files: &[("settings.json", EMPTY_OBJECT), ("trustedFolders.json", EMPTY_OBJECT), (".env", ""), ("GEMINI.md", "")],
+    files_elsewhere: &[],
+    // The last one has programs that it has downloaded.
+    subdirectories: &["agents", "commands", "extensions", "hooks", "policies", "skills", "tmp/bin"],
+    unmade: &[],
     private: &[],
 };
 
 const QWEN: Known = Known {
     variable: None,
     directories: &[".qwen"],
-    files: &[("settings.json", EMPTY_OBJECT), ("trustedFolders.json", EMPTY_OBJECT), (".env", "")],
-    folders: &["agents", "commands", "extensions", "skills"],
-    instructions: &["QWEN.md", "hooks"],
+    files: &[("settings.json", EMPTY_OBJECT), ("trustedFolders.json", EMPTY_OBJECT), (".env", ""), ("QWEN.md", "")],
+    files_elsewhere: &[],
+    subdirectories: &["agents", "commands", "extensions", "hooks", "skills", "tmp/bin"],
+    unmade: &[],
     private: &[],
 };
 
@@ -70,8 +105,9 @@ const OPENCODE: Known = Known {
     variable: None,
     directories: &[".local/share/opencode", ".local/state/opencode"],
     files: &[],
-    folders: &["bin"],
-    instructions: &[],
+    files_elsewhere: &[],
+    subdirectories: &["bin"],
+    unmade: &[],
     private: &[],
 };
 
@@ -98,9 +134,12 @@ pub(crate) fn is_known(agent: &CliAgent) -> bool {
 
 /// Returns the directories of an agent. `home` is that of the user; the variables are those of its program.
 pub(super) fn of(agent: &CliAgent, home: &Path, env: &[(String, String)]) -> Vec<State> {
-    let named = agent.state.iter().map(|written| match written.strip_prefix("~/") {
-        Some(below) => State { base: home.to_owned(), directories: vec![below.into()], ..State::default() },
-        None => State { base: written.into(), directories: vec![PathBuf::new()], ..State::default() },
+    let named = agent.state.iter().map(|written| {
+        let (base, below) = match written.strip_prefix("~/") {
+            Some(below) => (home.to_owned(), below.into()),
+            None => (written.into(), PathBuf::new()),
+        };
+        State { base, directories: vec![below], home: Some(home.to_owned()), ..State::default() }
     });
     named.chain(known(agent).map(|known| known.state(home, env))).collect()
 }
@@ -109,6 +148,7 @@ impl Known {
     fn state(&self, home: &Path, env: &[(String, String)]) -> State {
         let set = |name| env.iter().find(|(other, value)| other == name && !value.is_empty());
         let elsewhere = self.variable.and_then(set).map(|(_, value)| PathBuf::from(value));
+        let files_elsewhere: &[_] = if elsewhere.is_some() { self.files_elsewhere } else { &[] };
         let (base, directories, first) = match elsewhere {
             Some(base) => (base, vec![PathBuf::new()], PathBuf::new()),
             None => {
@@ -118,11 +158,13 @@ impl Known {
             }
         };
         let fixed = |name: &str, missing| Fixed { at: first.join(name), missing };
-        let files = self.files.iter().map(|(name, content)| fixed(name, Missing::File((*content).to_owned())));
-        let folders = self.folders.iter().map(|name| fixed(name, Missing::Directory));
-        let instructions = self.instructions.iter().map(|name| fixed(name, Missing::Leave));
+        let files = self.files.iter().chain(files_elsewhere);
+        let files = files.map(|(name, content)| fixed(name, Missing::File((*content).to_owned())));
+        let subdirectories = self.subdirectories.iter().map(|name| fixed(name, Missing::Directory));
+        let unmade = self.unmade.iter().map(|name| fixed(name, Missing::Leave));
         let private = self.private.iter().map(|name| first.join(name)).collect();
-        State { base, directories, fixed: files.chain(folders).chain(instructions).collect(), private }
+        let fixed = files.chain(subdirectories).chain(unmade).collect();
+        State { base, directories, fixed, private, home: Some(home.to_owned()) }
     }
 }
 
@@ -161,5 +203,36 @@ mod tests {
         let states = of(&named, Path::new("/home/a"), &[]);
         assert_eq!(states[0].base.join(&states[0].directories[0]), Path::new("/home/a/.mine"));
         assert_eq!(states[1].base, Path::new("/srv/mine"));
+    }
+
+    #[test]
+    fn what_later_runs_execute_is_made_if_it_is_missing() {
+        let check = |name: &str, env: &[(&str, &str)], expect: &[&str]| {
+            let env: Vec<(String, String)> =
+                env.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+            let states = of(&built_in(name).unwrap(), Path::new("/home/a"), &env);
+            let made: Vec<PathBuf> = states
+                .iter()
+                .flat_map(|state| state.fixed.iter().map(|part| (state.base.join(&part.at), &part.missing)))
+                .filter_map(|(path, missing)| (*missing != Missing::Leave).then_some(path))
+                .collect();
+            for path in expect {
+                assert!(made.contains(&path.into()), "{path} is not in {made:#?}");
+            }
+            assert!(states.iter().all(|state| state.home.as_deref() == Some(Path::new("/home/a"))));
+        };
+        let claude = ["hooks", "local", "rules", "CLAUDE.md", "remote-settings.json", "settings.local.json"];
+        check("claude", &[], &claude.map(|name| format!("/home/a/.claude/{name}")).each_ref().map(String::as_str));
+        check("claude", &[("CLAUDE_CONFIG_DIR", "/srv/c")], &["/srv/c/.claude.json", "/srv/c/local"]);
+        check("codex", &[], &["/home/a/.codex/hooks", "/home/a/.codex/plugins", "/home/a/.codex/skills"]);
+        check("gemini", &[], &["/home/a/.gemini/hooks", "/home/a/.gemini/tmp/bin"]);
+        check("qwen", &[], &["/home/a/.qwen/hooks"]);
+    }
+
+    #[test]
+    fn the_earlier_configuration_of_claude_is_protected_and_not_made() {
+        let states = of(&built_in("claude").unwrap(), Path::new("/home/a"), &[]);
+        let part = states[0].fixed.iter().find(|part| part.at == Path::new(".claude/.config.json"));
+        assert_eq!(part.map(|part| &part.missing), Some(&Missing::Leave), "claude would read it instead of its own");
     }
 }

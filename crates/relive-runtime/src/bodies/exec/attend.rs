@@ -17,6 +17,7 @@ use tokio::time::Instant;
 
 use super::Tenant;
 use crate::bodies::{Context, LiveSession, Shim};
+use crate::drive::Standing;
 
 /// A session that answers.
 pub(in crate::bodies) struct Attended<'a> {
@@ -160,39 +161,22 @@ pub(super) async fn attend(
 /// Returns the orders for a program.
 fn latest_orders(cx: &mut Context, is_boundary: bool) -> Orders {
     let orders = *cx.orders.borrow_and_update();
-    let standing = Standing {
-        pausing: cx.owner.is_pausing(),
-        kept: cx.owner.kept_pause(),
-        waits_for_answer: cx.owner.waits_for_answer(),
-        is_boundary,
-    };
-    Orders { stop: orders.stop.filter(|_| standing.may_stop()), ..orders }
+    let may_stop = || cx.owner.standing().is_none_or(|standing| may_stop(standing, is_boundary));
+    Orders { stop: orders.stop.filter(|_| may_stop()), ..orders }
 }
 
-/// How a program stands that was told to stop.
-#[derive(Debug, Clone, Copy)]
-struct Standing {
-    /// How urgently it is to stop, until it has.
-    pausing: Option<Urgency>,
-    /// The same while it waits for an answer, because somebody paused it meanwhile.
-    kept: Option<Urgency>,
-    waits_for_answer: bool,
-    is_boundary: bool,
-}
-
-impl Standing {
-    /// Tells whether it is stopped now. One that waits for an answer is not stopped for that: what else it does continues,
-    /// until somebody pauses it. One that can be stopped at a boundary only is not stopped before, unless it must be at once
-    /// or has been.
-    fn may_stop(self) -> bool {
-        let urgency = if self.waits_for_answer { self.kept } else { self.pausing };
-        let continues = self.waits_for_answer && self.kept.is_none();
-        !continues && (self.is_boundary || urgency != Some(Urgency::Boundary))
-    }
+/// Tells whether a program is stopped now. One that waits for an answer is not stopped for that: what else it does continues,
+/// until somebody pauses it. One that can be stopped at a boundary only is not stopped before, unless it must be at once
+/// or has been.
+fn may_stop(standing: Standing, is_boundary: bool) -> bool {
+    let Standing { pausing, kept, waits_for_answer } = standing;
+    let urgency = if waits_for_answer { kept } else { pausing };
+    let continues = waits_for_answer && kept.is_none();
+    !continues && (is_boundary || urgency != Some(Urgency::Boundary))
 }
 
 /// Returns the deadline for a shim: a little later, so that a present owner acts first.
-pub(super) fn left_ms(deadline: Instant) -> u64 {
+pub(crate) fn left_ms(deadline: Instant) -> u64 {
     const OWNER_FIRST: Duration = Duration::from_secs(1);
     let left = deadline.saturating_duration_since(Instant::now()) + OWNER_FIRST;
     u64::try_from(left.as_millis()).unwrap_or(u64::MAX)

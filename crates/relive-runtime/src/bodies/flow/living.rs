@@ -1,6 +1,6 @@
 //! A process of a tree that runs already when the tree is to start it: a person has resumed it.
 
-use relive_core::{Holder, Rights, Uuid};
+use relive_core::{Holder, Rights, SuspendReason, Uuid};
 
 use crate::answers::waits_for_answer;
 use crate::runtime::{ProcessRef, Runtime};
@@ -11,6 +11,13 @@ impl Runtime {
         self.machine_of(uuid).is_some_and(|machine| {
             let waits = machine.pause().is_none_or(|(_, reason)| waits_for_answer(reason));
             machine.end().is_none() && (waits || machine.told_to_end().is_some())
+        })
+    }
+
+    /// Returns whether a person paused a process that has not ended.
+    pub(super) fn is_paused_by_user(&self, uuid: Uuid) -> bool {
+        self.machine_of(uuid).is_some_and(|machine| {
+            machine.end().is_none() && machine.pause().is_some_and(|(_, reason)| reason == SuspendReason::User)
         })
     }
 

@@ -28,7 +28,7 @@ pub(super) async fn append(
             // The tree owns what it starts.
             batch.push(Record::Granted(Granted { target: *uuid, rights: Rights::Owner, by: None, req: None }));
         }
-        // One that is replaced is nobody's child that the tree would have to keep: its handles would grow without end.
+        // The tree releases a process that was replaced: kept, its handles would grow without end.
         batch.extend(before.map(|target| Record::Released(Released { target, req: None })));
         replaced.extend(before);
     }

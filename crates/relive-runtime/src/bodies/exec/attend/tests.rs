@@ -75,8 +75,8 @@ fn a_program_that_was_launched_now_is_told_nothing_it_knows() {
 #[test]
 fn a_program_that_waits_for_an_answer_is_stopped_only_if_somebody_pauses_it() {
     let check = |pausing, kept, waits_for_answer, is_boundary, expect| {
-        let standing = Standing { pausing, kept, waits_for_answer, is_boundary };
-        assert_eq!(standing.may_stop(), expect, "{standing:?}");
+        let standing = Standing { pausing, kept, waits_for_answer };
+        assert_eq!(may_stop(standing, is_boundary), expect, "{standing:?}, {is_boundary}");
     };
     let (now, boundary) = (Some(Urgency::Now), Some(Urgency::Boundary));
     for is_boundary in [false, true] {

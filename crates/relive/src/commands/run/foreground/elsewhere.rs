@@ -3,13 +3,16 @@
 use std::time::{Duration, Instant};
 
 use relive_client::Event;
+use relive_core::{ErrorCode, Uuid};
 
 use super::Foreground;
-use crate::error::Outcome;
+use crate::error::{Kind, Outcome};
 use crate::render::line::Line;
 
 /// How often it is checked whether a question was answered elsewhere, where no event tells of it.
 pub(super) const CHECK_EVERY: Duration = Duration::from_secs(1);
+/// How often a process is looked up whose answer was refused.
+const LOOK_UPS_MAX: u32 = 3;
 
 /// Whether an event may tell of the answer to a question.
 pub(super) fn may_be_answer(event: &Event) -> bool {
@@ -26,13 +29,29 @@ impl Foreground<'_> {
             Err(error) => {
                 self.client.context().say(&format!("not sent: {error}"));
                 if let Some(uuid) = answering {
-                    // If it still asks, the answer was not one; if somebody was faster, it may ask something else.
-                    self.questions.ask_again(uuid);
-                    let _ = self.questions.waiting(uuid).await;
+                    self.ask_again(uuid).await;
                 }
             }
         }
         self.next_question().await
+    }
+
+    /// Asks a question whose answer was refused again, if the process still asks it; if somebody was faster, it may ask
+    /// something else.
+    async fn ask_again(&mut self, uuid: Uuid) {
+        self.questions.ask_again(uuid);
+        for left in (0..LOOK_UPS_MAX).rev() {
+            match self.questions.waiting(uuid).await {
+                Ok(_) => return,
+                // It was removed, and asks nothing.
+                Err(error) if error.kind == Kind::Code(ErrorCode::NotFound) => return,
+                Err(_) if left > 0 => tokio::time::sleep(CHECK_EVERY).await,
+                Err(error) => {
+                    let message = format!("cannot look up whether it still waits for an answer: {error}");
+                    self.client.context().say(&format!("{message}\nhint: relive resolve {uuid}"));
+                }
+            }
+        }
     }
 
     /// Finds out from now on whether the question on the screen was answered elsewhere. Events tell of it at once, but a
