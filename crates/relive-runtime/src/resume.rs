@@ -73,7 +73,13 @@ impl Runtime {
             let (uuid, note) = runtime.identity_of(&runtime.look_up_to_change(&id).await?)?;
             // The run and the supervisor above a process report its end themselves.
             let is_person = cause.why != Why::Supervisor;
-            let stops = if is_person { runtime.stops_at_once(&id, uuid, &request).await } else { None };
+            let stops = match is_person {
+                true => match runtime.belongs_to_run(uuid).await {
+                    None => runtime.stops_at_once(&id, uuid, &request).await,
+                    refusal @ Some(_) => refusal,
+                },
+                false => None,
+            };
             let nodes = if is_person { runtime.nodes_to_start(uuid).await } else { None };
             let answered = runtime.resume_process(cause, uuid, (request, stops), request_id).await?;
             if is_person {

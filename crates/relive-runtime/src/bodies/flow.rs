@@ -33,7 +33,7 @@ use crate::lookup::Presence;
 use crate::runtime::{ProcessRef, Runtime};
 use child::{ChildEnd, ChildStart, ChildStarted, Creation};
 use end::EndSent;
-use record::{append, is_end_of, is_news};
+use record::{append, durability_of, is_end_of, is_news};
 
 pub(crate) use outcome::ProcessEnd;
 
@@ -406,7 +406,7 @@ impl Driver {
         append(&self.cx, &mut flow, vec![Event::Started { slot, uuid }], Durability::Deferred).await
     }
 
-    /// Records ends. They are not synced: the journals of the processes that ended have them.
+    /// Records ends. Most are not synced: the journals of the processes that ended have them.
     async fn record_ends(&mut self, ended: Vec<ChildEnd>) -> Result<(), Exit> {
         let live = Arc::clone(&self.live);
         let mut flow = live.flow.lock().await;
@@ -429,7 +429,8 @@ impl Driver {
             }
             events.push(end.event(self.runtime.wall_ms()));
         }
-        append(&self.cx, &mut flow, events, Durability::Deferred).await.map_err(held)
+        let durability = durability_of(&flow, &events, &self.told);
+        append(&self.cx, &mut flow, events, durability).await.map_err(held)
     }
 
     fn stop(&mut self, uuid: Uuid) {

@@ -1,5 +1,7 @@
 //! A node of a compose file that a person has continue.
 
+mod limits;
+
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -195,6 +197,7 @@ impl Runtime {
         if let Some(refusal) = self.stops_again(Some(node), hint, last, &request).await {
             return Err(refusal);
         }
+        self.check_limits_of_node(run.pid, last, redo, &request).await?;
         match input {
             Some(_) => body.accepts_message(last, DeliveryTime::NextRun).await,
             None => Ok(()),
@@ -235,15 +238,22 @@ fn origin_of(id: &str, request: NodeRequest) -> Result<Origin> {
 
 /// Returns the command of a request, with the limits that let the node continue.
 fn again(run: Pid, redo: &Redo, raise: Raise) -> String {
+    let limits = match &redo.origin {
+        Origin::End { limits, .. } | Origin::Fork { limits, .. } => *limits,
+    };
+    command(run, redo, &format!(" {}", with_given(raise, limits)))
+}
+
+/// Returns the command of a request with other limits: options, each after a space.
+fn command(run: Pid, redo: &Redo, limits: &str) -> String {
     let Redo { node, origin, .. } = redo;
-    let (fork, from_step, input, limits) = match origin {
-        Origin::End { input, limits } => ("", &None, input, limits),
-        Origin::Fork { from_step, input, limits } => (" --fork", from_step, input, limits),
+    let (fork, from_step, input) = match origin {
+        Origin::End { input, .. } => ("", &None, input),
+        Origin::Fork { from_step, input, .. } => (" --fork", from_step, input),
     };
     let from_step = from_step.map(|step| format!(" --from-step {step}")).unwrap_or_default();
     let input = input.as_ref().map(|input| format!(" --input {}", quote(input))).unwrap_or_default();
-    let limits = with_given(raise, *limits);
-    format!("relive compose resume {run} --node {node}{fork}{from_step} {limits}{input}")
+    format!("relive compose resume {run} --node {node}{fork}{from_step}{limits}{input}")
 }
 
 pub(super) fn recorded(event: &Event, request_id: Option<String>) -> Result<Body> {

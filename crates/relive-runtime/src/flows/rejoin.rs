@@ -1,15 +1,15 @@
-//! A child of a supervisor that a person resumed by itself: the supervisor keeps it running again.
+//! A process of a tree that a person resumes by itself: a supervisor keeps it running again, and a run that lives is asked.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use relive_core::Uuid;
+use relive_core::{ErrorCode, Uuid};
 use relive_flow::{Definition, Event, Flow, Origin};
 use relive_types::Limits;
 
 use super::redo::recorded;
 use super::stop_due::apply;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::owner::Lane;
 use crate::runtime::{ProcessRef, Runtime};
 
@@ -42,6 +42,28 @@ impl Runtime {
                 }
             }
         }
+    }
+
+    /// Returns the refusal to resume a node that has ended by itself while its run lives: the run would not know of it, and
+    /// would end it with itself, or start another one of its name.
+    pub(crate) async fn belongs_to_run(self: &Arc<Self>, child: Uuid) -> Option<Error> {
+        if self.living(child).is_some() {
+            return None;
+        }
+        let tree = self.tree_of(child).await.and_then(|tree| self.living(tree))?;
+        let flow = match self.flows.find(tree.uuid) {
+            Some(live) => Flow::clone(&*live.flow.lock().await),
+            None => self.recorded_flow(tree.uuid).await.ok()?.flow,
+        };
+        match flow.definition() {
+            Definition::Compose(_) => {}
+            Definition::Supervisor(_) => return None,
+        }
+        let slot = flow.slots().find(|slot| slot.uuid == Some(child) && slot.state.living().is_none())?;
+        let (name, pid) = (slot.name, tree.of.pid);
+        let message = format!("{child} is node {name} of run {pid}, which has not ended");
+        let hint = format!("relive compose resume {pid} --node {name}");
+        Some(Error::new(ErrorCode::Conflict, message).with_hint(hint))
     }
 
     async fn tell_supervisor(self: &Arc<Self>, tree: ProcessRef, child: Uuid) -> Result<Told> {

@@ -331,6 +331,64 @@ children:
 }
 
 #[test]
+fn children_that_were_being_ended_for_a_restart_are_restarted_by_the_next_daemon() {
+    for strategy in ["one_for_all", "rest_for_one"] {
+        let world = World::new();
+        let hanging = world.script("turns: [{hang: true}]");
+        let call = "{calls: [{name: shell, args: {command: id}}]}";
+        let failing = world.script(&format!("turns: [{call}, {{fail: broken}}]"));
+        let text = format!(
+            "strategy: {strategy}
+backoff: 2s
+children:
+  a: {{intent: fail, model: {failing}}}
+  b: {{intent: wait, model: {hanging}}}
+  c: {{intent: wait, model: {hanging}}}
+"
+        );
+        let asked = supervisor(&world, &text);
+        let daemon = world.start();
+        start(&daemon, &asked).unwrap();
+        let [a, b, c] = ["a", "b", "c"].map(|name| child(&daemon, asked.uuid, name));
+        daemon.until_display(a, "approval");
+        for uuid in [b, c] {
+            daemon.until_records(&world, uuid, "model_started", 1);
+        }
+        daemon.answer(a, relive_api::Resolution::Deny, None);
+        let has_ended = |uuid: &Uuid| !world.of_kind(*uuid, "ended").is_empty();
+        daemon.catch("a sibling has ended", || [b, c].iter().any(has_ended).then_some(()));
+        assert!(events(&world, asked.uuid, "ended") > 0, "{strategy}: the reason is recorded before");
+        drop(daemon);
+        // It fails once only.
+        rewrite(&failing, &format!("turns: [{call}, {{hang: true}}]"));
+        let daemon = world.start();
+        until_starts(&daemon, asked.uuid, [2, 2, 2]);
+        until_words(&daemon, asked.uuid, "a=running b=running c=running");
+    }
+}
+
+#[test]
+fn a_node_is_not_resumed_with_limits_below_what_it_has_used() {
+    let world = World::new();
+    let turn = "{calls: [{name: read, args: {path: file}}]}";
+    let model = world.script(&format!("turns: [{turn}, {{text: done}}]"));
+    let asked = request(&world, &format!("nodes: {{a: {{intent: do, model: {model}}}}}"));
+    let daemon = world.start();
+    start(&daemon, &asked).unwrap();
+    daemon.wait(asked.uuid);
+    let before = status(&daemon, asked.uuid);
+    assert_eq!(words(&before), "a=succeeded");
+    let limits = Limits { max_steps: Some(1), ..Limits::default() };
+    let few = NodeRequest { node: "a".to_owned(), limits, ..NodeRequest::default() };
+    let refused = daemon.block(person(&daemon).resume_node(&asked.uuid.to_string(), few, None)).unwrap_err();
+    assert_eq!(refused.code(), ErrorCode::Conflict, "{refused}");
+    assert!(refused.to_string().ends_with("so --max-steps 1 would end it at once"), "{refused}");
+    let hint = refused.hint().unwrap();
+    assert!(hint.starts_with(&format!("relive compose resume {} --node a --max-steps ", before.pid)), "{hint}");
+    assert_eq!((events(&world, asked.uuid, "redo"), words(&status(&daemon, asked.uuid))), (0, words(&before)));
+}
+
+#[test]
 fn a_supervisor_lets_go_of_the_processes_that_it_replaced() {
     let world = World::new();
     let model = world.script("turns: [{fail: broken}]");

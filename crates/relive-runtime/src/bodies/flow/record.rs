@@ -1,7 +1,9 @@
 //! The events of a tree, in its journal.
 
+use std::collections::HashSet;
+
 use relive_core::{Rights, Uuid};
-use relive_flow::{Event, Flow, SlotState, Start};
+use relive_flow::{Decision, Event, Flow, SlotState, Start};
 use relive_journal::record::{Body as Record, Granted, Released};
 use relive_journal::{Durability, JournalError};
 use serde_json::json;
@@ -39,6 +41,19 @@ pub(super) async fn append(
     tell_changes(cx, flow, &next);
     *flow = next;
     Ok(())
+}
+
+/// Returns how ends are recorded. They are on the disk before another process is ended because of them, unless that was
+/// `told` to end before: a body that knew only the end of that process would take it for one that ended with the tree, and
+/// not start it again.
+pub(super) fn durability_of(flow: &Flow, ends: &[Event], told: &HashSet<Uuid>) -> Durability {
+    let mut next = flow.clone();
+    // An end that does not apply is refused when it is recorded.
+    let applies = ends.iter().all(|event| next.apply(event).is_ok());
+    let is_new = |decision: &Decision| matches!(decision, Decision::Stop { uuid, .. } if !told.contains(uuid));
+    // Which processes are to end depends neither on the time nor on the room for others.
+    let ends_another = applies && next.decide(0, 0).iter().any(is_new);
+    if ends_another { Durability::Synced } else { Durability::Deferred }
 }
 
 /// Returns the process that a slot had before, if an event starts another one in its place. A fork needs the one that it is
