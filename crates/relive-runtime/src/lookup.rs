@@ -91,11 +91,24 @@ impl Runtime {
     async fn look_up_remembered(&self, id: &str, pid: Pid) -> Result<Result<LookedUp, Error>> {
         let found = LookedUp::Remembered(pid);
         let Some(uuid) = self.uuid_of(pid) else { return Ok(Ok(found)) };
+        if is_name(id)
+            && let Some(now) = self.renamed(id, uuid)
+        {
+            return Ok(Err(renamed(id, now)));
+        }
         match self.presence(uuid).await? {
             Presence::Here | Presence::Never => Ok(Ok(found)),
             Presence::Collected if is_name(id) => Ok(Err(removed(id))),
             Presence::Collected => Err(collected(uuid)),
         }
+    }
+
+    /// Returns the present PID of a living process if it does not have this name any more.
+    fn renamed(&self, name: &str, uuid: Uuid) -> Option<Pid> {
+        let now = self.living(uuid)?.of.pid;
+        let state = self.lock();
+        let view = state.table.view(now, self.moment())?;
+        (view.name != Some(name)).then_some(now)
     }
 
     /// Says of a UUID that there is no journal of it, and whether there was one.
@@ -271,6 +284,12 @@ fn is_name(id: &str) -> bool {
 /// Says that the process that had this name last was removed.
 fn removed(name: &str) -> Error {
     Error::new(ErrorCode::NotFound, format!("`{name}` was removed")).with_hint("relive ps -a")
+}
+
+/// Says that the process that had this name last lives under another one.
+fn renamed(name: &str, now: Pid) -> Error {
+    let message = format!("no process has the name `{name}` any more: PID {now} had it");
+    Error::new(ErrorCode::NotFound, message).with_hint(format!("relive info {now}"))
 }
 
 fn collected(uuid: Uuid) -> Error {

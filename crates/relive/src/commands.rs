@@ -73,7 +73,7 @@ pub(crate) fn run(cli: Cli) -> Outcome<u8> {
     if let Command::AgentEvents(args) = &cli.command {
         return agent_events::run(args);
     }
-    let paths = Paths::from_env().map_err(no_paths)?;
+    let paths = paths_for(&cli.command)?;
     let global = &cli.global;
     let context =
         Context { json: global.json, out: Look::of_stdout(global.color), err: Look::of_stderr(global.color), paths };
@@ -132,6 +132,19 @@ pub(crate) fn run(cli: Cli) -> Outcome<u8> {
 
 /// Sets `HOME` to the directory of the user that types it.
 const HOME_HINT: &str = "export HOME=\"$(getent passwd \"$(id -u)\" | cut -d: -f6)\"";
+
+/// Returns the paths. The commands that use none also work where they cannot be determined.
+fn paths_for(command: &Command) -> Outcome<Paths> {
+    let uses_none = matches!(command, Command::Version(_) | Command::Completions(_) | Command::Man(_));
+    match Paths::from_env() {
+        Ok(paths) => Ok(paths),
+        Err(_) if uses_none => {
+            let nowhere = std::path::PathBuf::new;
+            Ok(Paths { data: nowhere(), config: nowhere(), socket: nowhere(), log: nowhere() })
+        }
+        Err(error) => Err(no_paths(error)),
+    }
+}
 
 fn no_paths(error: PathsError) -> CommandError {
     let hint = match &error {

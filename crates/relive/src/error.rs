@@ -6,7 +6,7 @@ use std::io;
 
 use relive_api::{ErrorDetail, UnsafeDirectory};
 use relive_client::{Error as ClientError, StartError, UnsafeSocket};
-use relive_core::ErrorCode;
+use relive_core::{ErrorCode, Pid};
 use relive_types::program::quote;
 
 /// The error of a failed command.
@@ -70,6 +70,16 @@ impl CommandError {
     /// Returns whether only the output failed, and nothing that the command did.
     pub(crate) fn is_about_output(&self) -> bool {
         self.kind == Kind::NoOutput
+    }
+
+    /// Adds to an error of the output that the process which was started is not affected by it.
+    #[must_use]
+    pub(crate) fn beside_running(self, pid: Pid) -> Self {
+        if !self.is_about_output() {
+            return self;
+        }
+        let message = format!("{}; PID {pid} keeps running", self.message);
+        Self { message, ..self }.with_hint(format!("relive attach {pid}"))
     }
 
     pub(crate) fn code(&self) -> Option<ErrorCode> {

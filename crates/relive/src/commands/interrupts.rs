@@ -6,7 +6,7 @@ use std::pin::Pin;
 use std::time::Duration;
 
 use relive_api::{Affected, SignalRequest, StartCancelled};
-use relive_core::{Pid, Signal, Uuid};
+use relive_core::{ErrorCode, Pid, Signal, Uuid};
 use tokio::signal::unix::Signal as Presses;
 use tokio::time::Instant;
 
@@ -82,11 +82,12 @@ pub(crate) async fn obey(
     pressed_any: &Cell<bool>,
 ) {
     let context = client.context();
+    let mut report = Report { client, uuid, pid, daemon: Daemon::Runs };
     let mut sending: Sending<'_> = Box::pin(std::future::pending());
     // Whether a signal is being sent, and whether only that prevents leaving: a requested kill is sent.
     let (mut under_way, mut leaving) = (false, false);
     let mut count = 0_u32;
-    let mut give_up: Option<Instant> = None;
+    let (mut give_up, mut last): (Option<Instant>, _) = (None, Signal::Int);
     loop {
         let given_up = async {
             match give_up {
@@ -104,10 +105,7 @@ pub(crate) async fn obey(
             sent = &mut sending => {
                 sending = Box::pin(std::future::pending());
                 under_way = false;
-                match sent {
-                    Ok(sent) => say_below(client, pid, uuid, &sent).await,
-                    Err(error) => context.say(&format!("the signal was not sent: {error}")),
-                }
+                report.say_sent(last, sent, pid).await;
                 if leaving {
                     return;
                 }
@@ -128,22 +126,22 @@ pub(crate) async fn obey(
                 }
             }
             _ = terminated => Signal::Term,
-            () = given_up => return,
+            () = given_up => {
+                if under_way {
+                    report.say_unconfirmed(last);
+                }
+                return;
+            }
         };
         if context.err.is_terminal && signal != Signal::Term {
             // The terminal has echoed the key.
             context.say("");
         }
-        let pid = pid_now(client, uuid, pid).await;
-        match signal {
-            Signal::Int => context.say(&format!("asked PID {pid} to stop (SIGINT); press Ctrl-C again to kill it")),
-            Signal::Kill => {
-                context.say(&format!("killing PID {pid} (SIGKILL)"));
-                give_up = Some(Instant::now() + KILLED_WITHIN);
-            }
-            Signal::Term | Signal::Pause | Signal::Resume => {}
+        report.announce(signal).await;
+        if signal == Signal::Kill {
+            give_up = Some(Instant::now() + KILLED_WITHIN);
         }
-        under_way = true;
+        (under_way, last) = (true, signal);
         let subtree = reach == Reach::Subtree;
         sending =
             Box::pin(
@@ -152,11 +150,74 @@ pub(crate) async fn obey(
     }
 }
 
-/// Returns the PID that a process has since a daemon was started again. Nobody waits long for that.
-async fn pid_now(client: &Client<'_>, uuid: &str, known: Pid) -> Pid {
-    let look = async { Client::beside(client.context()).await?.process(uuid).await.ok() };
-    let found = tokio::time::timeout(PID_WITHIN, look).await;
-    found.ok().flatten().map_or(known, |process| process.pid)
+/// Whether a daemon was there when a key was pressed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Daemon {
+    Runs,
+    /// It is started to send the signal, as for `relive kill`.
+    Stopped,
+}
+
+/// Reports the signals of pressed keys. That a process got one is said only after the daemon has confirmed it.
+struct Report<'a> {
+    client: &'a Client<'a>,
+    uuid: &'a str,
+    /// As known when a key was pressed last.
+    pid: Pid,
+    daemon: Daemon,
+}
+
+impl Report<'_> {
+    /// Says what is about to be sent, and lets the request start a daemon that somebody has stopped.
+    async fn announce(&mut self, signal: Signal) {
+        let context = self.client.context();
+        let found = pid_now(self.client, self.uuid, self.pid).await;
+        self.daemon = if found.is_some() { Daemon::Runs } else { Daemon::Stopped };
+        self.pid = found.unwrap_or(self.pid);
+        let pid = self.pid;
+        match (self.daemon, signal) {
+            (Daemon::Stopped, _) => {
+                self.client.set_stopped(false);
+                context.say(&format!("no daemon is running: starting one to send {signal} to PID {pid}"));
+            }
+            (Daemon::Runs, Signal::Int) => {
+                context.say(&format!("asking PID {pid} to stop (SIGINT); press Ctrl-C again to kill it"));
+            }
+            (Daemon::Runs, Signal::Kill) => context.say(&format!("killing PID {pid} (SIGKILL)")),
+            (Daemon::Runs, Signal::Term | Signal::Pause | Signal::Resume) => {}
+        }
+    }
+
+    /// Says what the daemon has answered. `first` is the PID with which the process was started.
+    async fn say_sent(&self, signal: Signal, sent: Outcome<Affected>, first: Pid) {
+        let Self { client, uuid, pid, daemon } = self;
+        match sent {
+            Ok(sent) => {
+                if *daemon == Daemon::Stopped {
+                    client.context().say(&format!("{signal} was sent to {uuid}"));
+                }
+                say_below(client, first, uuid, &sent).await;
+            }
+            Err(error) if error.code() == Some(ErrorCode::Unavailable) => client.context().say(&format!(
+                "PID {pid} got no signal: {error}; the next daemon resumes it (to end it: relive kill {uuid})"
+            )),
+            Err(error) => client.context().say(&format!("PID {pid} got no signal: {error}")),
+        }
+    }
+
+    fn say_unconfirmed(&self, signal: Signal) {
+        let Self { client, uuid, pid, .. } = self;
+        client.context().say(&format!("no daemon has confirmed {signal} to PID {pid} (to end it: relive kill {uuid})"));
+    }
+}
+
+/// Returns the PID that a process has since a daemon was started again; `None` if no daemon runs. Nobody waits long for that.
+async fn pid_now(client: &Client<'_>, uuid: &str, known: Pid) -> Option<Pid> {
+    let look = async {
+        let daemon = Client::beside(client.context()).await?;
+        Some(daemon.process(uuid).await.map_or(known, |process| process.pid))
+    };
+    tokio::time::timeout(PID_WITHIN, look).await.unwrap_or(Some(known))
 }
 
 /// Names the processes below that got the signal too.

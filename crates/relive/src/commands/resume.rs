@@ -131,7 +131,7 @@ enum Resuming {
 /// Resumes one process, or forks it.
 async fn resume(context: &Context, args: &Args, client: &Client<'_>, id: &str) -> Outcome<Resuming> {
     // A failure to look is told by the resume itself.
-    let before = std::ops::Deref::deref(client).process(id).await.ok();
+    let before = look(args, client, id).await;
     let mut request = args.changes.request();
     request.fork = args.fork.then(new_uuid).transpose()?;
     (request.from_step, request.subtree, request.name) = (args.from_step, args.subtree, args.name.clone());
@@ -193,6 +193,16 @@ async fn resume(context: &Context, args: &Args, client: &Client<'_>, id: &str) -
             None => told,
         };
     Ok(Resuming::Done { resumed: Box::new(resumed), told, failed })
+}
+
+/// Looks at a process before it is resumed: at its last incarnation, also if the PID of an earlier one was typed.
+async fn look(args: &Args, client: &Client<'_>, id: &str) -> Option<Process> {
+    let client = std::ops::Deref::deref(client);
+    let found = client.process(id).await.ok()?;
+    if args.fork || found.successor_pid.is_none() {
+        return Some(found);
+    }
+    Some(client.process(&found.uuid.to_string()).await.unwrap_or(found))
 }
 
 /// Sends the request. Ctrl-C cancels a fork, whose files may take long to copy; then this returns `None`.

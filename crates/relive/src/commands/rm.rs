@@ -34,7 +34,7 @@ pub(crate) async fn run(context: &Context, args: &Args) -> Outcome<u8> {
     let mut batch = Batch::new(context, &args.targets);
     let Some(client) = args.targets.client(context).await? else { return batch.finish("nothing to remove") };
     let mut targets = args.targets.expand(&client, Scope::Ended).await?;
-    identify(&client, &mut targets).await;
+    identify(&client, args, &mut targets).await;
     if !args.yes {
         leave_out_those_that_have_not_ended(&mut targets);
         if !confirm(context, args, &targets)? {
@@ -66,9 +66,9 @@ fn tell(process: &Process, freed_bytes: u64) -> String {
 }
 
 /// Finds the process that each id means now, so that what is shown is what is removed.
-async fn identify(client: &Client<'_>, targets: &mut [Target]) {
+async fn identify(client: &Client<'_>, args: &Args, targets: &mut [Target]) {
     for target in targets.iter_mut().filter(|target| target.found.is_none() && target.error.is_none()) {
-        match one(client, &target.id).await {
+        match one(client, args, &target.id).await {
             Ok(process) => target.found = Some(Box::new(process)),
             Err(error) => target.error = Some(error),
         }
@@ -77,7 +77,7 @@ async fn identify(client: &Client<'_>, targets: &mut [Target]) {
 
 /// Finds the process of an id. The PID of an earlier incarnation names how that one ended: with it the process would lose
 /// what it did since, so the process is removed by its last PID only.
-async fn one(client: &Client<'_>, id: &str) -> Outcome<Process> {
+async fn one(client: &Client<'_>, args: &Args, id: &str) -> Outcome<Process> {
     let process = only_process(client, id).await?;
     if process.successor_pid.is_none() {
         return Ok(process);
@@ -89,7 +89,8 @@ async fn one(client: &Client<'_>, id: &str) -> Outcome<Process> {
     let reason = now.exit.as_ref().map(|exit| one_line(&exit.reason)).unwrap_or_default();
     let (old, new) = (process.pid, now.pid);
     let message = format!("PID {old} is an earlier run of PID {new} ({reason}); nothing was removed");
-    Err(CommandError::new(ErrorCode::Conflict, message).with_hint(format!("relive rm {}", now.pid)))
+    let yes = if args.yes { "-y " } else { "" };
+    Err(CommandError::new(ErrorCode::Conflict, message).with_hint(format!("relive rm {yes}{new}")))
 }
 
 fn has_ended(process: &Process) -> bool {

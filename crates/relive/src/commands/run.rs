@@ -189,7 +189,8 @@ async fn open<'a>(context: &'a Context, interrupts: &mut Signal) -> Outcome<Opti
 fn in_background(context: &Context, created: Created, failed: Option<NotStarted>) -> Outcome<u8> {
     let Some(NotStarted { error, code }) = failed else {
         let pid = created.pid.to_string();
-        return if context.json { context.print_json(&created) } else { context.print_line(&pid) }.map(|()| 0);
+        let told = if context.json { context.print_json(&created) } else { context.print_line(&pid) };
+        return told.map(|()| 0).map_err(|error| error.beside_running(created.pid));
     };
     if context.json {
         context.print_json(&Answer { answer: created, error: Some(error.detail()) })?;

@@ -89,7 +89,7 @@ fn ctrl_c_asks_it_to_stop() {
     screen.await_text("Ctrl-] detaches");
     screen.keys(&["C-c"]);
     let shown = screen.await_code(130);
-    assert!(shown.contains("asked PID 1 to stop (SIGINT); press Ctrl-C again to kill it"), "{shown}");
+    assert!(shown.contains("asking PID 1 to stop (SIGINT); press Ctrl-C again to kill it"), "{shown}");
     assert!(shown.contains("PID 1 ended by SIGINT ("), "{shown}");
     assert_eq!(only(&world)["status"], json!({"kind": "killed", "signal": "SIGINT"}));
 }

@@ -205,3 +205,19 @@ fn case_63_a_pid_that_ended_answers_for_its_own_end() {
     let continued = world.info(&process.uuid)["pid"].as_u64().unwrap();
     assert_eq!(world.info(second)["note"], format!("PID {second} continues as {continued}"));
 }
+
+#[test]
+fn a_name_that_a_resumed_process_has_no_more_names_nothing() {
+    let world = World::new();
+    let process = world.run_hanging(&["--name", "before"]);
+    world.end(&process);
+    world.relive(&["resume", "before"]).ok();
+    let now = world.await_display("before", "running")["pid"].as_u64().unwrap();
+    world.relive(&["rename", "before", "after"]).ok();
+    let told = format!("no process has the name `before` any more: PID {now} had it");
+    world.relive(&["kill", "before"]).fails(4, &[&told, &format!("hint: relive info {now}")]);
+    assert_eq!(world.info("after")["display"], "running");
+    let limits = ["resume", &process.pid.to_string(), "--max-steps", "50"];
+    let told = world.relive(&limits).ok().stderr;
+    assert!(told.contains(&format!("PID {now} is already running: it has new limits (max steps 50)")), "{told}");
+}

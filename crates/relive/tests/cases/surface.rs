@@ -185,6 +185,29 @@ fn run_without_a_terminal_says_that_a_key_was_refused() {
 }
 
 #[test]
+fn ctrl_c_ends_an_agent_whose_daemon_was_stopped() {
+    let world = World::new();
+    let run = world.start(&["run", "-n", "--name", "left", "--model", &world.hanging(), "do it"]);
+    let process = world.named("left");
+    world.await_records(&process, "model_started", 1);
+    world.relive(&["daemon", "stop"]).ok();
+    kill(run.id(), Signal::INT);
+    finish(run).fails(130, &["no daemon is running: starting one to send SIGINT to PID 1\n"]);
+    assert_eq!(world.info(&process.uuid)["status"], json!({"kind": "killed", "signal": "SIGINT"}));
+}
+
+#[test]
+fn a_pid_that_cannot_be_printed_is_told_with_the_error() {
+    let world = World::new();
+    for args in [&["run", "-d", "-n", "--model", &world.hanging(), "do it"][..], &["exec", "-d", "sleep", "60"]] {
+        let full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+        let output = world.command(args).stdout(full).output().unwrap();
+        let said = ["cannot write to stdout; PID ", " keeps running", "hint: relive attach "];
+        crate::world::output(output).fails(125, &said);
+    }
+}
+
+#[test]
 fn ctrl_c_leaves_no_child_behind_that_waits_for_an_approval() {
     let world = World::new();
     let write = json!({"name": "write", "args": {"path": "file-1", "content": "x"}});
@@ -196,7 +219,7 @@ fn ctrl_c_leaves_no_child_behind_that_waits_for_an_approval() {
     let child = world.named("child");
     world.await_display(&child.uuid, "approval");
     kill(run.id(), Signal::INT);
-    finish(run).fails(130, &["asked PID 1 to stop (SIGINT)", "also sent to PID 2 below it\n"]);
+    finish(run).fails(130, &["asking PID 1 to stop (SIGINT)", "also sent to PID 2 below it\n"]);
     world.relive(&["wait", &child.uuid]).exits(1);
     assert_eq!(world.relive(&["ps", "-q"]).ok().stdout, "");
 }

@@ -69,7 +69,7 @@ fn rm_of_all_leaves_a_process_that_lives_again() {
     world.relive(&["rm", "-y", "1"]).fails(3, &["PID 1 continued as PID 3, which has not ended"]);
     world.relive(&["kill", "-9", "3"]).ok();
     world.relive(&["wait", "3"]);
-    for (args, hint) in [(&["rm", "1"][..], "hint: relive rm 3"), (&["rm", "-y", "1"], "hint: relive rm 3")] {
+    for (args, hint) in [(&["rm", "1"][..], "hint: relive rm 3"), (&["rm", "-y", "1"], "hint: relive rm -y 3")] {
         let says = "PID 1 is an earlier run of PID 3 (interrupted); nothing was removed";
         world.relive(args).fails(3, &[says, hint]);
     }
@@ -94,7 +94,7 @@ fn rm_of_the_failed_leaves_a_process_that_failed_first_and_was_completed_later()
         assert_eq!(world.relive(&["ps", "--failed", "-q"]).ok().stdout, "", "restarted: {restarted}");
         world
             .relive(&["rm", "-y", "1"])
-            .fails(3, &["PID 1 is an earlier run of PID 2 (completed)", "hint: relive rm 2"]);
+            .fails(3, &["PID 1 is an earlier run of PID 2 (completed)", "hint: relive rm -y 2"]);
         assert_eq!(world.info("1")["exit"]["reason"], "max steps exceeded", "an old PID is still an id");
         if !restarted {
             world.relive(&["daemon", "restart"]).ok();

@@ -223,6 +223,23 @@ fn a_document_that_cannot_be_written_is_told_on_stderr() {
 }
 
 #[test]
+fn an_error_without_a_stdout_is_told_on_stderr() {
+    let place = Place::new();
+    let relive = place.command(&["kill"]);
+    let told = |redirected: &str| {
+        let script = format!("\"$0\" kill nosuch --json {redirected}");
+        let mut shell = std::process::Command::new("/bin/sh");
+        shell.args(["-c", &script]).arg(relive.get_program()).env_clear();
+        shell.envs(relive.get_envs().filter_map(|(name, value)| Some((name, value?))));
+        let output = shell.output().unwrap();
+        assert_eq!(output.status.code(), Some(4), "{output:?}");
+        String::from_utf8(output.stderr).unwrap()
+    };
+    assert!(told(">&-").starts_with("error: no process `nosuch`"));
+    assert_eq!(told("> /dev/null"), "");
+}
+
+#[test]
 fn paths_follow_the_environment() {
     let place = Place::new();
     let json = place.relive(&["paths", "--json"]).exits(0).json();
@@ -234,6 +251,12 @@ fn paths_follow_the_environment() {
     let output = homeless.output().unwrap();
     assert_eq!(output.status.code(), Some(2));
     assert!(String::from_utf8(output.stderr).unwrap().contains("neither RELIVE_DATA_DIR nor HOME is set"));
+    for args in [&["version"][..], &["completions", "bash"], &["help"], &["--version"]] {
+        let mut homeless = place.command(args);
+        homeless.env_remove("HOME").env_remove("XDG_CONFIG_HOME").env_remove("RELIVE_DATA_DIR");
+        let output = homeless.output().unwrap();
+        assert!(output.status.success() && !output.stdout.is_empty(), "{args:?} {output:?}");
+    }
 }
 
 #[test]

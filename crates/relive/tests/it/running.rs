@@ -141,7 +141,7 @@ fn the_first_ctrl_c_asks_and_the_second_kills() {
     press_ctrl_c(&child);
     daemon.wait_for("/signal", 1);
     press_ctrl_c(&child);
-    let ran = finish(child).exits(130).says("asked PID 5 to stop (SIGINT); press Ctrl-C again to kill it");
+    let ran = finish(child).exits(130).says("asking PID 5 to stop (SIGINT); press Ctrl-C again to kill it");
     ran.says("killing PID 5 (SIGKILL)").says("PID 5 ended");
     let signals: Vec<Value> = daemon.asked("/signal").iter().map(|request| request.body["signal"].clone()).collect();
     assert_eq!(signals, ["SIGINT", "SIGKILL"]);

@@ -32,9 +32,9 @@ pub(super) async fn run(client: &Client<'_>, args: Attachment<'_>, started: &Exe
     // The program exists, whatever becomes of the wait for it.
     let failure = tokio::time::timeout(STARTED_WITHIN, failure_of(client, args, started)).await.ok().flatten();
     let Some(failure) = failure else {
-        let created =
-            if context.json { context.print_json(&created) } else { context.print_line(&created.pid.to_string()) };
-        return created.map(|()| 0);
+        let pid = created.pid;
+        let told = if context.json { context.print_json(&created) } else { context.print_line(&pid.to_string()) };
+        return told.map(|()| 0).map_err(|error| error.beside_running(pid));
     };
     let code = exit_code(&SessionResult::Error(failure.clone()));
     let kind = if failure.errno == "ENOENT" { ErrorCode::NotFound } else { ErrorCode::Invalid };

@@ -1,6 +1,7 @@
 //! The foreground: what the agent and those below it do, as they do it, until it ends. Leaving never stops it. What they
 //! ask is put to whoever watches.
 
+mod absence;
 mod elsewhere;
 
 use std::cell::Cell;
@@ -9,6 +10,7 @@ use std::future::Future;
 use std::pin::{Pin, pin};
 use std::time::{Duration, Instant};
 
+use self::absence::{Absence, now};
 use self::elsewhere::{CHECK_EVERY, may_be_answer};
 use super::leaving::Signals;
 pub(crate) use super::questions::AtQuestion;
@@ -24,7 +26,7 @@ use crate::terminal::key::Key;
 use crate::terminal::typed::{Keyboard, Typed};
 use relive_api::{Affected, Created, InputRequest, Isolation, Process, WaitAnswer};
 use relive_client::{Event, Source};
-use relive_core::{Body, Pid, ProcessStatus, State, SuspendReason, Uuid};
+use relive_core::{Body, ProcessStatus, State, Uuid};
 
 /// How often the output of a command that runs is looked at.
 const OUTPUT_EVERY: Duration = Duration::from_millis(100);
@@ -90,16 +92,16 @@ pub(crate) async fn run(
     let watched = front.watch(leave).await;
     // The terminal is as it was before the last line.
     front.keyboard = None;
+    if front.is_sending && front.absence.is_known() {
+        context.say("the line that was typed last may not have been sent");
+    }
     let Created { pid, uuid } = created;
     let left = match watched {
         Err(error) if error.kind == Kind::ClosedPipe => {
             context.say(&format!("nobody reads the output any more, PID {pid} keeps running: relive attach {pid}"));
             return Ok(SIGNALED + SIGPIPE);
         }
-        Err(error) if error.is_about_output() => {
-            let error = CommandError { message: format!("{}; PID {pid} keeps running", error.message), ..error };
-            return Err(error.with_hint(format!("relive attach {pid}")));
-        }
+        Err(error) if error.is_about_output() => return Err(error.beside_running(pid)),
         watched => watched?,
     };
     let (pid, keeps) = match &left {
@@ -132,20 +134,6 @@ pub(crate) async fn run(
     }
 }
 
-/// Returns the PID that a process has by now, as a new daemon may run it, and what it does. No daemon is started for that.
-async fn now(front: &Foreground<'_>, created: Created) -> (Pid, &'static str) {
-    const WAITS: &str = "keeps waiting for your answer";
-    let daemon = Client::beside(front.client.context()).await;
-    let process = match &daemon {
-        Some(daemon) => daemon.process(&created.uuid.to_string()).await.ok(),
-        None => None,
-    };
-    let is_asking =
-        |process: &Process| matches!(process.suspend_reason, Some(SuspendReason::Approval | SuspendReason::Question));
-    let waits = front.questions.is_asking() || process.as_ref().is_some_and(is_asking);
-    (process.map_or(created.pid, |process| process.pid), if waits { WAITS } else { "keeps running" })
-}
-
 /// Says what the commands of an agent may reach.
 fn isolation_of(process: Process) -> String {
     let network = process.network.map(|network| format!(", network {network}")).unwrap_or_default();
@@ -167,6 +155,7 @@ struct Foreground<'a> {
     show: Show<'a>,
     questions: Questions<'a>,
     watched: Watched<'a>,
+    absence: Absence<'a>,
     /// Events that came while a question was on the screen.
     held: VecDeque<Seen>,
     sending: Sending<'a>,
@@ -191,6 +180,7 @@ impl<'a> Foreground<'a> {
             show: Show::new(client, created, manner.generation),
             questions: Questions::new(client, at_question),
             watched: Watched::new(client),
+            absence: Absence::new(client.context()),
             held: VecDeque::new(),
             sending: Box::pin(std::future::pending()),
             is_sending: false,
@@ -268,6 +258,7 @@ impl<'a> Foreground<'a> {
                     }
                     seen @ (Seen::Event(..) | Seen::Ended(..)) => self.seen(seen).await?,
                 },
+                () = self.absence.begins() => self.show.left(absence::STOPPED),
                 _ = ticks.tick(), if self.show.has_output() && !self.questions.is_asking() => self.show.output(),
             }
         }
@@ -425,6 +416,9 @@ impl<'a> Foreground<'a> {
                 None if self.manner.arrival == Arrival::Again => return Ok(Some(self.detached())),
                 None => {}
             },
+            Typed::Line(line) if self.absence.is_known() && !line.trim().is_empty() => {
+                context.say("not sent: the daemon has stopped (to start it: relive daemon start)");
+            }
             Typed::Line(_)
                 if self.questions.is_asking() && self.withdrawn_at.is_some_and(|at| at.elapsed() < NEW_FOR) =>
             {

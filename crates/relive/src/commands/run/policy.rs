@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use relive_types::program::quote;
+
 use crate::error::{CommandError, Outcome};
 
 #[derive(Debug, clap::Args)]
@@ -32,6 +34,10 @@ impl Args {
                     let what = if word == "allow" { "'shell:git status*'" } else { "shell" };
                     return Err(error.with_hint(format!("relive run --{word} {what} \"fix the test\"")));
                 }
+                if word == "allow" && is_bare_command(tool) {
+                    let error = CommandError::invalid(format!("there is no tool `{tool}`"));
+                    return Err(error.with_hint(format!("--allow {}", quote(&format!("shell:{tool}")))));
+                }
                 if let Some(before) = policy.insert(tool.clone(), word.to_owned()).filter(|before| before != word) {
                     let message = format!("{tool}: both --{before} and --{word}");
                     return Err(CommandError::invalid(message).with_hint("use only one of them"));
@@ -42,9 +48,25 @@ impl Args {
     }
 }
 
+/// Returns whether this is a pattern for commands without the tool that runs them. No name of a tool has such letters.
+fn is_bare_command(tool: &str) -> bool {
+    tool != "*" && !tool.contains(':') && tool.contains([' ', '*'])
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_command_without_its_tool_is_refused_with_the_rule_that_was_meant() {
+        let allowing = |tool: &str| Args { allow: vec![tool.into()], ask: vec![], deny: vec![], yes: false }.by_tool();
+        let error = allowing("git status*").unwrap_err();
+        assert_eq!(error.message, "there is no tool `git status*`");
+        assert_eq!(error.hint.as_deref(), Some("--allow 'shell:git status*'"));
+        for fine in ["*", "shell", "shell:git status*"] {
+            assert!(allowing(fine).is_ok(), "{fine}");
+        }
+    }
 
     #[test]
     fn a_tool_has_one_policy() {
