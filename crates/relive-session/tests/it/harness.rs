@@ -1,5 +1,6 @@
 //! A directory of sessions, and helpers.
 
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::PathBuf;
 use std::sync::OnceLock;
 use std::time::Duration;
@@ -18,6 +19,8 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 
 pub(crate) struct Lab {
     pub(crate) dir: tempfile::TempDir,
+    /// The directory around it, whose name is in the names of the cgroups: two labs have none in common.
+    _owner: tempfile::TempDir,
     pub(crate) launcher: Launcher,
 }
 
@@ -49,7 +52,11 @@ pub(crate) fn gated(spec: Spec) -> Spec {
 
 impl Lab {
     pub(crate) fn new() -> Self {
-        Self { dir: tempfile::tempdir().unwrap(), launcher: Launcher::new(Self::shim()) }
+        let owner = tempfile::tempdir().unwrap();
+        // Programs of other users pass through it.
+        std::fs::set_permissions(owner.path(), std::fs::Permissions::from_mode(0o711)).unwrap();
+        let dir = tempfile::tempdir_in(&owner).unwrap();
+        Self { dir, _owner: owner, launcher: Launcher::new(Self::shim()) }
     }
 
     pub(crate) fn shim() -> PathBuf {
