@@ -351,6 +351,8 @@ impl Dashboard<'_> {
         while let Ok(heard) = inputs.try_recv() {
             hear(heard);
         }
+        // Restoring leaves the cursor hidden, which whoever has the terminal next needs. A terminal that is gone needs nothing.
+        let _ = self.terminal.show_cursor();
         ratatui::restore();
         held
     }

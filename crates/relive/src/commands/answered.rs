@@ -14,6 +14,8 @@ use crate::render::time::clock_time;
 
 /// How long the journal may take to say what the answer was. Nobody waits for it.
 const TOLD_WITHIN: Duration = Duration::from_secs(2);
+/// How soon it is asked again, if a daemon was killed.
+const TELL_AGAIN: Duration = Duration::from_millis(100);
 /// How much of an answer is repeated.
 const ANSWER_MAX: usize = 60;
 
@@ -82,8 +84,22 @@ impl Waiting {
         }
     }
 
-    /// Says what became of it, as its journal has it.
+    /// Says what became of it, as its journal has it. A daemon that is killed meanwhile leaves that to the next one.
     pub(crate) async fn outcome(&self, client: &Client<'_>) -> String {
+        let begun = Instant::now();
+        loop {
+            match self.told_by_journal(client).await {
+                Ok(Some(told)) => return told,
+                Err(error) if error.kind == Kind::Code(ErrorCode::NotFound) => return "it was removed".to_owned(),
+                Ok(None) | Err(_) if self.question.is_none() => return "it does not wait any more".to_owned(),
+                Ok(None) | Err(_) if begun.elapsed() > TOLD_WITHIN => return "answered elsewhere".to_owned(),
+                Ok(None) | Err(_) => tokio::time::sleep(TELL_AGAIN).await,
+            }
+        }
+    }
+
+    /// Says what became of it, if its journal can be read in time and has it.
+    async fn told_by_journal(&self, client: &Client<'_>) -> Result<Option<String>, CommandError> {
         let mut found = None;
         // Whatever answers it comes after it, in this incarnation or a later one.
         let mut last = Some(format!("{}.{}", self.generation, self.question.unwrap_or(0)));
@@ -97,10 +113,9 @@ impl Waiting {
         });
         let read = tokio::time::timeout(TOLD_WITHIN, read).await;
         match (found, read) {
-            (Some(found), _) => found,
-            (None, Ok(Err(error))) if error.kind == Kind::Code(ErrorCode::NotFound) => "it was removed".to_owned(),
-            (None, _) if self.question.is_some() => "answered elsewhere".to_owned(),
-            (None, _) => "it does not wait any more".to_owned(),
+            (Some(found), _) => Ok(Some(found)),
+            (None, Ok(Err(error))) => Err(error),
+            (None, Ok(Ok(_)) | Err(_)) => Ok(None),
         }
     }
 }

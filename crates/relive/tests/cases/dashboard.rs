@@ -203,6 +203,7 @@ fn the_terminal_is_given_back_when_another_program_stops_the_dashboard() {
     screen.await_text("nothing waits for you");
     crate::world::kill(dashboard_pid(&screen), rustix::process::Signal::TSTP);
     screen.await_text("Stopped");
+    assert!(screen.shows_cursor(), "the shell has its cursor");
     screen.line("stty -a | grep -c ' icanon'");
     screen.await_text("\n1\n");
     screen.line("fg");

@@ -99,6 +99,12 @@ impl<'a> Screen<'a> {
         self.run(&["capture-pane", "-p", "-S", "-"])
     }
 
+    /// Returns whether the cursor is shown.
+    #[cfg(feature = "faults")]
+    pub(crate) fn shows_cursor(&self) -> bool {
+        self.run(&["display-message", "-p", "#{cursor_flag}"]).trim() == "1"
+    }
+
     /// Waits until the screen shows this; all that it shows then.
     #[track_caller]
     pub(crate) fn await_text(&self, part: &str) -> String {
