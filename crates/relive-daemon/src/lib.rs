@@ -59,7 +59,13 @@ pub fn serve(paths: &Paths, config: &Config) -> Result<(), DaemonError> {
     let executor = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     let mut settings: Settings = config.into();
     settings.keeper = Some(KEEPER.into());
-    let outcome = executor.block_on(run(paths, settings));
+    let paths = paths.clone();
+    // On a thread of the executor: connections are accepted where they are served.
+    let running = executor.spawn(async move { run(&paths, settings).await });
+    let outcome = executor.block_on(running).unwrap_or_else(|error| match error.try_into_panic() {
+        Ok(panic) => std::panic::resume_unwind(panic),
+        Err(error) => Err(std::io::Error::other(error).into()),
+    });
     executor.shutdown_background();
     outcome
 }

@@ -231,6 +231,20 @@ impl OpenJournal {
         }
     }
 
+    /// Writes events, then runs a job with the writer, both on a thread that may block.
+    pub async fn write_events_then<T: Send + 'static>(
+        &mut self,
+        events: Vec<Event>,
+        job: impl FnOnce(&mut Writer) -> T + Send + 'static,
+    ) -> Result<T, JobLost> {
+        let events = self.events_before(events);
+        let written = self.with(move |writer| {
+            write_events(writer, events);
+            job(writer)
+        });
+        written.await
+    }
+
     /// Writes a checkpoint if there are enough new records; returns whether there were. A failure costs only speed.
     pub async fn checkpoint_if_due(&mut self) -> bool {
         let is_due = self.writer.as_ref().is_some_and(Writer::is_checkpoint_due);

@@ -24,13 +24,14 @@ use tokio::sync::watch;
 use crate::drive::BodyOwner;
 use crate::error::Result;
 use crate::runtime::ProcessRef;
+use crate::self_socket::SelfSocket;
 
 pub(crate) use agent::{AgentBody, AgentFiles, AgentHost, real};
 pub(crate) use cli::{
     ACP_PREFIX, BUILT_IN, CliBody, LiveAgent, NoRoute, ShownAgent, Subagents, built_in, built_in_terminal, knows_state,
     provider_of, route,
 };
-pub(crate) use exec::{ExecBody, last_session, left_ms};
+pub(crate) use exec::{ExecBody, ProgramFacts, last_session, left_ms};
 pub(crate) use flow::{FlowBody, ProcessEnd};
 
 /// What a process runs. Adding one touches no other body and no verb.
@@ -71,8 +72,8 @@ pub(crate) trait Body: Send + Sync + std::fmt::Debug {
         true
     }
 
-    /// Reads what the body of a recovered process needs at once, on the thread that has opened its journal. Blocks. What is
-    /// not read here the body reads itself.
+    /// Reads what the body needs at once, on the thread that has created or opened its journal. Blocks. What is not read
+    /// here the body reads itself.
     fn read_ahead(&self, _journal: &mut Writer) -> Prepared {
         Prepared::default()
     }
@@ -138,13 +139,17 @@ pub(crate) struct Context {
     pub(crate) prepared: Prepared,
 }
 
-/// What was prepared for an agent before it starts.
-#[derive(Debug, Clone, Default)]
+/// What was prepared for a body before it starts. It prepares the rest itself.
+#[derive(Debug, Default)]
 pub(crate) struct Prepared {
-    /// Its model, built to see whether it can be.
+    /// The model of an agent, built to see whether it can be.
     pub(crate) model: Option<Arc<dyn Model>>,
-    /// What is in its files.
+    /// What is in the files of an agent.
     pub(crate) files: Option<AgentFiles>,
+    /// What the journal and the directory of sessions tell about a program.
+    pub(crate) program: Option<ProgramFacts>,
+    /// The socket of the process.
+    pub(crate) socket: Option<SelfSocket>,
 }
 
 /// A session that its body has found or launched.

@@ -35,6 +35,7 @@ use crate::runtime::{ProcessRef, Runtime};
 use crate::send::INTENT_ID;
 use crate::spec::{self, raised};
 use crate::subtree::Creation;
+use crate::workspaces::HeldStart;
 
 pub(crate) use cli::model_of_cli;
 pub(crate) use flow::NewFlow;
@@ -54,6 +55,8 @@ struct Draft {
     records: Vec<Body>,
     /// Set for a child: signals to the subtree of its parent reach it from then on.
     creation: Option<Creation>,
+    /// Set if it was checked that no process has its UUID: keeps others from creating one since then.
+    held: Option<HeldStart>,
 }
 
 impl Runtime {
@@ -110,7 +113,7 @@ impl Runtime {
         // Mistakes in the request are told before any file is read.
         policy_below(&above, &self.live.now().policy, &request)?;
         let hash = request_hash(&RunRequest { env: Environment::default(), ..request.clone() });
-        let _creation = self.workspaces.hold_creation(request.uuid).await;
+        let held = self.workspaces.hold_creation(request.uuid).await;
         if let Some(created) = self.created_before(request.uuid, &hash).await? {
             // Before its files are read again: they may have gone.
             return Ok(created);
@@ -137,6 +140,7 @@ impl Runtime {
         meta.instructions = files;
         meta.note_isolation(isolated.as_ref());
         let place = self.place_for_run(request.uuid, request.cwd, request.workspace, (parent, &mut isolated)).await?;
+        let shell = above.shell(request.shell);
         let environment = above.environment.unwrap_or(request.env);
         self.create_with_copy(
             above.parent,
@@ -160,7 +164,7 @@ impl Runtime {
                     root_uuid: above.root_uuid,
                     depth: above.depth,
                     workspace: place.own,
-                    shell: request.shell.or(above.shell),
+                    shell,
                     request: Some(hash),
                 },
                 meta: Some(meta),
@@ -169,6 +173,7 @@ impl Runtime {
                 parent: Pid::RUNTIME,
                 records: place.records,
                 creation: None,
+                held: Some(held),
             },
         )
         .await
@@ -206,21 +211,23 @@ impl Runtime {
     }
 
     async fn create(self: &Arc<Self>, draft: Draft) -> Result<Created> {
-        let Draft { spawned, meta, environment, first, parent, records, creation } = draft;
+        let Draft { spawned, meta, environment, first, parent, records, creation, held } = draft;
         let uuid = spawned.uuid;
         self.admit_one_more()?;
         // Prepared before the turn: keys may take their time.
-        let prepared = match &meta {
+        let prepared_model = match &meta {
             Some(meta) => {
                 let model = self.credentials.model(&meta.model, spawned.cwd.as_ref(), uuid, &environment).await?;
                 self.can_be_paid(&meta.model, model.as_ref(), &spawned).await?;
-                Prepared { model: Some(model), files: None }
+                Some(model)
             }
-            None => Prepared::default(),
+            None => None,
         };
         let mut turn = self.turn(uuid, Lane::Verb).await?;
         let hash = spawned.request.clone().unwrap_or_default();
-        if let Some(created) = self.created_before(uuid, &hash).await? {
+        if held.is_none()
+            && let Some(created) = self.created_before(uuid, &hash).await?
+        {
             return Ok(created);
         }
         let _name = self.hold_name(spawned.name.as_deref(), uuid)?;
@@ -231,29 +238,42 @@ impl Runtime {
         let environments = Arc::clone(&self.environments);
         let inherited = creation.as_ref().and_then(Creation::inherited).and_then(|inherited| inherited.record(now.at));
         let starts = inherited.is_none();
-        let created = self
-            .on_journal(move |data| {
-                let pid = data.next_pid()?;
-                data.note_pid(pid, uuid);
-                // First, so that a process that is there has it.
-                environments.put(uuid, &environment)?;
-                let opening = Opening { pid, by: OpenedBy::Spawn, boot_id, now, req: None, seen: None, cause: None };
-                let files = meta.as_ref().map(|meta| meta.instructions.clone()).unwrap_or_default();
-                let records = records.into_iter().chain(inherited).collect();
-                let spawned = data.spawn(SpawnRequest { opening, spawned, meta, input, records });
-                let mut writer = spawned.inspect_err(|_| {
-                    environments.remove(uuid);
-                })?;
-                for file in files {
-                    // An event that is not written is missed by nobody who has the meta file.
-                    let _ = writer.append_event(now.at, 0, "instructions", &file);
-                }
-                Ok::<_, Error>((pid, writer))
-            })
-            .await??;
-        let (pid, writer) = created;
-        let spec = spec::from_history(writer.history(), pid, parent, model)?;
-        turn.state.prepared = prepared;
+        let own_socket = starts && has_socket(&spawned);
+        let runtime = Arc::clone(self);
+        let written = self.on_journal(move |data| {
+            let pid = data.next_pid()?;
+            data.note_pid(pid, uuid);
+            // First, so that a process that is there has it.
+            environments.put(uuid, &environment)?;
+            let opening = Opening { pid, by: OpenedBy::Spawn, boot_id, now, req: None, seen: None, cause: None };
+            let files = meta.as_ref().map(|meta| meta.instructions.clone()).unwrap_or_default();
+            let records = records.into_iter().chain(inherited).collect();
+            let spawned = data.spawn(SpawnRequest { opening, spawned, meta, input, records });
+            let mut writer = spawned.inspect_err(|_| {
+                environments.remove(uuid);
+            })?;
+            for file in files {
+                // An event that is not written is missed by nobody who has the meta file.
+                let _ = writer.append_event(now.at, 0, "instructions", &file);
+            }
+            let spec = spec::from_history(writer.history(), pid, parent, model)?;
+            let body = runtime.bodies.of(spec.body).filter(|_| starts);
+            let prepared = body.map(|body| body.read_ahead(&mut writer)).unwrap_or_default();
+            Ok::<_, Error>((spec, writer, prepared))
+        });
+        // While it is written: the program needs it at once.
+        let open = async { own_socket.then(|| self.self_sockets.open(uuid, None).ok()).flatten() };
+        let (written, socket) = tokio::join!(written, open);
+        let (spec, writer, prepared) = match written.map_err(Error::from).and_then(|written| written) {
+            Ok(written) => written,
+            Err(error) => {
+                drop(socket);
+                self.self_sockets.remove(uuid);
+                return Err(error);
+            }
+        };
+        let pid = spec.pid;
+        turn.state.prepared = Prepared { model: prepared_model, socket, ..prepared };
         if starts {
             turn.publish_new(spec, writer).await?;
         } else {
@@ -345,6 +365,11 @@ impl Runtime {
         }
         Ok(())
     }
+}
+
+/// Tells whether the programs of a new process have a socket in a directory of its own.
+fn has_socket(spawned: &Spawned) -> bool {
+    spawned.program.as_ref().is_some_and(|program| program.enter.is_none())
 }
 
 /// Tells one request from another. Its environment is left out: it may hold keys.

@@ -186,10 +186,12 @@ impl Runtime {
 
     /// Returns whether a process has a journal. No other journal is read.
     pub(crate) async fn presence(&self, uuid: Uuid) -> Result<Presence> {
-        if self.on_journal(move |data| data.is_here(uuid)).await? {
+        let is_here = self.on_journal(move |data| data.is_here(uuid));
+        let (is_here, collected) = tokio::join!(is_here, self.catalog.collected(uuid));
+        if is_here? {
             return Ok(Presence::Here);
         }
-        match self.catalog.collected(uuid).await {
+        match collected {
             Ok(Some(_)) => Ok(Presence::Collected),
             Ok(None) => Ok(Presence::Never),
             // While the index is rebuilt the tombstones tell it as well. Look-ups by UUID do not wait for the index.

@@ -38,6 +38,7 @@ use crate::pools::Pools;
 use activity::Activities;
 use open::OpenDirectories;
 use path_locks::PathLocks;
+pub(crate) use starts::HeldStart;
 use starts::Starts;
 
 pub(crate) use change::{Changed, Lacks, OnInterrupted, Planned, RestoreOrder};

@@ -34,7 +34,11 @@ use crate::spec::Spec;
 use crate::tree::{self, Ahead, Plan};
 use crate::{SHIM, packet, shim};
 
-/// How long after a launch the next shim prepares itself at the latest.
+/// How long after a launch the next shim is started at the latest: a program that ends sooner has the processors to itself.
+const REFILL_WITHIN: Duration = Duration::from_millis(4);
+/// Whoever waits for the end of a program comes before the next shim.
+const AFTER_END: Duration = Duration::from_millis(1);
+/// How long after that it prepares itself at the latest.
 const QUIET: Duration = Duration::from_millis(200);
 
 /// Starts shims.
@@ -110,9 +114,11 @@ impl Launcher {
 
     /// Starts the shim of the next session, which probably has a tree like the last one. It prepares itself when that has
     /// ended, or runs for a while.
-    fn refill(&self, plan: Plan, last: Option<watch::Receiver<Seen>>) {
+    fn refill(&self, plan: Plan, mut last: Option<watch::Receiver<Seen>>) {
         let (program, spares) = (self.program.clone(), self.spares.clone());
         tokio::spawn(async move {
+            ended_within(REFILL_WITHIN, last.as_mut()).await;
+            tokio::time::sleep(AFTER_END).await;
             let (starting, of) = (spares.clone(), plan.clone());
             let refilled = tokio::task::spawn_blocking(move || {
                 if let Some(started) = starting.refill(&program) {
@@ -121,11 +127,16 @@ impl Launcher {
                 }
             });
             let _ = refilled.await;
-            if let Some(mut last) = last {
-                let _ = tokio::time::timeout(QUIET, last.wait_for(|seen| seen.ended.is_some() || seen.gone)).await;
-            }
+            ended_within(QUIET, last.as_mut()).await;
             spares.prepare(plan);
         });
+    }
+}
+
+/// Waits until a session has ended, at most this long.
+async fn ended_within(limit: Duration, session: Option<&mut watch::Receiver<Seen>>) {
+    if let Some(session) = session {
+        let _ = tokio::time::timeout(limit, session.wait_for(|seen| seen.ended.is_some() || seen.gone)).await;
     }
 }
 

@@ -73,6 +73,31 @@ pub struct Inherited {
     pub cpus: Option<String>,
 }
 
+impl Inherited {
+    /// Returns these settings, with no more priority and no higher limits than those above: a program cannot give itself more
+    /// than it has, either.
+    #[must_use]
+    pub fn below(mut self, above: &Self) -> Self {
+        self.nice = self.nice.max(above.nice);
+        for limit in &above.limits {
+            match self.limits.iter_mut().find(|own| own.resource == limit.resource) {
+                Some(own) => *own = own.below(limit.hard),
+                None => self.limits.push(*limit),
+            }
+        }
+        self
+    }
+}
+
+impl ResourceLimit {
+    /// Returns this limit, at most as high as the highest one that may be set.
+    fn below(self, highest: Option<u64>) -> Self {
+        let lower =
+            |limit: Option<u64>| limit.map_or(highest, |own| Some(highest.map_or(own, |highest| own.min(highest))));
+        Self { soft: lower(self.soft), hard: lower(self.hard), ..self }
+    }
+}
+
 /// One limit of the operating system.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ResourceLimit {
@@ -197,6 +222,36 @@ pub fn relive_commands(line: &str) -> Option<Vec<Vec<String>>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn nobody_below_has_more_priority_or_higher_limits() {
+        let limit = |resource, soft, hard| ResourceLimit { resource, soft, hard };
+        let settings = |nice, limits: &[ResourceLimit]| Inherited {
+            umask: 0o22,
+            nice,
+            limits: limits.to_vec(),
+            ignored: vec![1],
+            cpus: Some("0".to_owned()),
+        };
+        let above = settings(5, &[limit(7, Some(100), Some(200)), limit(8, None, None), limit(9, Some(1), Some(1))]);
+        let check = |wanted: Inherited, expect: Inherited| assert_eq!(wanted.below(&above), expect);
+        check(
+            settings(-10, &[limit(7, None, None), limit(8, Some(3), None), limit(10, None, None)]),
+            settings(
+                5,
+                &[
+                    limit(7, Some(200), Some(200)),
+                    limit(8, Some(3), None),
+                    limit(10, None, None),
+                    limit(9, Some(1), Some(1)),
+                ],
+            ),
+        );
+        check(
+            settings(19, &[limit(9, Some(0), Some(1)), limit(7, Some(50), Some(150)), limit(8, None, None)]),
+            settings(19, &[limit(9, Some(0), Some(1)), limit(7, Some(50), Some(150)), limit(8, None, None)]),
+        );
+    }
 
     #[test]
     fn only_plain_commands_are_split_into_words() {

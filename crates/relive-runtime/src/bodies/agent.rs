@@ -113,8 +113,8 @@ impl Body for AgentBody {
         (completed || history.plan().next == Next::Input).then_some(CONTINUE)
     }
 
-    fn run(&self, cx: Context) -> BoxFuture<'static, Exit> {
-        let parts = self.parts(cx.process, cx.prepared.clone(), cx.owner.clone());
+    fn run(&self, mut cx: Context) -> BoxFuture<'static, Exit> {
+        let parts = self.parts(cx.process, std::mem::take(&mut cx.prepared), cx.owner.clone());
         let (sessions, directory) = (Arc::clone(&self.sessions), self.data.directory(cx.process.uuid).sessions());
         let (pool, slow_pool) = (self.pools.tools.clone(), self.pools.slow_tools.clone());
         let (cadence, git_notes) = (self.cadence, self.git_notes);
@@ -232,7 +232,7 @@ impl Body for AgentBody {
         // A long one is read with others at the same time. Of what cannot be read the agent itself says why.
         let short = intent.filter(|intent| matches!(intent, Text::Inline(_)));
         let files = short.and_then(|intent| AgentFiles::read(journal.directory(), journal.blobs(), intent).ok());
-        Prepared { model: None, files }
+        Prepared { files, ..Prepared::default() }
     }
 
     fn stops_with_daemon(&self) -> bool {
@@ -278,7 +278,7 @@ impl AgentBody {
                 owner.look(|history| (history.identity.clone(), history.model.clone(), history.files.clone())).await;
             let (identity, changed, files) = known.map_err(|error| failed(&error))?;
             let spawned = identity.ok_or_else(|| failed(&"the journal has no `spawned`"))?.spawned;
-            let Prepared { model, files: read } = prepared;
+            let Prepared { model, files: read, program: _, socket: _ } = prepared;
             let AgentFiles { mut meta, intent } = match read {
                 Some(read) => read,
                 None => {

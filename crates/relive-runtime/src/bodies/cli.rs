@@ -32,14 +32,14 @@ use relive_core::program::Stdio;
 use relive_core::{End, ErrorCode, Moment, ProcessStatus, Signal, Timestamp, Uuid};
 use relive_journal::history::CliFacts;
 use relive_journal::record::{Body as Record, CliGateway, CliLaunch, CliRecord, CliStart, CliTurnState, Input};
-use relive_journal::{Durability, History, Journal, Seen};
+use relive_journal::{Durability, History, Journal, Seen, Writer};
 use relive_session::spec::Spec;
 use relive_types::Isolation;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
 use super::exec::{AfterSession, Attended, Tenant};
-use super::{Body, Context, DeliveryTime, ExecBody, Exit, LiveSession, Rest, Verb};
+use super::{Body, Context, DeliveryTime, ExecBody, Exit, LiveSession, Prepared, Rest, Verb};
 use crate::clock::Clock;
 use crate::drive::BodyOwner;
 use crate::error::{Error, Result};
@@ -140,6 +140,10 @@ impl Body for CliBody {
             CliTurnState::Completed => false,
         };
         is_unfinished.then_some(CONTINUE)
+    }
+
+    fn read_ahead(&self, journal: &mut Writer) -> Prepared {
+        self.exec.read_ahead(journal)
     }
 
     fn run(&self, cx: Context) -> BoxFuture<'static, Exit> {

@@ -22,7 +22,7 @@ use relive_agent::Orders;
 use relive_agent::requests::Requests;
 use relive_core::program::{Inherited, Namespace, ResourceLimit, Stdio};
 use relive_core::{End, Moment, ProcessStatus, Program, Signal, Uuid};
-use relive_journal::{DataDirectory, History, Pool, Seen};
+use relive_journal::{DataDirectory, History, Pool, Seen, Writer};
 use relive_proxy::{Answers, Unknown};
 use relive_session::launch::LaunchError;
 use relive_session::proc::Identity;
@@ -33,14 +33,14 @@ use tokio::sync::watch;
 
 use attend::{Beginning, Left, attend};
 use ends::{attributed, end_of, given_up, startup_failed};
-pub(crate) use facts::last_session;
-use facts::{Facts, Trace, facts};
+use facts::Trace;
+pub(crate) use facts::{ProgramFacts, last_session};
 
 pub(in crate::bodies) use attend::Attended;
 pub(crate) use attend::left_ms;
 pub(in crate::bodies) use tenant::{AfterSession, Tenant};
 
-use super::{Body, Context, DeliveryTime, Exit, LiveSession, OTHER_VERSION, Rest, Shim, Verb};
+use super::{Body, Context, DeliveryTime, Exit, LiveSession, OTHER_VERSION, Prepared, Rest, Shim, Verb};
 use crate::environment::Environments;
 use crate::error::Result;
 use crate::isolation::Isolations;
@@ -117,6 +117,12 @@ impl Body for ExecBody {
 
     fn first_message(&self, _: &History) -> Option<&'static str> {
         None
+    }
+
+    fn read_ahead(&self, journal: &mut Writer) -> Prepared {
+        let facts = ProgramFacts::of(&self.data, journal.history(), self.sessions.boot_id());
+        // Of what cannot be read the body itself says why.
+        Prepared { program: facts.ok(), ..Prepared::default() }
     }
 
     fn run(&self, cx: Context) -> BoxFuture<'static, Exit> {
@@ -263,7 +269,11 @@ impl ExecBody {
     ) -> Result<RunSession, NoSession> {
         let failed = |stage: &str, error: &io::Error| NoSession::Failed(startup_failed(stage, error));
         let uuid = cx.process.uuid;
-        let facts = self.facts(uuid).await.map_err(NoSession::Unknown)?;
+        let facts = match cx.prepared.program.take() {
+            Some(facts) => facts,
+            None => self.facts(uuid).await.map_err(NoSession::Unknown)?,
+        };
+        *socket = socket.take().or_else(|| cx.prepared.socket.take());
         if socket.is_none() {
             let opened = self.self_sockets.open(uuid, facts.program.enter.as_ref().map(|entered| entered.uuid));
             let warn = |error: &io::Error| {
@@ -315,7 +325,12 @@ impl ExecBody {
     }
 
     /// Finds the session of the current run, if it was launched.
-    async fn found(&self, cx: &Context, facts: &Facts, launches: &Launches) -> Result<Option<RunSession>, NoSession> {
+    async fn found(
+        &self,
+        cx: &Context,
+        facts: &ProgramFacts,
+        launches: &Launches,
+    ) -> Result<Option<RunSession>, NoSession> {
         let mut found = None;
         if let Some(path) = &facts.before {
             found = self.found_in(cx, path, facts).await?;
@@ -334,7 +349,7 @@ impl ExecBody {
         Ok(found)
     }
 
-    async fn found_in(&self, cx: &Context, path: &Path, facts: &Facts) -> Result<Option<RunSession>, NoSession> {
+    async fn found_in(&self, cx: &Context, path: &Path, facts: &ProgramFacts) -> Result<Option<RunSession>, NoSession> {
         let (folder, program) = (path.to_owned(), Arc::clone(&facts.program));
         let mut orders = cx.orders.clone();
         let found = tokio::select! {
@@ -363,15 +378,15 @@ impl ExecBody {
         Ok(self.facts(uuid).await?.program)
     }
 
-    async fn facts(&self, uuid: Uuid) -> io::Result<Facts> {
+    async fn facts(&self, uuid: Uuid) -> io::Result<ProgramFacts> {
         let (data, boot_id) = (Arc::clone(&self.data), self.sessions.boot_id().to_owned());
-        self.pool.run(move || facts(&data, uuid, &boot_id)).await.map_err(io::Error::other)?
+        self.pool.run(move || ProgramFacts::read(&data, uuid, &boot_id)).await.map_err(io::Error::other)?
     }
 
     async fn spec_of(
         &self,
         uuid: relive_core::Uuid,
-        facts: &Facts,
+        facts: &ProgramFacts,
         ladder: &Ladder,
         socket: Option<&SelfSocket>,
     ) -> io::Result<Spec> {

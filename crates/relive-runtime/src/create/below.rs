@@ -85,6 +85,15 @@ impl Above {
         Area::of(isolations, isolated, cwd, self.environment.as_ref().unwrap_or(&none))
     }
 
+    /// Returns the settings of a shell for a process that is to have these.
+    pub(super) fn shell(&self, wanted: Option<Inherited>) -> Option<Inherited> {
+        match (wanted, &self.shell) {
+            (Some(wanted), Some(above)) => Some(wanted.below(above)),
+            (Some(settings), None) => Some(settings),
+            (None, above) => above.clone(),
+        }
+    }
+
     /// Returns the isolation of a process that is to have this one; absent if it reaches everything.
     pub(crate) fn isolated(&self, wanted: Isolated) -> Option<Isolated> {
         let isolated = match &self.isolated {

@@ -44,8 +44,7 @@ impl Runtime {
             ..agent
         };
         let agent = if request.terminal.is_some() { in_terminal(agent, terminal)? } else { agent };
-        let program =
-            Program { shell: request.shell.clone().or_else(|| above.shell.clone()), ..program_of(&agent, &request) };
+        let program = Program { shell: above.shell(request.shell.clone()), ..program_of(&agent, &request) };
         let workspace = request.workspace.unwrap_or(WorkspaceKind::Here);
         let environment = with_variables(above.environment.unwrap_or(request.env), env)?;
         // The limits of a run hold for its nodes too.
@@ -95,6 +94,7 @@ impl Runtime {
             parent: Pid::RUNTIME,
             records,
             creation: None,
+            held: None,
         };
         self.create_with_copy(above.parent, draft).await
     }

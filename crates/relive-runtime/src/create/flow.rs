@@ -101,7 +101,7 @@ impl Runtime {
                 root_uuid: above.root_uuid,
                 depth: above.depth,
                 workspace: None,
-                shell: shell.or(above.shell),
+                shell: above.shell(shell),
                 request: Some(request),
             },
             meta: None,
@@ -110,6 +110,7 @@ impl Runtime {
             parent: Pid::RUNTIME,
             records: vec![Body::Flow(record)],
             creation: None,
+            held: None,
         };
         self.create_below(above.parent, draft).await
     }

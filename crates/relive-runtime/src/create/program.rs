@@ -19,7 +19,6 @@ impl Runtime {
         request: ExecRequest,
         workspace: WorkspaceKind,
     ) -> Result<ExecStarted> {
-        self.reload_settings().await;
         let hash = request_hash(&ExecRequest { env: Environment::default(), ..request.clone() });
         if request.enter.is_some()
             && let Some(created) = self.created_before(request.uuid, &hash).await?
@@ -30,16 +29,20 @@ impl Runtime {
         let above = self.above(parent).await?;
         let (request, entered) = self.find_entered(request, &above).await?;
         check_exec(&request)?;
-        let creation = self.workspaces.hold_creation(request.uuid).await;
+        let held = self.workspaces.hold_creation(request.uuid).await;
+        let ((), before) = tokio::join!(self.reload_settings(), self.created_before(request.uuid, &hash));
+        if let Some(created) = before? {
+            return self.started(created).await;
+        }
         let cwd = self.directory_below(&above, request.uuid, request.cwd).await?;
         let request = ExecRequest { cwd, ..request };
         let mut draft = self.draft_of_program(&above, parent, request, workspace).await?;
         draft.spawned.request = Some(hash);
+        draft.held = Some(held);
         if let Some(program) = &mut draft.spawned.program {
             program.enter = entered;
         }
         let created = self.create_below(above.parent, draft).await?;
-        drop(creation);
         self.started(created).await
     }
 
@@ -84,6 +87,7 @@ impl Runtime {
             parent: Pid::RUNTIME,
             records: place.records,
             creation: None,
+            held: None,
         })
     }
 
@@ -110,7 +114,7 @@ fn program_of(request: &ExecRequest, above: &Above) -> Program {
         allow_degraded: request.allow_degraded,
         foreground: request.foreground,
         one_output: request.one_output,
-        shell: request.shell.clone().or_else(|| above.shell.clone()),
+        shell: above.shell(request.shell.clone()),
         enter: None,
     }
 }

@@ -75,10 +75,7 @@ impl Turn {
             if let Ok(history) = journal.history() {
                 let _ = runtime.lock().table.progress(of, super::usage(history), now);
             }
-            journal.write_events(events).await;
-            // The next incarnation makes another one, and begins after the journal was let go.
-            runtime.self_sockets.remove(uuid);
-            self.retire().await;
+            self.retire(events).await;
         }
         self.state.journal = None;
         {
@@ -101,19 +98,19 @@ impl Turn {
         runtime.changes.ring(uuid);
     }
 
-    /// Writes the snapshot and removes the marker, while the journal is still held: once the process can be resumed,
-    /// the marker belongs to the next incarnation.
-    async fn retire(&mut self) {
+    /// Writes the last events and the snapshot, and removes the socket and the marker, while the journal is still held: once
+    /// the process can be resumed, both belong to the next incarnation.
+    async fn retire(&mut self, events: Vec<relive_journal::journal::Event>) {
         let (runtime, uuid) = (Arc::clone(&self.runtime), self.uuid());
         let Some(journal) = &mut self.state.journal else { return };
-        let data = Arc::clone(&runtime.data);
-        let retired = journal
-            .with(move |writer| {
-                // Nothing depends on it.
-                let _ = data.write_profile(uuid);
-                data.retire(uuid, writer.history())
-            })
-            .await;
+        let (data, sockets) = (Arc::clone(&runtime.data), Arc::clone(&runtime.self_sockets));
+        let retired = journal.write_events_then(events, move |writer| {
+            sockets.remove(uuid);
+            // Nothing depends on it.
+            let _ = data.write_profile(uuid);
+            data.retire(uuid, writer.history())
+        });
+        let retired = retired.await;
         // The end is in the journal; the next start does the rest.
         if let Ok(Err(error)) = retired {
             runtime.warn(format!("the snapshot of {uuid} could not be written: {error}"));

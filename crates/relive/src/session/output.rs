@@ -3,7 +3,7 @@
 
 use std::io::{self, Write as _};
 use std::path::Path;
-use std::sync::mpsc::{SyncSender, sync_channel};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread;
 
 use relive_session::log::{Chunk, Item, Reader, Stream};
@@ -15,13 +15,26 @@ use crate::error::CommandError;
 pub(crate) const OUTPUT_LOST: &str = "-- some of the output is missing: it could not be written to disk --";
 
 /// Output that is being shown.
-#[derive(Debug)]
 pub(crate) struct Output {
+    /// Until there is something to show.
+    idle: Option<Idle>,
     /// Absent once the log is complete.
     grown: Option<SyncSender<()>>,
     done: oneshot::Receiver<Result<(), NotShown>>,
     shown: watch::Receiver<u64>,
 }
+
+/// A log of which nothing is shown yet. Most programs that end at once write nothing: they need no thread.
+struct Idle {
+    reader: Reader,
+    sink: Sink,
+    nudges: Receiver<()>,
+    finished: oneshot::Sender<Result<(), NotShown>>,
+    showing: watch::Sender<u64>,
+}
+
+/// Gets all items, and finally `None`.
+type Sink = Box<dyn FnMut(Option<Item>) -> io::Result<()> + Send>;
 
 /// The reason why output was not shown: its log, or the place where it was to be shown.
 #[derive(Debug)]
@@ -53,38 +66,21 @@ impl Output {
         from: u64,
         sink: impl FnMut(Option<Item>) -> io::Result<()> + Send + 'static,
     ) -> io::Result<Self> {
-        let mut reader = Reader::open(folder, from)?;
+        let reader = Reader::open(folder, from)?;
         let (grown, nudges) = sync_channel(1);
         let (finished, done) = oneshot::channel();
         let (showing, shown) = watch::channel(from);
-        thread::Builder::new().name("output".into()).spawn(move || {
-            let mut sink = sink;
-            let mut sink = |item: Option<Item>| -> Result<(), NotShown> {
-                let upto = item.as_ref().map(|item| match item {
-                    Item::Chunk(chunk) => chunk.next,
-                    Item::Gap { to, .. } => *to,
-                });
-                sink(item).map_err(NotShown::Unwritten)?;
-                if let Some(upto) = upto {
-                    showing.send_replace(upto);
-                }
-                Ok(())
-            };
-            let mut shown = drain(&mut reader, &mut sink);
-            while shown.is_ok() && nudges.recv().is_ok() {
-                shown = drain(&mut reader, &mut sink);
-            }
-            // The log is complete; output after the last read is still read.
-            let shown = shown.and_then(|()| drain(&mut reader, &mut sink)).and_then(|()| sink(None));
-            // A missing receiver means that the command has left.
-            let _ = finished.send(shown);
-        })?;
-        Ok(Self { grown: Some(grown), done, shown })
+        let idle = Idle { reader, sink: Box::new(sink), nudges, finished, showing };
+        let mut output = Self { idle: Some(idle), grown: Some(grown), done, shown };
+        output.grown();
+        Ok(output)
     }
 
     /// Notifies that the log has grown.
-    pub(crate) fn grown(&self) {
-        if let Some(grown) = &self.grown {
+    pub(crate) fn grown(&mut self) {
+        if let Some(idle) = self.idle.take() {
+            self.idle = idle.look();
+        } else if let Some(grown) = &self.grown {
             // A pending notification is enough.
             let _ = grown.try_send(());
         }
@@ -98,12 +94,55 @@ impl Output {
     /// Notifies that the log is complete.
     pub(crate) fn end(&mut self) {
         self.grown = None;
+        if let Some(Idle { mut sink, finished, .. }) = self.idle.take().and_then(Idle::look) {
+            let _ = finished.send(sink(None).map_err(NotShown::Unwritten));
+        }
     }
 
     /// Waits until everything is shown, or could not be.
     pub(crate) async fn finished(&mut self) -> Result<(), NotShown> {
         let ended = |_| Err(NotShown::Unwritten(io::Error::other("the writing thread has ended")));
         (&mut self.done).await.unwrap_or_else(ended)
+    }
+}
+
+impl Idle {
+    /// Shows the log on a thread of its own, if there is anything in it.
+    fn look(mut self) -> Option<Self> {
+        match self.reader.next() {
+            Ok(None) => Some(self),
+            first => {
+                let started = thread::Builder::new().name("output".into()).spawn(move || self.show(first));
+                // If there is no thread, the receiver of what it would have said finds out.
+                drop(started);
+                None
+            }
+        }
+    }
+
+    /// Shows the log until it is complete.
+    fn show(self, first: io::Result<Option<Item>>) {
+        let Self { mut reader, mut sink, nudges, finished, showing } = self;
+        let mut sink = |item: Option<Item>| -> Result<(), NotShown> {
+            let upto = item.as_ref().map(|item| match item {
+                Item::Chunk(chunk) => chunk.next,
+                Item::Gap { to, .. } => *to,
+            });
+            sink(item).map_err(NotShown::Unwritten)?;
+            if let Some(upto) = upto {
+                showing.send_replace(upto);
+            }
+            Ok(())
+        };
+        let mut shown = first.map_err(NotShown::Unread).and_then(|first| sink(first));
+        shown = shown.and_then(|()| drain(&mut reader, &mut sink));
+        while shown.is_ok() && nudges.recv().is_ok() {
+            shown = drain(&mut reader, &mut sink);
+        }
+        // The log is complete; output after the last read is still read.
+        let shown = shown.and_then(|()| drain(&mut reader, &mut sink)).and_then(|()| sink(None));
+        // A missing receiver means that the command has left.
+        let _ = finished.send(shown);
     }
 }
 

@@ -125,8 +125,10 @@ pub(crate) async fn watch(
             }
             shown = output.finished(), if !all_shown => {
                 all_shown = true;
-                // Nobody reads any more: further output goes to the log only.
-                let _ = connection.request(Verb::Hold { read: ALL_THERE_WILL_BE }).await;
+                if end.is_none() {
+                    // Nobody reads any more: further output goes to the log only.
+                    let _ = connection.request(Verb::Hold { read: ALL_THERE_WILL_BE }).await;
+                }
                 match shown {
                     Err(NotShown::Unwritten(error)) if error.kind() == io::ErrorKind::BrokenPipe => {
                         // A program that has ended, or ignores it, is fine.
