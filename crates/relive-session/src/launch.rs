@@ -6,8 +6,8 @@
 
 mod attributes;
 mod spare;
+mod spare_backoff;
 mod start;
-mod use_of_spares;
 
 use std::ffi::CString;
 use std::fs::File;

@@ -25,7 +25,7 @@ use serde::{Deserialize, Serialize};
 
 use super::attributes::Attributes;
 use super::start::{self, Started};
-use super::use_of_spares::UseOfSpares;
+use super::spare_backoff::SpareBackoff;
 use crate::proc::Identity;
 use crate::tree::Plan;
 use crate::{SHIM, faults, packet, proc};
@@ -77,7 +77,7 @@ pub(super) struct Spares {
 struct Next {
     spare: Option<Spare>,
     is_starting: bool,
-    of_use: UseOfSpares,
+    backoff: SpareBackoff,
 }
 
 /// Returns whether this is the first argument of a spare.
@@ -140,11 +140,11 @@ impl Spares {
         let mut next = self.next();
         match employed {
             Ok(()) => {
-                next.of_use.was_of_use();
+                next.backoff.succeeded();
                 Some(spare.socket)
             }
             Err(_) => {
-                next.of_use.was_of_no_use(Instant::now());
+                next.backoff.failed(Instant::now());
                 // It may have gone by itself.
                 let _ = rustix::process::pidfd_send_signal(&spare.pidfd, Signal::KILL);
                 None
@@ -167,7 +167,7 @@ impl Spares {
     pub(super) fn refill(&self, program: &Path) -> Option<Started> {
         {
             let mut next = self.next();
-            if next.spare.is_some() || next.is_starting || !next.of_use.may_start(Instant::now()) {
+            if next.spare.is_some() || next.is_starting || !next.backoff.may_start(Instant::now()) {
                 return None;
             }
             next.is_starting = true;
