@@ -98,7 +98,7 @@ pub use pool::{PoolLimits, PoolReport, PooledAgent};
 pub use process::{Exit, Instructions, PendingCall, PendingQuestion, Process, SuspendedBelow, TreeUsage, reason_word};
 pub use program::{
     EnterRequest, ExecRequest, ExecStarted, Inherited, Isolated, Isolation, LastSignal, Namespace, NamespaceKind,
-    Network, ResourceLimit, Session, Stdio, elapsed,
+    Network, ResourceLimit, Resources, Session, Stdio, elapsed,
 };
 pub use run::{Created, RunRequest, StartCancelled, TerminalSize, WaitAnswer, WaitRequest};
 pub use signals::{OnSignal, SignalMaskRequest, SignalRequest, SignalState};

@@ -6,7 +6,7 @@
 use std::fmt;
 
 pub use relive_types::isolation::{Isolated, Isolation, NamespaceKind, Network};
-pub use relive_types::program::{Inherited, Namespace, ResourceLimit, Stdio};
+pub use relive_types::program::{Inherited, Namespace, ResourceLimit, Resources, Stdio};
 use relive_types::{Limits, Pid, Uuid};
 use serde::{Deserialize, Serialize};
 
@@ -45,19 +45,8 @@ pub struct ExecRequest {
     /// The time limit; the other limits do not apply to a program.
     #[serde(default)]
     pub limits: Limits,
-    /// The most memory its process tree may use, in bytes.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub memory: Option<u64>,
-    /// The most processes and threads its process tree may have.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub pids: Option<u32>,
-    /// The most CPU time its process tree may use, in thousandths of a core.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub cpu: Option<u32>,
-    /// Whether it may run without a limit that this machine cannot enforce, and is reported as degraded; otherwise the
-    /// start fails.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub allow_degraded: bool,
+    #[serde(flatten)]
+    pub resources: Resources,
     /// Whether the caller reads its output as it arrives: the program then waits for the reader, as for that of a pipe.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub foreground: bool,

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::environment::Environment;
 use crate::files::WorkspaceKind;
 use crate::process::Exit;
-use crate::program::{Inherited, Isolation, Network};
+use crate::program::{Inherited, Isolation, Network, Resources};
 
 /// A request to run an agent.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -63,9 +63,10 @@ pub struct RunRequest {
     /// What they reach of the network; as the isolation says if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub network: Option<Network>,
-    /// Whether they run even if this machine cannot enforce all of the isolation.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub allow_degraded: bool,
+    /// The limits of a CLI agent and its programs; of any agent, whether its commands run even if this machine cannot
+    /// enforce all of the isolation.
+    #[serde(flatten)]
+    pub resources: Resources,
     /// Whether somebody waits for it in the foreground: a CLI agent then ends when its work is done, instead of waiting for
     /// the next message.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -76,15 +77,6 @@ pub struct RunRequest {
     /// A CLI agent runs with its own full-screen interface, in a terminal of this size.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub terminal: Option<TerminalSize>,
-    /// The most memory that a CLI agent may use with its programs, in bytes.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub memory: Option<u64>,
-    /// The most processes and threads that they may have.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub pids: Option<u32>,
-    /// The most CPU time that they may use, in thousandths of a core.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub cpu: Option<u32>,
 }
 
 /// The size of a terminal.

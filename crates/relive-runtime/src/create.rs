@@ -404,7 +404,7 @@ fn check_native(request: &RunRequest) -> Result<()> {
         let message = "-t needs a CLI agent, which has a full-screen interface of its own";
         return Err(Error::new(ErrorCode::Invalid, message).with_hint("relive run --agent claude -t"));
     }
-    if (request.memory, request.pids, request.cpu) != (None, None, None) {
+    if request.resources.has_limits() {
         let message = "--memory, --pids and --cpu are limits of CLI agents and programs";
         return Err(Error::new(ErrorCode::Invalid, message).with_hint("relive exec --memory 2G -- make test"));
     }

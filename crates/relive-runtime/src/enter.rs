@@ -38,7 +38,7 @@ impl Runtime {
         if !is_own || request.namespace != Namespace::Host {
             return invalid("a program that enters a session has no isolation or namespaces of its own");
         }
-        if request.memory.or(request.pids.map(u64::from)).or(request.cpu.map(u64::from)).is_some() {
+        if request.resources.has_limits() {
             return invalid("a program that enters a session has the limits of that session");
         }
         let LookedUp::Living { process, note: _ } = self.look_up_to_change(&wanted.id).await? else {

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use relive_api::{Affected, GateRequest, LastSignal, Session};
+use relive_api::{Affected, GateRequest, LastSignal, Resources, Session};
 use relive_core::{Cause, ErrorCode, Event, OsSignal, Pid, Program, Uuid, Why};
 use relive_session::connection::Connection;
 use relive_session::directory::SessionDirectory;
@@ -252,7 +252,8 @@ fn of_folder(path: &Path) -> Option<Session> {
 }
 
 fn with_limits(session: Session, program: &Program) -> Session {
-    Session { memory: program.memory, pids: program.pids, cpu: program.cpu, ..session }
+    let Resources { memory, pids, cpu, .. } = program.resources;
+    Session { memory, pids, cpu, ..session }
 }
 
 fn view(snapshot: &Snapshot, rungs: &Rungs, folder: &Path, frozen: bool) -> Session {

@@ -108,7 +108,7 @@ impl Runtime {
             isolation,
             network: self.network(isolation, request.network.clone().or(named.1)),
             // Nobody has asked for it, so it is no reason to run nothing.
-            allow_degraded: request.allow_degraded || said.is_none(),
+            allow_degraded: request.resources.allow_degraded || said.is_none(),
             ..Isolated::default()
         };
         let Some(isolated) = above.isolated(wanted) else { return Ok(None) };

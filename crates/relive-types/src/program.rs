@@ -19,18 +19,8 @@ pub struct Program {
     /// Whether it sees the host's processes.
     #[serde(default)]
     pub namespace: Namespace,
-    /// The most memory its process tree may use, in bytes.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub memory: Option<u64>,
-    /// The most processes and threads its process tree may have.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub pids: Option<u32>,
-    /// The most CPU time its process tree may use, in thousandths of a core.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub cpu: Option<u32>,
-    /// Whether the program may run without a limit that this machine cannot enforce; otherwise the start fails.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub allow_degraded: bool,
+    #[serde(flatten)]
+    pub resources: Resources,
     /// Whether the first run was started in the foreground, where output is not dropped but waits for its reader.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub foreground: bool,
@@ -43,6 +33,32 @@ pub struct Program {
     /// The session that it runs in, next to the program of that; absent for one with a session of its own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub enter: Option<Entered>,
+}
+
+/// What a program and its descendants may use together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Resources {
+    /// The most memory, in bytes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub memory: Option<u64>,
+    /// The most processes and threads.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pids: Option<u32>,
+    /// The most CPU time, in thousandths of a core.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cpu: Option<u32>,
+    /// Whether the program may run without a limit or an isolation that this machine cannot enforce, and is reported as
+    /// degraded; otherwise the start fails.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub allow_degraded: bool,
+}
+
+impl Resources {
+    /// Returns whether anything is limited.
+    #[must_use]
+    pub fn has_limits(&self) -> bool {
+        (self.memory, self.pids, self.cpu) != (None, None, None)
+    }
 }
 
 /// The session that a program enters.

@@ -455,10 +455,13 @@ fn limits(program: &Program) -> spec::Limits {
         return spec::Limits::default();
     }
     spec::Limits {
-        memory: program.memory,
-        cpu: program.cpu,
-        unheld: if program.allow_degraded { spec::Unheld::Say } else { spec::Unheld::Fail },
-        pids: Some(spec::PidsLimit { max: program.pids.unwrap_or(PIDS_DEFAULT), required: program.pids.is_some() }),
+        memory: program.resources.memory,
+        cpu: program.resources.cpu,
+        unheld: if program.resources.allow_degraded { spec::Unheld::Say } else { spec::Unheld::Fail },
+        pids: Some(spec::PidsLimit {
+            max: program.resources.pids.unwrap_or(PIDS_DEFAULT),
+            required: program.resources.pids.is_some(),
+        }),
     }
 }
 

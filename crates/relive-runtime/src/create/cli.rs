@@ -111,7 +111,7 @@ impl Runtime {
         let wanted = Isolated {
             isolation,
             network: self.network(isolation, request.network.clone().or(named.1)),
-            allow_degraded: request.allow_degraded,
+            allow_degraded: request.resources.allow_degraded,
             ..Isolated::default()
         };
         let Some(isolated) = above.isolated(wanted) else { return Ok(None) };
@@ -173,10 +173,7 @@ fn program_of(agent: &CliAgent, request: &RunRequest) -> Program {
         },
         gate: false,
         namespace: Namespace::Host,
-        memory: request.memory,
-        pids: request.pids,
-        cpu: request.cpu,
-        allow_degraded: request.allow_degraded,
+        resources: request.resources,
         foreground: false,
         one_output: false,
         shell: None,

@@ -54,8 +54,9 @@ impl Runtime {
         workspace: WorkspaceKind,
     ) -> Result<Draft> {
         let program = program_of(&request, above);
-        let ExecRequest { uuid, name, env, cwd, isolation, namespaces, network, limits, allow_degraded, .. } = request;
+        let ExecRequest { uuid, name, env, cwd, isolation, namespaces, network, limits, resources, .. } = request;
         let network = self.network(isolation, network);
+        let allow_degraded = resources.allow_degraded;
         let mut isolated = above.isolated(Isolated { isolation, namespaces, network, within: None, allow_degraded });
         let place = self.place_for_program(uuid, cwd, workspace, &mut isolated).await?;
         Ok(Draft {
@@ -108,10 +109,7 @@ fn program_of(request: &ExecRequest, above: &Above) -> Program {
         stdio: request.stdio,
         gate: request.gate,
         namespace: request.namespace,
-        memory: request.memory,
-        pids: request.pids,
-        cpu: request.cpu,
-        allow_degraded: request.allow_degraded,
+        resources: request.resources,
         foreground: request.foreground,
         one_output: request.one_output,
         shell: above.shell(request.shell.clone()),

@@ -10,7 +10,7 @@ use std::io::{self, IsTerminal as _};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use relive_api::{ExecRequest, Isolation, Namespace, NamespaceKind, Network, Stdio};
+use relive_api::{ExecRequest, Isolation, Namespace, NamespaceKind, Network, Resources, Stdio};
 use relive_core::Limits;
 use relive_types::program::quote;
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -107,6 +107,10 @@ pub(crate) struct Args {
 }
 
 impl Args {
+    fn resources(&self) -> Resources {
+        Resources { memory: self.memory, pids: self.pids, cpu: self.cpu, allow_degraded: self.allow_degraded }
+    }
+
     fn command_line(&self) -> String {
         command_line(&self.argv)
     }
@@ -266,10 +270,7 @@ pub(super) fn plain_request(
         namespaces: Vec::new(),
         network: None,
         limits: Limits::default(),
-        memory: None,
-        pids: None,
-        cpu: None,
-        allow_degraded: false,
+        resources: Resources::default(),
         foreground: !attachment.detach,
         shell: crate::inherited::inherited(),
         // Also in the background: the log keeps the order of one pipe, as the terminal would, and not that of two.
@@ -295,10 +296,7 @@ fn request(args: &Args, attachment: Attachment<'_>) -> Outcome<ExecRequest> {
         namespaces: args.ns.iter().copied().filter(|kind| *kind != NamespaceKind::Pid).collect(),
         network: args.net.clone(),
         limits: Limits { timeout_ms: args.timeout.map(as_millis), ..Limits::default() },
-        memory: args.memory,
-        pids: args.pids,
-        cpu: args.cpu,
-        allow_degraded: args.allow_degraded,
+        resources: args.resources(),
         ..plain
     })
 }

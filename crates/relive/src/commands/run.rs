@@ -11,7 +11,7 @@ mod terminal;
 use std::cell::Cell;
 use std::path::PathBuf;
 
-use relive_api::{Created, Isolation, Network, RunRequest};
+use relive_api::{Created, Isolation, Network, Resources, RunRequest};
 use relive_core::ErrorCode;
 use relive_types::program::quote;
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -222,6 +222,12 @@ fn task(context: &Context, args: &Args) -> Outcome<(String, Option<String>)> {
     Ok((intent, text))
 }
 
+impl Args {
+    fn resources(&self) -> Resources {
+        Resources { memory: self.memory, pids: self.pids, cpu: self.cpu, allow_degraded: self.allow_degraded }
+    }
+}
+
 fn request(context: &Context, args: &Args) -> Outcome<RunRequest> {
     let cwd = current_directory()?;
     let (intent, piped) = if args.tty { (terminal::intent(args), None) } else { task(context, args)? };
@@ -248,13 +254,10 @@ fn request(context: &Context, args: &Args) -> Outcome<RunRequest> {
         workspace: args.workspace,
         isolation: args.isolation,
         network: args.net.clone(),
-        allow_degraded: args.allow_degraded,
         foreground: !args.detach,
         no_gateway: args.no_gateway,
         terminal: args.tty.then(terminal::size),
-        memory: args.memory,
-        pids: args.pids,
-        cpu: args.cpu,
+        resources: args.resources(),
     })
 }
 

@@ -270,10 +270,7 @@ impl ChildStart {
                     namespaces: Vec::new(),
                     network: task.network.clone(),
                     limits: task.limits,
-                    memory: None,
-                    pids: None,
-                    cpu: None,
-                    allow_degraded: false,
+                    resources: relive_api::Resources::default(),
                     foreground: false,
                     one_output: false,
                     shell: None,
@@ -306,13 +303,10 @@ impl ChildStart {
             workspace: task.workspace,
             isolation: task.isolation,
             network: task.network.clone(),
-            allow_degraded: false,
             foreground: true,
             no_gateway: false,
             terminal: None,
-            memory: None,
-            pids: None,
-            cpu: None,
+            resources: relive_api::Resources::default(),
         }
     }
 
