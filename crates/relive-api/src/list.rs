@@ -63,6 +63,9 @@ pub struct Resumable {
     pub pid: Pid,
     pub name: Option<String>,
     pub intent: String,
+    /// Whether the intent is longer.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub intent_cut: bool,
     pub display: String,
     pub step: u32,
     pub last_active: Timestamp,

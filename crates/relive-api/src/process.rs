@@ -24,7 +24,11 @@ pub struct Process {
     pub successor_pid: Option<Pid>,
     pub name: Option<String>,
     pub body: Body,
+    /// In a list the first 200 bytes.
     pub intent: String,
+    /// Whether the intent is longer.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub intent_cut: bool,
     pub cwd: String,
     pub state: State,
     pub paused: bool,

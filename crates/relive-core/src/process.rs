@@ -96,7 +96,10 @@ pub struct Spec {
     pub origin: Option<Origin>,
     pub body: Body,
     pub name: Option<String>,
+    /// What it is to do, or the beginning of that.
     pub intent: String,
+    /// Whether `intent` is only the beginning.
+    pub intent_cut: bool,
     pub cwd: String,
     /// `provider/model`.
     pub model: Option<String>,
@@ -125,6 +128,7 @@ impl Spec {
             body: Body::default(),
             name: None,
             intent: String::new(),
+            intent_cut: false,
             cwd: String::new(),
             model: None,
             limits: Limits::default(),
@@ -173,6 +177,7 @@ pub(crate) struct About {
     pub(crate) parent_uuid: Option<Uuid>,
     pub(crate) origin: Option<Origin>,
     pub(crate) intent: Box<str>,
+    pub(crate) intent_cut: bool,
     pub(crate) cwd: Box<str>,
     pub(crate) model: Option<Box<str>>,
     pub(crate) limits: Limits,
@@ -184,6 +189,7 @@ impl Facts {
             parent_uuid,
             origin: spec.origin,
             intent: spec.intent.into(),
+            intent_cut: spec.intent_cut,
             cwd: spec.cwd.into(),
             model: spec.model.map(Into::into),
             limits: spec.limits,

@@ -22,8 +22,8 @@ use crate::regular;
 /// The number of bytes at a journal's end that are read first: most last lines fit.
 const TAIL: u64 = 4096;
 
-/// How many bytes of an intent the snapshot contains.
-const INTENT_MAX: usize = 200;
+/// How many bytes of an intent a summary contains. A list of many processes stays small.
+pub const INTENT_MAX: usize = 200;
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ProcInfo {
@@ -42,6 +42,9 @@ pub struct ProcInfo {
     pub body: String,
     /// The beginning of the intent.
     pub intent: String,
+    /// Whether the intent is longer; absent where an older Relive made the snapshot.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub intent_cut: bool,
     pub cwd: String,
     /// The model it was run on last; absent where none was asked yet, or an older Relive made the snapshot.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -126,6 +129,7 @@ impl ProcInfo {
             origin: spawned.origin,
             body: spawned.body.clone(),
             intent: intent.to_owned(),
+            intent_cut: spawned.intent.is_longer_than(INTENT_MAX),
             cwd: spawned.cwd.clone(),
             model: history.last_model().map(str::to_owned),
             files: KnownFiles::of(history),

@@ -50,7 +50,7 @@ pub use disk::{Counts, Disk, DiskFile};
 pub use events::EventLog;
 pub use hash::{Hash, NotAHash};
 pub use history::History;
-pub use info::{JournalState, KnownFiles, ProcInfo};
+pub use info::{INTENT_MAX, JournalState, KnownFiles, ProcInfo};
 pub use journal::{Journal, JournalError, LocalJournal, OpenJournal, Progress};
 pub use line::{LINE_MAX, VERSION};
 pub use meta::{Instructions, ProcessMeta};

@@ -52,6 +52,15 @@ impl Text {
         };
         &text[..text.floor_char_boundary(max)]
     }
+
+    /// Returns whether the text is longer than `max` bytes, which a blob always is.
+    #[must_use]
+    pub fn is_longer_than(&self, max: usize) -> bool {
+        match self {
+            Self::Inline(text) => text.len() > max,
+            Self::Blob(_) => true,
+        }
+    }
 }
 
 /// Written by hand, because serde's untagged enums copy a string twice.

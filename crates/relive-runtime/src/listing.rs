@@ -189,6 +189,7 @@ impl Runtime {
             pid: process.pid,
             name: process.name,
             intent: process.intent,
+            intent_cut: process.intent_cut,
             display: process.display,
             step: process.step,
             last_active: process.dead_at.or(process.paused_at).unwrap_or(process.created_at),

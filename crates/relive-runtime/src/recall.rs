@@ -234,6 +234,7 @@ fn past(table: &Table, info: ProcInfo, now: Moment) -> Option<(Past, Moment)> {
         body: spec::body_of(&info.body)?,
         name: info.name,
         intent: info.intent,
+        intent_cut: info.intent_cut,
         cwd: info.cwd,
         model: info.model,
         limits: info.limits,

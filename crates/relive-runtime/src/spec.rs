@@ -1,7 +1,7 @@
 //! Derives the table's description of a process from its journal.
 
 use relive_core::{ErrorCode, Generation, Limits, Pid, Spec, Uuid};
-use relive_journal::{DataDirectory, History, ProcessMeta};
+use relive_journal::{DataDirectory, History, INTENT_MAX, ProcessMeta};
 
 use crate::error::{Error, Result};
 
@@ -23,7 +23,8 @@ pub(crate) fn from_history(history: &History, pid: Pid, parent: Pid, model: Opti
         origin: spawned.origin,
         body,
         name: spawned.name.clone(),
-        intent: spawned.intent.head(200).to_owned(),
+        intent: spawned.intent.head(INTENT_MAX).to_owned(),
+        intent_cut: spawned.intent.is_longer_than(INTENT_MAX),
         cwd: spawned.cwd.clone(),
         model,
         limits: history.limits,

@@ -1,5 +1,7 @@
 //! Processes as clients see them: the JSON of `ps` and `info`, built in one place from the table and the journals.
 
+mod intent;
+
 use std::sync::Arc;
 
 use relive_api::{Ancestor, DaemonStatus, Exit, Lineage, Process};
@@ -73,6 +75,7 @@ impl Runtime {
         let workspace = self.workspace_of(&process.cwd, files).await;
         let process =
             Process { model: process.model.or(model), instructions, session, isolation, network, workspace, ..process };
+        let process = self.with_whole_intent(process).await;
         let process = self.with_ended_agent(process).await;
         let process = self.with_doing(process, crate::doing::patience()).await;
         let process = self.with_known_budget_hint(process).await;
@@ -190,6 +193,7 @@ pub(crate) fn of_view(state: &Published, view: &View<'_>) -> Process {
         name: view.name.map(str::to_owned),
         body: view.body,
         intent: view.intent.to_owned(),
+        intent_cut: view.intent_cut,
         cwd: view.cwd.to_owned(),
         state: view.state,
         paused: view.paused,
@@ -264,6 +268,7 @@ pub(crate) fn unknown(uuid: Uuid) -> Process {
         name: None,
         body: Body::default(),
         intent: String::new(),
+        intent_cut: false,
         cwd: String::new(),
         state: Life::Dead,
         paused: false,
@@ -344,6 +349,7 @@ pub(crate) fn of_disk(found: OnDisk) -> Process {
         name: info.name,
         body: crate::spec::body_of(&info.body).unwrap_or_default(),
         intent: info.intent,
+        intent_cut: info.intent_cut,
         cwd: info.cwd,
         model: info.model,
         display: Display::Dead.word().to_owned(),

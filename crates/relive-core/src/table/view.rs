@@ -95,6 +95,8 @@ pub struct View<'a> {
     pub name: Option<&'a str>,
     pub body: Body,
     pub intent: &'a str,
+    /// Whether `intent` is only the beginning.
+    pub intent_cut: bool,
     pub cwd: &'a str,
     pub state: State,
     pub paused: bool,
@@ -273,6 +275,7 @@ fn view<'a>(parts: &Parts<'a>, phase: &Phase<'a>) -> View<'a> {
         name: facts.name.as_deref(),
         body: facts.body,
         intent: &about.intent,
+        intent_cut: about.intent_cut,
         cwd: &about.cwd,
         state: phase.state(),
         paused: paused.is_some(),

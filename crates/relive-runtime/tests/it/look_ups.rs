@@ -392,3 +392,40 @@ fn a_name_belongs_to_one_living_process() {
         assert_eq!(refused.code(), ErrorCode::Invalid, "{name}: {refused}");
     }
 }
+
+/// Lists keep the beginning of an intent, so that their size does not depend on what people type.
+#[test]
+fn one_process_has_its_whole_intent_and_a_list_says_that_it_is_cut() {
+    let world = World::new();
+    let daemon = world.start();
+    let model = world.script("turns: [{text: done}]");
+    // A short one, one that just fits, one in the line, and one that is in a file of its own.
+    let intents = [10, 200, 201, 100_000].map(|length| "x".repeat(length));
+    let run = |intent: &String, model: &str| {
+        daemon.run(relive_api::RunRequest { intent: intent.clone(), ..world.request(model) }).uuid
+    };
+    let ended = intents.each_ref().map(|intent| run(intent, &model));
+    for uuid in ended {
+        daemon.wait(uuid);
+    }
+    let hanging = world.hanging().model.unwrap();
+    let living = intents.each_ref().map(|intent| run(intent, &hanging));
+    let check = |daemon: &Daemon| {
+        let query = ListQuery { all: true, ..ListQuery::default() };
+        let list = daemon.block(daemon.runtime.page(query)).unwrap().processes;
+        for uuids in [ended, living] {
+            for (intent, uuid) in intents.iter().zip(uuids) {
+                let process = find(daemon, &uuid.to_string());
+                assert!(process.intent == *intent && !process.intent_cut, "{} of {}", process.intent.len(), intent.len());
+                let listed = list.iter().find(|listed| listed.uuid == uuid).unwrap();
+                assert_eq!((listed.intent.len(), listed.intent_cut), (intent.len().min(200), intent.len() > 200));
+            }
+        }
+    };
+    until_complete(&daemon);
+    check(&daemon);
+    drop(daemon);
+    let daemon = world.start();
+    until_complete(&daemon);
+    check(&daemon);
+}
