@@ -16,10 +16,13 @@ use super::files::not_kept;
 use super::parked;
 use super::table::{Cell, Table};
 use super::time::{Clock, elapsed};
-use crate::terminal::{Look, Paint, one_line};
+use crate::terminal::{Look, Paint, one_line, without_controls};
 
 pub(crate) use columns::{Column, SortKey, suspension, suspension_of, wanted_from_you};
 use observed::{Listed, Observed};
+
+/// The width of the labels of `info`.
+const LABEL_WIDTH: usize = 10;
 
 /// Shown for a cost if the price of the model is not known.
 pub(crate) const COST_UNKNOWN: &str = "unknown";
@@ -188,7 +191,7 @@ pub(crate) fn details(process: &Process, clock: &Clock, look: &Look) -> String {
     let mut add = |name, value: Option<String>| rows.extend(value.map(|value| (name, value)));
     add("HINT", process.hint.as_deref().map(one_line));
     add("NAME", process.name.as_deref().map(one_line));
-    add("INTENT", Some(one_line(&process.intent)));
+    add("INTENT", Some(intent(process, look)));
     add("TYPE", Some(kind(process.body).into()));
     add("MODEL", process.model.as_deref().map(one_line));
     for file in &process.instructions {
@@ -245,8 +248,17 @@ pub(crate) fn details(process: &Process, clock: &Clock, look: &Look) -> String {
     if let Some(session) = &process.session {
         rows.extend(session_rows(session));
     }
-    let line = |(name, value): (&str, String)| format!("{} {value}\n", look.paint(Paint::Bold, &format!("{name:<10}")));
+    let line = |(name, value): (&str, String)| {
+        format!("{} {value}\n", look.paint(Paint::Bold, &format!("{name:<LABEL_WIDTH$}")))
+    };
     rows.into_iter().map(line).collect()
+}
+
+/// Returns the whole intent, its lines below each other.
+fn intent(process: &Process, look: &Look) -> String {
+    let text = without_controls(process.intent.trim_end());
+    let lines = text.lines().map(str::trim_end).collect::<Vec<_>>().join(&format!("\n{}", " ".repeat(LABEL_WIDTH + 1)));
+    lines + if process.intent_cut { look.ellipsis() } else { "" }
 }
 
 /// `a copy of its own; every change is recorded; 3 files changed`.

@@ -4,7 +4,7 @@ use relive_api::{Process, reached_limit, reason_word};
 use relive_core::{SuspendReason, Timestamp};
 
 use super::{body, cost, name, of_agent, out_of, state, state_paint};
-use crate::render::table::{Align, Cell, Column as Head};
+use crate::render::table::{Align, Cell, Column as Head, fit};
 use crate::render::time::{age, elapsed, time_of_day};
 use crate::terminal::{Look, one_line};
 
@@ -40,21 +40,26 @@ pub(crate) enum Column {
     Uuid,
 }
 
-/// The widths from which more columns are shown.
+/// The widths from which more columns are shown. Below the first the detail also says the state.
 const SMALL: usize = 60;
+/// From here on the intent has a column of its own.
+const USUAL_WIDTH: usize = 80;
 const MEDIUM: usize = 110;
 const WIDE: usize = 160;
+
+/// How much of an intent stands in the place of a name. The detail needs the room.
+const INTENT_AS_NAME_MAX: usize = 14;
 
 /// The usual columns, each with the width of the terminal from which it is shown.
 const USUAL: [(Column, usize); 14] = [
     (Column::Pid, 0),
-    (Column::State, 0),
+    (Column::State, SMALL),
     (Column::Name, 0),
-    (Column::Intent, 0),
+    (Column::Intent, USUAL_WIDTH),
     (Column::Body, MEDIUM),
-    (Column::Step, SMALL),
+    (Column::Step, USUAL_WIDTH),
     (Column::Tokens, MEDIUM),
-    (Column::Cost, SMALL),
+    (Column::Cost, USUAL_WIDTH),
     (Column::Elapsed, MEDIUM),
     (Column::Age, SMALL),
     (Column::Id, WIDE),
@@ -126,8 +131,17 @@ impl Column {
             Self::Pid => Cell::plain(process.pid.to_string()),
             Self::Id => Cell::plain(one_line(&process.short)),
             Self::State => Cell { text: state(process, look), paint: state_paint(&process.display) },
-            Self::Name => Cell::plain(format!("{branch}{}", name(process.name.as_deref()))),
-            Self::Intent => Cell::plain(one_line(&process.intent)),
+            Self::Name => {
+                // A narrow terminal has no column for the intent.
+                let is_intent = process.name.is_none() && is_narrower(look, USUAL_WIDTH);
+                let name = if is_intent {
+                    fit(&one_line(&process.intent), INTENT_AS_NAME_MAX, look)
+                } else {
+                    name(process.name.as_deref())
+                };
+                Cell::plain(format!("{branch}{name}"))
+            }
+            Self::Intent => Cell::plain(one_line(&process.intent) + if process.intent_cut { look.ellipsis() } else { "" }),
             Self::Body => Cell::plain(body(process.body)),
             Self::Step => Cell::plain(of_agent(process, || out_of(process.step, process.max_steps))),
             Self::Tokens => {
@@ -141,6 +155,9 @@ impl Column {
             Self::Exit => dash(exit(process)),
             Self::Why => dash(why_suspended(process).or_else(|| super::why(process))),
             Self::Doing => dash(process.doing.as_deref().map(one_line)),
+            Self::Detail if is_narrower(look, SMALL) => {
+                Cell { text: state_and_detail(process, look), paint: state_paint(&process.display) }
+            }
             Self::Detail => dash(detail(process)),
             Self::Parent => Cell::plain(process.ppid.to_string()),
             Self::Uuid => Cell::plain(process.uuid.to_string()),
@@ -204,6 +221,20 @@ fn why_suspended(process: &Process) -> Option<String> {
     let until = process.resume_at.map(|moment| format!(" until {}", time_of_day(moment))).unwrap_or_default();
     let kept = if process.pause_kept { ", then paused" } else { "" };
     Some(format!("{reason}{until}{kept}"))
+}
+
+fn is_narrower(look: &Look, width: usize) -> bool {
+    look.width.is_some_and(|columns| columns < width)
+}
+
+/// Returns the detail where there is no room for the state: `shell: make 41s`, `[P] budget exceeded`, `exit 0, completed`.
+fn state_and_detail(process: &Process, look: &Look) -> String {
+    let says_state = process.paused || matches!(process.display.as_str(), "running" | "dead" | "pausing");
+    match detail(process).filter(|_| says_state) {
+        Some(detail) if process.paused => format!("{} {detail}", look.pause_sign()),
+        Some(detail) => detail,
+        None => state(process, look),
+    }
 }
 
 fn detail(process: &Process) -> Option<String> {

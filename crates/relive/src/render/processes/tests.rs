@@ -82,8 +82,46 @@ PID  STATE          NAME      INTENT          STEP     COST  AGE  DETAIL
 }
 
 #[test]
+fn on_a_narrow_terminal_an_unnamed_process_shows_its_intent_and_the_detail_has_room() {
+    let check = |width, expected: &str| {
+        let look = Look { is_terminal: true, width: Some(width), ..Look::plain() };
+        assert_eq!(drawn(&sample(), Order::Tree, &look), expected);
+    };
+    let narrow = "\
+PID  NAME            DETAIL
+  1  p1              shell: make -j4 41s
+  2  ├─ p2           ⏸ budget exceeded
+  3  │  └─ p3        running
+  4  └─ p4           exit 1, max steps …
+ 15  rewrite the w…  running
+";
+    check(40, narrow);
+    let wider = "\
+PID  STATE        NAME            AGE  DETAIL
+  1  running      p1               2h  shell: make -j4 41s
+  2  ⏸ suspended  ├─ p2            2h  budget exceeded
+  3  running      │  └─ p3         2h  -
+  4  dead         └─ p4            2h  exit 1, max steps ex…
+ 15  running      rewrite the w…   2h  -
+";
+    check(60, wider);
+}
+
+#[test]
+fn a_cut_intent_ends_with_a_sign_and_info_shows_its_lines() {
+    let look = Look { ascii: true, ..Look::plain() };
+    let mut list = sample();
+    list[0].intent_cut = true;
+    assert!(drawn(&list, Order::Listed, &look).contains("  do it...  "));
+    list[0].intent = "fix\n  the \u{1b}[31mtest\n".into();
+    list[0].intent_cut = false;
+    let shown = details(&list[0], &Clock::utc(), &look);
+    assert!(shown.contains("\nINTENT     fix\n             the ?[31mtest\nTYPE "), "{shown}");
+}
+
+#[test]
 fn the_columns_follow_the_width_and_no_line_is_wider() {
-    for width in [60, 80, 109, 110, 159, 160, 200] {
+    for width in [30, 40, 50, 60, 79, 80, 109, 110, 159, 160, 200] {
         let look = Look { is_terminal: true, width: Some(width), ..Look::plain() };
         let mut list = sample();
         list[0].cwd = format!("/home/someone/{}", "long/".repeat(30));
