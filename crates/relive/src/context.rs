@@ -20,10 +20,7 @@ pub(crate) struct Context {
 impl Context {
     /// Prints data to stdout.
     pub(crate) fn print(&self, text: &str) -> Outcome<()> {
-        let mut out = io::stdout().lock();
-        out.write_all(text.as_bytes())?;
-        out.flush()?;
-        Ok(())
+        Ok(crate::stdout::write(text.as_bytes())?)
     }
 
     pub(crate) fn print_line(&self, text: &str) -> Outcome<()> {

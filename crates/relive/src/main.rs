@@ -15,6 +15,7 @@ mod inherited;
 mod render;
 mod report;
 mod session;
+mod stdout;
 mod terminal;
 mod user_file;
 

@@ -9,28 +9,19 @@ use relive_api::ErrorBody;
 
 use crate::cli::advice::{Advice, advise};
 use crate::error::{CommandError, Kind};
+use crate::stdout;
 use crate::terminal::{ColorChoice, Look, Paint};
 
 /// Reports an error, and returns its exit code.
 pub(crate) fn error(error: &CommandError, json: bool, color: ColorChoice) -> ExitCode {
     if error.kind != Kind::ClosedPipe {
         // If neither stream accepts it nobody can be told; the exit code is still correct.
-        let is_told = json && writeln!(std::io::stdout(), "{}", as_json(error)).is_ok() && !is_stdout_closed();
+        let is_told = json && stdout::write(format!("{}\n", as_json(error)).as_bytes()).is_ok();
         if !is_told {
             let _ = write!(std::io::stderr(), "{}", as_text(error, &Look::of_stderr(color)));
         }
     }
     ExitCode::from(error.exit_code())
-}
-
-/// Returns whether this command was started without a stdout. The standard library then opens `/dev/null` in its place, for
-/// reading too, unlike a shell for `> /dev/null`: what is written to it is lost without an error.
-fn is_stdout_closed() -> bool {
-    use rustix::fs::{FileType, OFlags, fcntl_getfl, fstat, stat};
-    let Ok(found) = fstat(std::io::stdout()) else { return true };
-    let is_null = FileType::from_raw_mode(found.st_mode) == FileType::CharacterDevice
-        && stat("/dev/null").is_ok_and(|null| null.st_rdev == found.st_rdev);
-    is_null && fcntl_getfl(std::io::stdout()).is_ok_and(|flags| flags & OFlags::RWMODE == OFlags::RDWR)
 }
 
 fn as_json(error: &CommandError) -> String {
@@ -59,7 +50,6 @@ pub(crate) fn usage(error: &clap::Error, typed: &[OsString]) -> ExitCode {
     let is_asked_for = matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion)
         || (error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand && is_bare);
     if is_asked_for {
-        let mut out = std::io::stdout();
         let text = if !json {
             text
         } else if error.kind() == ErrorKind::DisplayVersion {
@@ -67,7 +57,7 @@ pub(crate) fn usage(error: &clap::Error, typed: &[OsString]) -> ExitCode {
         } else {
             format!("{}\n", serde_json::json!({ "help": text }))
         };
-        return match write!(out, "{text}").and_then(|()| out.flush()) {
+        return match stdout::write(text.as_bytes()) {
             Ok(()) => ExitCode::SUCCESS,
             Err(error) => self::error(&error.into(), false, ColorChoice::Never),
         };

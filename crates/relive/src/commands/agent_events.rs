@@ -68,7 +68,7 @@ pub(crate) fn run(args: &Args) -> Outcome<u8> {
     };
     // The countdown to the idle kill is not printed, so it does not run.
     let stream = AgentStream::new(dialect, Duration::ZERO, Timestamp::now());
-    let out = BufWriter::new(io::stdout().lock());
+    let out = BufWriter::new(crate::stdout::Stdout);
     if args.file == Path::new("-") {
         translate(stream, io::stdin().lock(), out, "standard input")?;
     } else {

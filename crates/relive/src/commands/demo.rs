@@ -54,12 +54,12 @@ pub(crate) async fn run(context: &Context) -> Outcome<u8> {
 
 /// Runs the whole demonstration.
 fn show(stage: &Stage) -> Outcome<()> {
-    say("An agent is a process. This one splits its work between two children:");
+    say("An agent is a process. This one splits its work between two children:")?;
     stage.command(&["run", "-d", "--name", "lead", "--model", "script/lead.yaml", "make notes"])?;
     stage.until("three agents run", || Ok(stage.processes()?.len() == 3))?;
     stage.command(&TREE)?;
 
-    say("A subtree is paused and resumed together. Each agent stops at a step boundary, and its time limit stops too:");
+    say("A subtree is paused and resumed together. Each agent stops at a step boundary, and its time limit stops too:")?;
     stage.command(&["pause", "--subtree", "lead"])?;
     stage.until("all are suspended", || {
         Ok(stage.processes()?.iter().all(|process| process["display"] == "suspended"))
@@ -69,24 +69,24 @@ fn show(stage: &Stage) -> Outcome<()> {
 
     stage.until("the writer is in its third step", || Ok(stage.step_of("writer")? >= 2))?;
     let daemon = stage.daemon()?;
-    say("Now the daemon is killed in the middle of a step, without a chance to save anything:");
+    say("Now the daemon is killed in the middle of a step, without a chance to save anything:")?;
     stage.kill_daemon(daemon)?;
     say(
         "The next command starts another daemon, which recovers all agents. Their PIDs are new, their journals are the same:",
-    );
+    )?;
     stage.command(&TREE)?;
     stage.command(&["wait", "lead"])?;
 
-    say("A write that was interrupted is checked against the file before it is repeated, so each line is there once:");
-    println!("  $ cat notes.txt");
+    say("A write that was interrupted is checked against the file before it is repeated, so each line is there once:")?;
+    print("  $ cat notes.txt\n")?;
     let notes = std::fs::read_to_string(stage.folder.join("notes.txt"))?;
-    print!("{}", indent(&notes));
+    print(&indent(&notes))?;
     let twice = notes.lines().enumerate().find(|(place, line)| notes.lines().take(*place).any(|other| other == *line));
     if let Some((_, line)) = twice {
         return Err(CommandError::internal(format!("a line was written twice: {line}")));
     }
 
-    say("A process that has ended can be forked from any of its steps:");
+    say("A process that has ended can be forked from any of its steps:")?;
     let writer = stage.json(&["ps", "-a"])?;
     let writer = last_named(&writer, "writer").ok_or_else(|| CommandError::internal("the writer is gone"))?;
     let fork = ["resume", "--fork", "--from-step", "4", "--name", "again", &writer];
@@ -95,8 +95,8 @@ fn show(stage: &Stage) -> Outcome<()> {
     stage.command(&["wait", "again"])?;
     stage.command(&["steps", "again"])?;
 
-    say("These were four real agents and two daemons, one of them killed. Their directory is removed now.");
-    say("Try it:  relive run --model script/demo \"show me\"");
+    say("These were four real agents and two daemons, one of them killed. Their directory is removed now.")?;
+    say("Try it:  relive run --model script/demo \"show me\"")?;
     Ok(())
 }
 
@@ -137,12 +137,12 @@ impl Stage {
     /// Prints a command, runs it, and prints its output.
     fn command(&self, args: &[&str]) -> Outcome<()> {
         let quoted = args.iter().map(|arg| if arg.contains(' ') { format!("\"{arg}\"") } else { (*arg).to_owned() });
-        println!("  $ relive {}", quoted.collect::<Vec<_>>().join(" "));
+        print(&format!("  $ relive {}\n", quoted.collect::<Vec<_>>().join(" ")))?;
         let output = self.relive(args).output()?;
-        print!("{}", indent(&String::from_utf8_lossy(&output.stderr)));
+        print(&indent(&String::from_utf8_lossy(&output.stderr)))?;
         // Of a process that continues, a terminal shows the sentence, and not the PID that scripts read.
         if args.first() != Some(&"resume") {
-            print!("{}", indent(&String::from_utf8_lossy(&output.stdout)));
+            print(&indent(&String::from_utf8_lossy(&output.stdout)))?;
         }
         if output.status.success() {
             Ok(())
@@ -187,7 +187,7 @@ impl Stage {
 
     #[expect(clippy::unused_self, reason = "the demo's daemon")]
     fn kill_daemon(&self, pid: rustix::process::Pid) -> Outcome<()> {
-        println!("  $ kill -9 {}", pid.as_raw_nonzero());
+        print(&format!("  $ kill -9 {}\n", pid.as_raw_nonzero()))?;
         Ok(rustix::process::kill_process(pid, rustix::process::Signal::KILL).map_err(std::io::Error::from)?)
     }
 
@@ -202,8 +202,13 @@ impl Stage {
     }
 }
 
-fn say(text: &str) {
-    println!("\n{text}");
+fn say(text: &str) -> Outcome<()> {
+    print(&format!("\n{text}\n"))
+}
+
+/// Prints to stdout. A reader that has left ends the demo, which then removes its files.
+fn print(text: &str) -> Outcome<()> {
+    Ok(crate::stdout::write(text.as_bytes())?)
 }
 
 fn indent(text: &str) -> String {

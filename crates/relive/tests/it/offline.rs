@@ -239,6 +239,30 @@ fn an_error_without_a_stdout_is_told_on_stderr() {
     assert_eq!(told("> /dev/null"), "");
 }
 
+/// The standard library puts `/dev/null` in the place of a closed descriptor, so that writing succeeds.
+#[test]
+fn a_closed_stdout_is_a_failure_unless_nothing_is_printed() {
+    let place = Place::new();
+    let check = |args: &str, redirected: &str, code: i32| {
+        let relive = place.command(&[] as &[&str]);
+        let mut shell = std::process::Command::new("/bin/sh");
+        shell.args(["-c", &format!("\"$0\" {args} {redirected}")]).arg(relive.get_program()).env_clear();
+        shell.envs(relive.get_envs().filter_map(|(name, value)| Some((name, value?))));
+        let output = shell.output().unwrap();
+        assert_eq!(output.status.code(), Some(code), "{args} {redirected}: {output:?}");
+        let said = String::from_utf8(output.stderr).unwrap();
+        let expect = if code == 125 { "error: cannot write to stdout\n  bad file descriptor\n" } else { "" };
+        assert_eq!(said, expect, "{args} {redirected}");
+    };
+    for args in ["", "ps", "ps --json", "--help", "--version", "version", "paths", "config show", "completions bash"] {
+        check(args, ">&-", 125);
+        // Python and node open it like this for a child whose output nobody wants.
+        check(args, "1<>/dev/null", 0);
+    }
+    check("ps -q", ">&-", 0);
+    check("agent-events /dev/null", ">&-", 0);
+}
+
 #[test]
 fn paths_follow_the_environment() {
     let place = Place::new();
