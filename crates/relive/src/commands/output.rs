@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use relive_session::log::{Item, Reader};
 
+use crate::render::size::bytes;
 use crate::terminal::without_controls;
 
 /// How much is read at a time, so that a command that prints without end holds up nobody.
@@ -58,7 +59,7 @@ impl Output {
                         }
                     }
                 }
-                Item::Gap { from, to } => lines.push(format!("({} bytes were dropped)", to - from)),
+                Item::Gap { from, to } => lines.push(format!("({} were dropped)", bytes(to - from))),
             }
             self.any = true;
         }

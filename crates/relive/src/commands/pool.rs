@@ -92,7 +92,7 @@ mod tests {
             assert_eq!(summary(&report), expect);
         };
         check((Some(8), None), 0, "2 of 8 running, 1 queued");
-        check((None, None), 300, "2 running, 314.5 MB, 1 queued");
-        check((Some(8), Some(2048)), 300, "2 of 8 running, 314.5 MB of 2.1 GB, 1 queued");
+        check((None, None), 300, "2 running, 300 MiB, 1 queued");
+        check((Some(8), Some(2048)), 300, "2 of 8 running, 300 MiB of 2 GiB, 1 queued");
     }
 }

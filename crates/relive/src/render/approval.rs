@@ -83,7 +83,7 @@ pub(crate) fn show(who: &str, call: &PendingCall, before: &Before, look: &Look) 
                 match before {
                     Before::Text(before) => (format!("{who} asks to overwrite {path}:"), diff::lines(before, content)),
                     Before::Hidden { bytes } => (
-                        format!("{who} asks to overwrite {path} ({bytes} bytes, which are not shown):"),
+                        format!("{who} asks to overwrite {path} ({}, which are not shown):", super::size::bytes(*bytes)),
                         diff::lines("", content),
                     ),
                     Before::NoFile => {
@@ -148,7 +148,9 @@ fn barred(lines: &[(Mark, String)], look: &Look) -> Shown {
         if missing > 0 {
             shown.whole = false;
             let more = lines.len() - place - 1;
-            shown.text.push_str(&format!("not shown: {missing} bytes of this line, and {more} lines after it\n"));
+            let missing = super::size::bytes(missing as u64);
+            let lines = if more == 1 { "line" } else { "lines" };
+            shown.text.push_str(&format!("not shown: {missing} of this line, and {more} {lines} after it\n"));
             break;
         }
     }
@@ -313,7 +315,7 @@ mod tests {
         assert!(lines.whole && lines.text.ends_with("  | touch deed\n"));
         let cut = shown(&format!("echo {}\ntouch deed\n", "y".repeat(BYTES_MAX)));
         assert!(!cut.whole && cut.text.starts_with("PID 5 asks to run a command:\n  | echo yyy"));
-        assert!(cut.text.ends_with("yyy\nnot shown: 5 bytes of this line, and 1 lines after it\n"));
+        assert!(cut.text.ends_with("yyy\nnot shown: 5 bytes of this line, and 1 line after it\n"));
     }
 
     #[test]

@@ -13,6 +13,7 @@ use super::approval::exact;
 use super::files::count;
 use super::line::Line;
 use super::processes::{suspension, wanted_from_you};
+use super::size;
 use super::time::Clock;
 use crate::terminal::{Look, Paint, one_line, without_controls};
 
@@ -89,7 +90,10 @@ impl Journal {
             "model" => note(&format!("runs on {} from here on", one_line(&line.field::<String>("model")?)), look),
             "flow" => return flow(&read(text)?).map(|text| note(&text, look)),
             "ended" => ended(&read(text)?, look),
-            "repair" => note(&format!("repaired: {} torn bytes were cut off", read::<Repair>(text)?.cut_bytes), look),
+            "repair" => {
+                let cut = size::bytes(read::<Repair>(text)?.cut_bytes);
+                note(&format!("repaired: {cut} of a torn record were cut off"), look)
+            }
             "rewound" => return rewound(&read(text)?).map(|text| note(&text, look)),
             "damaged" => {
                 let offset: u64 = line.field("offset").unwrap_or(0);
@@ -240,7 +244,8 @@ fn payload(text: &Text) -> String {
     match text {
         Text::Inline(text) => without_controls(text).into_owned(),
         Text::Blob(blob) => {
-            format!("{}\n({} bytes in all, in blobs/{})", without_controls(&blob.head), blob.bytes, blob.hash)
+            let all = size::bytes(blob.bytes);
+            format!("{}\n({all} in all, in blobs/{})", without_controls(&blob.head), blob.hash)
         }
     }
 }
@@ -267,7 +272,9 @@ fn said(thinking: Option<&Text>, text: Option<&Text>, look: &Look) -> String {
 fn asked(call: &Call) -> String {
     let args = match &call.args {
         Json::Inline(raw) => exact(raw.get()),
-        Json::Blob(blob) => format!("{}... ({} bytes, in blobs/{})", exact(&blob.head), blob.bytes, blob.hash),
+        Json::Blob(blob) => {
+            format!("{}... ({}, in blobs/{})", exact(&blob.head), size::bytes(blob.bytes), blob.hash)
+        }
     };
     format!("  {} {args}", exact(&call.name))
 }
@@ -277,7 +284,7 @@ fn piped(text: &Text, look: &Look) -> Option<String> {
     let text = payload(text);
     let (_, rest) = text.split_once("\n\nThe standard input of the command, ")?;
     let (bytes, _) = rest.split_once(" bytes, follows between two marks.")?;
-    bytes.parse::<u64>().ok().map(|bytes| note(&format!("with {bytes} bytes from the standard input"), look))
+    bytes.parse::<u64>().ok().map(|bytes| note(&format!("with {} from the standard input", size::bytes(bytes)), look))
 }
 
 fn opened(opened: &Opened, look: &Look) -> String {
@@ -411,7 +418,7 @@ mod tests {
         assert!(shown.ends_with("    10\n    (2 more lines: relive logs --json 5)\n"), "{shown}");
         let hash = "a".repeat(64);
         let blob = format!(r#"{{"kind":"input","id":"m","text":{{"$blob":"{hash}","bytes":70000,"head":"begins"}}}}"#);
-        assert!(show(&[&blob]).contains(&format!("> begins\n> (70000 bytes in all, in blobs/{hash})")));
+        assert!(show(&[&blob]).contains(&format!("> begins\n> (68.3 KiB in all, in blobs/{hash})")));
         let doubt = r#"{"kind":"doubt","call":0,"reason":"the shim is gone"}"#;
         assert_eq!(show(&[doubt]), "-- in doubt: call 0: the shim is gone\n");
     }

@@ -3,6 +3,7 @@
 use relive_api::{PendingCall, PendingQuestion, Process, item_of};
 
 use super::approval::{self, Shown, exact};
+use super::size::bytes;
 use super::time::Clock;
 use crate::terminal::Look;
 
@@ -101,7 +102,7 @@ fn shortened(text: String) -> String {
         return text;
     }
     let head = &text[..text.floor_char_boundary(ARGS_MAX)];
-    format!("{head}... ({} bytes in all)", text.len())
+    format!("{head}... ({} in all)", bytes(text.len() as u64))
 }
 
 /// Describes what a permanent answer applies to.
@@ -133,7 +134,7 @@ mod tests {
         check(json!({"path": "a", "content": "b\n"}), r#"shell {"path":"a","content":"b\n"}"#);
         check(json!({}), "shell {}");
         let long = call(&parked(json!({"command": "x".repeat(3_000)})));
-        assert!(long.ends_with("... (3000 bytes in all)`"), "{long}");
+        assert!(long.ends_with("... (2.9 KiB in all)`"), "{long}");
     }
 
     #[test]

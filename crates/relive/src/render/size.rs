@@ -33,12 +33,17 @@ pub(crate) fn parse_processors(text: &str) -> Result<u32, String> {
     thousandths.filter(|thousandths| (LEAST..=MOST).contains(thousandths)).ok_or_else(wrong)
 }
 
-/// `1.9 kB`, `50.0 MB`.
+/// Returns a number of bytes in the units of [`parse_size`], which are powers of 1024: `22 bytes`, `1.9 KiB`, `512 MiB`.
 pub(crate) fn bytes(count: u64) -> String {
-    const UNITS: [(&str, u64); 3] = [("GB", 1_000_000_000), ("MB", 1_000_000), ("kB", 1000)];
-    match UNITS.iter().find(|(_, unit)| count >= *unit) {
-        Some((name, unit)) => format!("{}.{} {name}", count / unit, count % unit / (unit / 10)),
-        None => format!("{count} B"),
+    const UNITS: [(&str, u32); 4] = [("TiB", 40), ("GiB", 30), ("MiB", 20), ("KiB", 10)];
+    match UNITS.iter().find(|(_, shift)| count >> shift > 0) {
+        Some((name, shift)) if count.trailing_zeros() >= *shift => format!("{} {name}", count >> shift),
+        Some((name, shift)) => {
+            let rest = count & ((1 << shift) - 1);
+            format!("{}.{} {name}", count >> shift, (rest >> (shift - 10)) * 10 >> 10)
+        }
+        None if count == 1 => "1 byte".to_owned(),
+        None => format!("{count} bytes"),
     }
 }
 
@@ -73,9 +78,16 @@ mod tests {
     #[test]
     fn amounts_of_bytes() {
         let check = |count, text: &str| assert_eq!(bytes(count), text);
-        check(0, "0 B");
-        check(1_999, "1.9 kB");
-        check(50_000_000, "50.0 MB");
-        check(2_300_000_000, "2.3 GB");
+        check(0, "0 bytes");
+        check(1, "1 byte");
+        check(1_023, "1023 bytes");
+        check(1_999, "1.9 KiB");
+        check(50_000_000, "47.6 MiB");
+        check((2 << 30) - 1, "1.9 GiB");
+        check(u64::MAX, "16777215.9 TiB");
+        for typed in ["1K", "512M", "2G", "3T"] {
+            // A limit is shown as it was typed.
+            assert_eq!(bytes(parse_size(typed).unwrap()).replace(' ', "").replace("iB", ""), typed);
+        }
     }
 }

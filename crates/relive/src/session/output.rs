@@ -10,6 +10,7 @@ use relive_session::log::{Chunk, Item, Reader, Stream};
 use tokio::sync::{oneshot, watch};
 
 use crate::error::CommandError;
+use crate::render::size::bytes;
 
 /// The message about output that could not be written to the disk.
 pub(crate) const OUTPUT_LOST: &str = "-- some of the output is missing: it could not be written to disk --";
@@ -167,16 +168,12 @@ pub(crate) fn plainly(item: Option<Item>) -> io::Result<()> {
 
 pub(crate) fn write(stream: Stream, bytes: &[u8]) -> io::Result<()> {
     match stream {
-        Stream::Out => {
-            let mut out = io::stdout().lock();
-            out.write_all(bytes)?;
-            out.flush()
-        }
+        Stream::Out => crate::stdout::write(bytes),
         Stream::Err => io::stderr().lock().write_all(bytes),
     }
 }
 
 /// Reports dropped output: too much output is dropped, but never silently.
 pub(crate) fn say_gap(from: u64, to: u64) {
-    let _ = writeln!(io::stderr(), "-- about {} bytes of output were dropped --", to - from);
+    let _ = writeln!(io::stderr(), "-- about {} of output were dropped --", bytes(to - from));
 }

@@ -203,7 +203,7 @@ fn agents_wait_while_the_others_use_too_much_memory() {
     let second = run(&world, "b");
     await_queued(&world, &second, 1);
     let pool = world.relive(&["pool"]).ok();
-    assert!(pool.stderr.contains("1 running, ") && pool.stderr.contains(" of 1.0 MB, 1 queued"), "{}", pool.stderr);
+    assert!(pool.stderr.contains("1 running, ") && pool.stderr.contains(" of 1 MiB, 1 queued"), "{}", pool.stderr);
     fs::write(world.work().join("go"), "").unwrap();
     world.await_field(&first.uuid, "state", "dead");
     wait_until("there is memory", || lines(&world, "heard", &second) == 1);

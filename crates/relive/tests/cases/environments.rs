@@ -243,7 +243,7 @@ fn case_23_an_agents_file_and_the_instructions_of_its_directory_are_read_once_at
     let paths: Vec<&str> =
         info["instructions"].as_array().unwrap().iter().map(|file| file["path"].as_str().unwrap()).collect();
     assert_eq!(paths, [file.to_str().unwrap(), world.work().join("AGENTS.md").to_str().unwrap()]);
-    assert!(world.relive(&["info", &process.uuid]).ok().stdout.contains("AGENTS.md (10 B)"));
+    assert!(world.relive(&["info", &process.uuid]).ok().stdout.contains("AGENTS.md (10 bytes)"));
     assert_eq!(world.events(&process.uuid).iter().filter(|event| event["kind"] == "instructions").count(), 2);
 
     fs::write(&file, "model: script/none\nsystem_prompt: Break it.\n").unwrap();

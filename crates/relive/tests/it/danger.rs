@@ -27,13 +27,13 @@ fn collector(place: &Place, count: usize) -> Fake {
 fn case_29_a_hundred_are_removed_without_asking_and_a_hundred_and_one_are_not() {
     let place = Place::new();
     let _daemon = collector(&place, 100);
-    assert_eq!(place.relive(&["gc"]).exits(0).stderr, "removed 100 processes, 100.0 kB freed\n");
+    assert_eq!(place.relive(&["gc"]).exits(0).stderr, "removed 100 processes, 97.6 KiB freed\n");
 
     let place = Place::new();
     let daemon = collector(&place, 101);
-    place.relive(&["gc"]).exits(2).says("this would remove 101 processes (101.0 kB)").says("hint: relive gc -y");
+    place.relive(&["gc"]).exits(2).says("this would remove 101 processes (98.6 KiB)").says("hint: relive gc -y");
     assert_eq!(daemon.asked("gc").len(), 1, "it was one call");
-    assert_eq!(place.relive(&["gc", "--force"]).exits(0).stderr, "removed 101 processes, 101.0 kB freed\n");
+    assert_eq!(place.relive(&["gc", "--force"]).exits(0).stderr, "removed 101 processes, 98.6 KiB freed\n");
     let json = place.relive(&["gc", "--json"]).exits(0).json();
     assert_eq!((&json["removed"], &json["freed_bytes"]), (&json!(101), &json!(101_000)));
     let dry = place.relive(&["gc", "--dry-run", "--json"]).exits(0).json();
@@ -47,7 +47,7 @@ fn case_29_on_a_terminal_it_asks_and_no_or_the_end_of_input_is_no() {
     let daemon = collector(&place, 101);
     let yes = on_a_terminal(place.command(&["gc"]), "[y/N] ", "y\n");
     assert_eq!((yes.code, yes.stdout.as_str()), (Some(0), ""), "{yes:?}");
-    assert!(yes.stderr.replace('\r', "").ends_with("removed 101 processes, 101.0 kB freed\n"), "{yes:?}");
+    assert!(yes.stderr.replace('\r', "").ends_with("removed 101 processes, 98.6 KiB freed\n"), "{yes:?}");
     assert_eq!(daemon.asked("gc").len(), 2);
     for no in ["n\n", "\n", "\u{4}"] {
         let answered = on_a_terminal(place.command(&["gc"]), "[y/N] ", no);
@@ -63,14 +63,14 @@ fn gc_older_than_asks_on_a_terminal() {
     let place = Place::new();
     let daemon = collector(&place, 1);
     let yes = on_a_terminal(place.command(&["gc", "--older-than", "7d"]), "[y/N] ", "y\n");
-    assert!(yes.stderr.replace('\r', "").ends_with("removed 1 process, 1.0 kB freed\n"), "{yes:?}");
+    assert!(yes.stderr.replace('\r', "").ends_with("removed 1 process, 1000 bytes freed\n"), "{yes:?}");
     let asked = daemon.asked("gc");
     assert_eq!((asked.len(), &asked[0].body["at_most"]), (2, &json!(0)));
     let no = on_a_terminal(place.command(&["gc", "--older-than", "7d"]), "[y/N] ", "n\n");
     assert!(no.stderr.contains("nothing was removed"), "{no:?}");
     assert_eq!(daemon.asked("gc").len(), 3, "nothing was collected");
     // Nobody is asked with -y, nor without a terminal, up to the same number as without an age.
-    assert_eq!(place.relive(&["gc", "-y", "--older-than", "7d"]).exits(0).stderr, "removed 1 process, 1.0 kB freed\n");
+    assert_eq!(place.relive(&["gc", "-y", "--older-than", "7d"]).exits(0).stderr, "removed 1 process, 1000 bytes freed\n");
     place.relive(&["gc", "--older-than", "7d"]).exits(0);
     assert_eq!(daemon.asked("gc").last().unwrap().body["at_most"], 100);
     let place = Place::new();
