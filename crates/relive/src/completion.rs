@@ -42,7 +42,20 @@ pub(crate) fn command() -> Command {
     names.iter().fold(Cli::command(), |command, name| command.mut_subcommand(name, with_candidates))
 }
 
+/// What is typed for an option that takes one of a few words, or one of them as its beginning.
+const WORDS: [(&str, &[&str]); 4] = [
+    ("isolation", &["none", "confined", "sealed"]),
+    ("net", &["full", "none", "allow:"]),
+    ("workspace", &["own", "here"]),
+    ("agent", &["claude", "codex", "gemini", "opencode", "qwen", "acp:"]),
+];
+
+/// The arguments that are a process.
+const IDS: [&str; 5] = ["id", "ids", "run", "to", "of"];
+
 fn with_candidates(verb: Command) -> Command {
+    let names: Vec<String> = verb.get_subcommands().map(|verb| verb.get_name().to_owned()).collect();
+    let verb = names.iter().fold(verb, |verb, name| verb.mut_subcommand(name, with_candidates));
     let verb_name = verb.get_name().to_owned();
     let query = ListQuery {
         all: !OF_LIVE_ONLY.contains(&verb.get_name()),
@@ -51,13 +64,16 @@ fn with_candidates(verb: Command) -> Command {
         ..ListQuery::default()
     };
     verb.mut_args(|arg| match arg.get_id().as_str() {
-        "id" | "ids" => arg.add(ArgValueCandidates::new({
+        id if IDS.contains(&id) => arg.add(ArgValueCandidates::new({
             let (query, name) = (query.clone(), verb_name.clone());
             move || candidates(&list(&query), &name)
         })),
         "signal" => arg.add(ArgValueCandidates::new(signals)),
         "model" => arg.add(ArgValueCandidates::new(models)),
-        _ => arg,
+        id => match WORDS.iter().find(|(of, _)| *of == id) {
+            Some((_, words)) => arg.add(ArgValueCandidates::new(|| words.iter().map(CompletionCandidate::new).collect())),
+            None => arg,
+        },
     })
 }
 
@@ -110,6 +126,8 @@ fn candidates(processes: &[Process], verb: &str) -> Vec<CompletionCandidate> {
         "pause" => process.can_be_paused(),
         "resume" => process.pause_kept || !needs_answer(process),
         "proceed" | "abort" => process.display == "ready",
+        "down" => process.dead_at.is_none() && process.body == Body::Compose,
+        "status" | "graph" => process.body == Body::Compose,
         _ => true,
     };
     let mut offered = HashSet::new();
@@ -167,10 +185,16 @@ mod tests {
         for name in OF_LIVE_ONLY {
             assert!(command.find_subcommand(name).is_some(), "there is no command `{name}`");
         }
-        for verb in command.get_subcommands() {
-            for arg in verb.get_arguments().filter(|arg| ["id", "ids"].contains(&arg.get_id().as_str())) {
+        let mut verbs: Vec<_> = command.get_subcommands().collect();
+        while let Some(verb) = verbs.pop() {
+            for arg in verb.get_arguments().filter(|arg| IDS.contains(&arg.get_id().as_str())) {
                 assert!(arg.get::<ArgValueCandidates>().is_some(), "{} {}", verb.get_name(), arg.get_id());
             }
+            verbs.extend(verb.get_subcommands());
+        }
+        for (id, _) in WORDS {
+            let is_of_run = |arg: &&clap::Arg| arg.get_id() == id && arg.get::<ArgValueCandidates>().is_some();
+            assert!(command.find_subcommand("run").unwrap().get_arguments().any(|arg| is_of_run(&arg)), "{id}");
         }
     }
 }

@@ -36,11 +36,40 @@ pub(crate) fn run(context: &Context, args: &Args) -> Outcome<u8> {
     let mut script = Vec::new();
     // The program is found like any command of the shell, so that the script survives an update to another directory.
     shell.write_registration(VARIABLE, "relive", "relive", "relive", &mut script)?;
-    let script = String::from_utf8_lossy(&script);
+    let script = String::from_utf8_lossy(&script).into_owned();
+    let script = match args.shell {
+        Shell::Zsh => loaded_by_first_tab(&script),
+        Shell::Bash | Shell::Fish => script,
+    };
     if context.json {
         context.print_json(&serde_json::json!({ "script": script }))?;
     } else {
         context.print(&script)?;
     }
     Ok(0)
+}
+
+/// Makes a script for zsh complete already when the first Tab loads it from `$fpath`, as the body of the function `_relive`.
+/// It would only define the completion otherwise, and the first Tab would do nothing.
+fn loaded_by_first_tab(script: &str) -> String {
+    const REGISTER: &str = "compdef _clap_dynamic_completer_relive relive";
+    let either = format!(
+        "if [[ $funcstack[1] == _relive ]]; then\n    _clap_dynamic_completer_relive \"$@\"\nfi\n{REGISTER}"
+    );
+    script.replace(REGISTER, &either)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_tab_of_zsh_completes() {
+        let mut script = Vec::new();
+        Zsh.write_registration(VARIABLE, "relive", "relive", "relive", &mut script).unwrap();
+        let script = loaded_by_first_tab(&String::from_utf8(script).unwrap());
+        assert!(script.starts_with("#compdef relive\n"), "{script}");
+        let calls = "\n    _clap_dynamic_completer_relive \"$@\"\nfi\ncompdef _clap_dynamic_completer_relive relive\n";
+        assert!(script.ends_with(calls), "{script}");
+    }
 }
