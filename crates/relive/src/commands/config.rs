@@ -1,4 +1,4 @@
-//! `relive config`: shows the configuration.
+//! `relive config`: shows and edits the configuration.
 
 mod edit;
 
@@ -15,12 +15,12 @@ use crate::error::{CommandError, Outcome, plain};
 
 /// Show or edit the configuration
 ///
-/// The daemon reloads the file when it changes. `relive daemon status` names the settings that need a restart.
+/// The daemon reloads config.yaml when it changes. `relive daemon status` names the settings that need a restart.
 #[derive(Debug, clap::Args)]
 #[command(before_long_help = "\
 Examples:
   relive config show   show all settings, including defaults
-  relive config edit   edit the file in $VISUAL or $EDITOR, and check it
+  relive config edit   edit config.yaml in $VISUAL or $EDITOR, and check it
   relive config show > all-settings.yaml")]
 pub(crate) struct Args {
     #[command(subcommand)]
@@ -35,13 +35,13 @@ Examples:
   relive config show
   relive config show --json | jq .config.gc")]
     Show,
-    /// Edit the file in $VISUAL or $EDITOR; an invalid file is not saved
+    /// Edit config.yaml in $VISUAL or $EDITOR; an invalid file is not saved
     #[command(before_long_help = "\
 Examples:
   relive config edit
   EDITOR=nano relive config edit")]
     Edit,
-    /// Print the path of the file, even if it does not exist
+    /// Print the path of config.yaml, even if it does not exist
     #[command(before_long_help = "\
 Examples:
   relive config path

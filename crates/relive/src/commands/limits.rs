@@ -44,7 +44,9 @@ pub(crate) fn parse_time_limit(text: &str) -> Result<Duration, String> {
 /// An amount of dollars, more than nothing.
 pub(crate) fn parse_dollars(text: &str) -> Result<Usd, String> {
     let amount = text.strip_prefix('$').unwrap_or(text).parse().ok().and_then(Usd::from_dollars);
-    amount
-        .filter(|amount| amount.nanos() > 0)
-        .ok_or_else(|| "not an amount of dollars: use a number such as 0.50".to_owned())
+    match amount {
+        Some(amount) if amount.nanos() > 0 => Ok(amount),
+        Some(_) => Err("use an amount above zero, such as 0.50".to_owned()),
+        None => Err("use an amount of dollars, such as 0.50".to_owned()),
+    }
 }

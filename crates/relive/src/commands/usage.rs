@@ -13,7 +13,8 @@ use crate::terminal::one_line;
 
 /// Show tokens and cost by day, model, project or process
 ///
-/// Days are in UTC. Removed processes count for one year. A cost is `unknown` if the price of a model is not known.
+/// PROCESSES is the number of processes that called a model. Days are in UTC. Removed processes count for one year. A cost
+/// is `unknown` if the price of a model is not known.
 #[derive(Debug, clap::Args)]
 #[command(before_long_help = "\
 Examples:
@@ -96,7 +97,9 @@ fn table(context: &Context, by: &str, rows: &[UsageRow]) -> String {
         }
     }
     let labels = columns.len();
-    for (header, show) in amounts {
+    // Each row is one process if the rows are by process.
+    let first = usize::from(is_by("process"));
+    for (header, show) in amounts.into_iter().skip(first) {
         columns.push(Column { header, align: Align::Right });
         shown_by.push(show);
     }
@@ -105,7 +108,10 @@ fn table(context: &Context, by: &str, rows: &[UsageRow]) -> String {
     if rows.len() > 1 {
         let sum = total(rows);
         let mut last: Vec<Cell> = (0..labels).map(|place| Cell::plain(if place == 0 { "total" } else { "" })).collect();
-        last.push(Cell::plain(""));
+        if first == 0 {
+            // A process may be in several rows.
+            last.push(Cell::plain(""));
+        }
         last.extend(amounts[1..].iter().map(|(_, show)| Cell::plain(show(&sum))));
         cells.push(last);
     }
