@@ -270,7 +270,7 @@ fn waits_for(pending: &[Pid]) -> String {
     format!("{names} {block} the signal: it is pending until it is unblocked (relive signals {first})")
 }
 
-/// `PID 5`, or `3 processes (PID 5, 6, 7)`.
+/// `PID 5`, or `3 processes (PIDs 5, 6, 7)`.
 fn name_pids(count: usize, pids: &[Pid]) -> String {
     const SHOWN_MAX: usize = 10;
     let mut names: Vec<String> = pids.iter().take(SHOWN_MAX).map(Pid::to_string).collect();
@@ -278,7 +278,7 @@ fn name_pids(count: usize, pids: &[Pid]) -> String {
         names.push("...".into());
     }
     let names = names.join(", ");
-    if count == 1 { format!("PID {names}") } else { format!("{count} processes (PID {names})") }
+    if count == 1 { format!("PID {names}") } else { format!("{count} processes (PIDs {names})") }
 }
 
 #[cfg(test)]
@@ -289,8 +289,8 @@ mod tests {
     fn pids_are_named_and_many_are_not_all_named() {
         let pids: Vec<Pid> = (1..=12).map(Pid).collect();
         assert_eq!(name_pids(1, &pids[..1]), "PID 1");
-        assert_eq!(name_pids(2, &pids[..2]), "2 processes (PID 1, 2)");
-        assert_eq!(name_pids(12, &pids), "12 processes (PID 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, ...)");
+        assert_eq!(name_pids(2, &pids[..2]), "2 processes (PIDs 1, 2)");
+        assert_eq!(name_pids(12, &pids), "12 processes (PIDs 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, ...)");
     }
 
     #[test]
@@ -310,7 +310,7 @@ mod tests {
         };
         check(1, &[], "PID 1 paused");
         check(1, &[1], "PID 1 is pausing");
-        check(2, &[1, 2], "2 processes (PID 1, 2) are pausing");
-        check(3, &[2], "3 processes (PID 1, 2, 3) paused, except PID 2, still pausing");
+        check(2, &[1, 2], "2 processes (PIDs 1, 2) are pausing");
+        check(3, &[2], "3 processes (PIDs 1, 2, 3) paused, except PID 2, still pausing");
     }
 }

@@ -221,7 +221,6 @@ fn unknown_argument(line: &Line<'_>, unknown: &str) -> Advice {
         return Advice { message: None, hint: Some(hint), no_tip: true };
     }
     let whole = match (line.name(), unknown) {
-        ("kill", "-l") => Some("relive help kill"),
         ("", "-v") => Some("relive --version"),
         _ => None,
     };

@@ -1,10 +1,12 @@
 //! `relive kill`: send a signal.
 
-use std::ffi::OsString;
-use std::fmt;
+mod signals;
 
 use relive_api::{Affected, ListQuery, Process, SignalRequest};
-use relive_core::{Body, ErrorCode, OsSignal, Pid, Signal, SuspendReason};
+use relive_core::{Body, ErrorCode, Pid, Signal, SuspendReason};
+
+use self::signals::{AnySignal, parse_signal};
+pub(crate) use self::signals::spell_out;
 
 use super::resume::raising;
 use super::targets::{Batch, Scope, Target, Targets, Told, resumed_as};
@@ -12,27 +14,39 @@ use super::tell_affected;
 use crate::client::{Client, is_continues};
 use crate::context::Context;
 use crate::error::{CommandError, Outcome};
+use crate::render::table::fit;
 use crate::terminal::one_line;
+
+/// How much is shown of a name, or of an intent in its place.
+const NAME_MAX: usize = 60;
 
 /// Send a signal to processes
 ///
 /// Every process accepts TERM, KILL, INT, PAUSE and RESUME. A program also accepts every signal of the operating system,
 /// by name or number.
 #[derive(Debug, clap::Args)]
-#[command(before_long_help = "\
+#[command(
+    before_long_help = "\
 Examples:
   relive kill 5                ask it to end, and kill it after 10 s
   relive kill -9 5             kill it now; `-s KILL` does the same
   relive kill -s HUP server    send SIGHUP to a program
   relive kill --subtree -y 5   end it and all its descendants
   relive kill 5 6 'test-*'     end several processes
-  relive kill --all -y         end every process")]
+  relive kill --all -y         end every process
+  relive kill -l               list the signals",
+    mut_arg("ids", |ids| ids.required_unless_present("list"))
+)]
 pub(crate) struct Args {
     #[command(flatten)]
     targets: Targets,
     /// The name or number of the signal, also as -9 or -HUP; 0 only tells whether the process has ended
     #[arg(short, long, value_name = "SIGNAL", default_value = "SIGTERM", value_parser = parse_signal)]
     signal: AnySignal,
+    /// List the signals, or print the name of this number or exit code, or the number of this name
+    #[arg(short, long, value_name = "SIGNAL", num_args = 0..=1, default_missing_value = "")]
+    #[arg(conflicts_with_all = ["ids", "all", "signal", "subtree", "yes"])]
+    list: Option<String>,
     /// Include all descendants of the process
     #[arg(long)]
     subtree: bool,
@@ -41,83 +55,10 @@ pub(crate) struct Args {
     yes: bool,
 }
 
-/// A signal that a user can send.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum AnySignal {
-    /// A signal that every process accepts.
-    Relive(Signal),
-    /// A signal that programs accept.
-    Os(OsSignal),
-    /// No signal: only tells whether the process has ended.
-    Nothing,
-}
-
-impl fmt::Display for AnySignal {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Relive(signal) => signal.fmt(f),
-            Self::Os(signal) => signal.fmt(f),
-            Self::Nothing => f.write_str("0"),
-        }
-    }
-}
-
-fn parse_signal(text: &str) -> Result<AnySignal, String> {
-    let named = |name: &str| {
-        let relive = Signal::from_name(name).map(AnySignal::Relive);
-        relive.or_else(|| OsSignal::from_name(name).map(AnySignal::Os))
-    };
-    // A number is that of the operating system; its TERM, KILL and INT are also Relive's.
-    let numbered = |number: u8| named(&OsSignal::from_number(number)?.name());
-    if text == "0" {
-        return Ok(AnySignal::Nothing);
-    }
-    if let Ok(32..=33) = text.parse::<u8>() {
-        return Err("the C library reserves this signal; use 1 to 31 or 34 to 64".to_owned());
-    }
-    let found = match text.parse() {
-        Ok(number) => numbered(number).or_else(|| OsSignal::from_number(number).map(AnySignal::Os)),
-        Err(_) => named(text),
-    };
-    found.ok_or_else(|| {
-        let bare = text.to_ascii_uppercase();
-        let names: Vec<&str> = Signal::ALL.into_iter().map(Signal::name).chain(OsSignal::names()).collect();
-        let meant = relive_types::suggest::closest(&bare, names.iter().flat_map(|name| [*name, &name[3..]]));
-        match meant {
-            Some(meant) => format!("unknown signal (did you mean `{meant}`?)"),
-            None => "unknown signal: use a name such as TERM or HUP, or a number".to_owned(),
-        }
-    })
-}
-
-/// Rewrites `kill -9` and `kill -HUP` as `kill --signal=9`, which clap understands.
-pub(crate) fn spell_out(typed: &[OsString]) -> Vec<OsString> {
-    // The only option before the command that has its value in a separate word.
-    let is_value = |place: usize| place > 1 && typed[place - 1] == "--color";
-    let is_option = |place: usize| typed[place].to_str().is_none_or(|word| word.starts_with('-'));
-    let verb = (1..typed.len()).find(|place| !is_option(*place) && !is_value(*place));
-    let Some(verb) = verb.filter(|place| typed[*place] == "kill") else { return typed.to_vec() };
-    let is_end = |word: &&OsString| *word == "--";
-    let options = typed.iter().skip(verb).take_while(|word| !is_end(word)).count();
-    let spelled = |(place, word): (usize, &OsString)| {
-        let signal = word.to_str().and_then(|word| word.strip_prefix('-')).filter(|signal| is_short(signal));
-        match signal.filter(|_| place > verb && place < verb + options) {
-            Some(signal) => OsString::from(format!("--signal={signal}")),
-            None => word.clone(),
-        }
-    };
-    typed.iter().enumerate().map(spelled).collect()
-}
-
-/// Returns whether this is a signal and not a group of options, which are small letters.
-fn is_short(signal: &str) -> bool {
-    let is_number = !signal.is_empty() && signal.bytes().all(|byte| byte.is_ascii_digit());
-    // Also one that does not exist: the error is about the value.
-    let is_name = signal.len() > 1 && signal.starts_with(|first: char| first.is_ascii_uppercase());
-    is_number || is_name
-}
-
 pub(crate) async fn run(context: &Context, args: &Args) -> Outcome<u8> {
+    if let Some(signal) = &args.list {
+        return signals::list(context, signal);
+    }
     let mut batch = Batch::new(context, &args.targets);
     let Some(client) = args.targets.client(context).await? else { return batch.finish("no process is running") };
     let mut targets = args.targets.expand(&client, Scope::Living).await?;
@@ -276,7 +217,7 @@ fn confirm(context: &Context, args: &Args, reached: &[Process]) -> Outcome<bool>
     }
     context.say(&format!("This sends {} to {count}:", args.signal));
     for process in reached {
-        let name = one_line(process.name.as_ref().unwrap_or(&process.intent));
+        let name = fit(&one_line(process.name.as_ref().unwrap_or(&process.intent)), NAME_MAX, &context.err);
         context.say(&format!("  PID {} {} {name}", process.pid, process.display));
     }
     Ok(context.ask("Send it?"))
@@ -319,53 +260,5 @@ mod tests {
         check("HUP", false);
         check("PAUSE", false);
         assert_eq!(unseen_stop(parse_signal("STOP").unwrap(), &Affected::default()), "");
-    }
-
-    #[test]
-    fn a_signal_is_a_name_or_a_number_of_the_operating_system() {
-        let check = |text: &str, name: &str| {
-            assert_eq!(parse_signal(text).map(|signal| signal.to_string()), Ok(name.to_owned()), "{text}")
-        };
-        for text in ["9", "KILL", "sigkill"] {
-            check(text, "SIGKILL");
-            assert_eq!(parse_signal(text), Ok(AnySignal::Relive(Signal::Kill)), "{text}");
-        }
-        check("15", "SIGTERM");
-        check("2", "SIGINT");
-        check("1", "SIGHUP");
-        check("usr1", "SIGUSR1");
-        check("PAUSE", "SIGPAUSE");
-        check("34", "SIGRTMIN");
-        for text in ["32", "33"] {
-            assert!(parse_signal(text).unwrap_err().contains("the C library reserves this signal"), "{text}");
-        }
-        assert!(parse_signal("TREM").unwrap_err().ends_with("(did you mean `TERM`?)"));
-        assert!(parse_signal("HPU").unwrap_err().ends_with("(did you mean `HUP`?)"));
-        assert_eq!(parse_signal("0"), Ok(AnySignal::Nothing));
-        assert!(parse_signal("65").is_err());
-    }
-
-    #[test]
-    fn a_signal_can_be_typed_like_for_the_kill_of_the_system() {
-        let check = |typed: &str, expect: &str| {
-            let words: Vec<OsString> = typed.split(' ').map(OsString::from).collect();
-            let expect: Vec<OsString> = expect.split(' ').map(OsString::from).collect();
-            assert_eq!(spell_out(&words), expect);
-        };
-        check("relive kill -9 5", "relive kill --signal=9 5");
-        check("relive --json kill 5 -SIGUSR1", "relive --json kill 5 --signal=SIGUSR1");
-        check("relive kill -HUP 5", "relive kill --signal=HUP 5");
-        check("relive --color always kill -9 5", "relive --color always kill --signal=9 5");
-        check("relive --color=always --json kill -9 5", "relive --color=always --json kill --signal=9 5");
-        check("relive --color kill kill -9 5", "relive --color kill kill --signal=9 5");
-        check("relive --color kill info -9", "relive --color kill info -9");
-        // Not a signal that can be sent: the error is about the value.
-        check("relive kill -33 5", "relive kill --signal=33 5");
-        check("relive kill -s HUP -y 5", "relive kill -s HUP -y 5");
-        check("relive kill -- -9", "relive kill -- -9");
-        check("relive exec -- kill -9 5", "relive exec -- kill -9 5");
-        check("relive info kill", "relive info kill");
-        check("relive kill -XYZ 5", "relive kill --signal=XYZ 5");
-        check("relive kill -V", "relive kill -V");
     }
 }

@@ -8,8 +8,11 @@ use crate::client::Client;
 use crate::context::Context;
 use crate::error::{CommandError, Outcome};
 use crate::render::size::bytes;
+use crate::render::table::fit;
 use crate::terminal::one_line;
 
+/// How much is shown of a name, or of an intent in its place.
+const NAME_MAX: usize = 60;
 /// How many processes are listed before the question.
 const LISTED_MAX: usize = 20;
 
@@ -60,7 +63,7 @@ pub(crate) async fn run(context: &Context, args: &Args) -> Outcome<u8> {
     batch.finish("nothing to remove")
 }
 
-/// `removed PID 5 0c9d1e77 (1.2 kB freed)`.
+/// `removed PID 5 0c9d1e77 (1.2 KiB freed)`.
 fn tell(process: &Process, freed_bytes: u64) -> String {
     format!("removed PID {} {} ({} freed)\n", process.pid, process.short, bytes(freed_bytes))
 }
@@ -125,7 +128,7 @@ fn confirm(context: &Context, args: &Args, targets: &[Target]) -> Outcome<bool> 
     }
     context.say("This permanently removes:");
     for process in found.iter().take(LISTED_MAX) {
-        let name = one_line(process.name.as_ref().unwrap_or(&process.intent));
+        let name = fit(&one_line(process.name.as_ref().unwrap_or(&process.intent)), NAME_MAX, &context.err);
         context.say(&format!("  PID {} {} {name}", process.pid, process.short));
     }
     if found.len() > LISTED_MAX {

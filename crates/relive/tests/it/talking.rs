@@ -97,7 +97,7 @@ fn errors_of_the_daemon_pick_the_exit_code() {
 fn pause_resume_and_kill_say_what_they_did() {
     let (place, daemon) = answering(json!({ "affected": 2, "pids": [5, 6] }));
     let paused = place.relive(&["pause", "5", "--subtree", "--now"]).exits(0);
-    assert_eq!(paused.stderr, "2 processes (PID 5, 6) paused (undo: relive resume 5 --subtree)\n");
+    assert_eq!(paused.stderr, "2 processes (PIDs 5, 6) paused (undo: relive resume 5 --subtree)\n");
     assert_eq!(daemon.asked("POST /v1/processes/5/pause")[0].body, json!({ "subtree": true, "now": true }));
     assert!(daemon.asked("pause")[0].request_id.is_some());
     let killed = place.relive(&["kill", "-s", "int", "5", "--json"]).exits(0);

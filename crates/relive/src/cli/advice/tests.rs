@@ -32,7 +32,6 @@ fn options_of_other_tools_are_replaced_by_ours() {
     check("relive run -it fix", None, Some("relive run fix"));
     check("relive run -dt fix", None, Some("relive run -d fix"));
     check("relive run --rm fix", None, Some("relive run fix"));
-    check("relive kill -l", None, Some("relive help kill"));
     check("relive -v", None, Some("relive --version"));
 }
 

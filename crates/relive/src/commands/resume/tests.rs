@@ -51,9 +51,9 @@ fn the_processes_above_a_program_that_are_resumed_with_it_are_named() {
     let note = "2 processes below PID 3 stay paused; to resume all: relive resume --subtree 3";
     let pids = vec![Pid(5), Pid(3)];
     let with_parent = Resumed { affected: 2, pids, note: Some(note.to_owned()), ..resumed() };
-    let expect = format!("2 processes (PID 5, 3) resumed\nnote: {note}\n");
+    let expect = format!("2 processes (PIDs 5, 3) resumed\nnote: {note}\n");
     assert_eq!(tell_of_program(&with_parent, State::Running), expect);
-    assert!(tell_of_program(&with_parent, State::Dead).ends_with("\n2 processes (PID 5, 3) resumed\n"));
+    assert!(tell_of_program(&with_parent, State::Dead).ends_with("\n2 processes (PIDs 5, 3) resumed\n"));
 }
 
 #[test]
