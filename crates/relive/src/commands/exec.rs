@@ -203,7 +203,10 @@ pub(super) async fn start(
     if attachment.detach {
         return background::run(&client, attachment, &started).await;
     }
-    foreground::run(&client, attachment, started, Pressed { interrupts, terminations }).await
+    let pid = started.pid;
+    let ran = foreground::run(&client, attachment, started, Pressed { interrupts, terminations }).await;
+    // The log has the output, whether the program has ended or not.
+    ran.map_err(|error| if error.is_about_output() { error.with_hint(format!("relive logs {pid}")) } else { error })
 }
 
 /// Reports all mistakes in how a program is connected that can be found without the daemon.

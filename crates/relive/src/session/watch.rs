@@ -98,7 +98,7 @@ pub(crate) async fn watch(
     // Held to the end of this function, however it ends.
     let raw = raw.map_err(|error| CommandError::internal("the terminal cannot be used").because(error))?;
     // Only when the terminal belongs to the program: otherwise it would add to the output.
-    let screen = Screen::open(folder, manner).map_err(unshowable)?;
+    let screen = Screen::open(folder, manner)?;
     let mut output = Output::start(folder, manner.from, screen.sink()).map_err(unreadable)?;
     let mut seen = connection.seen();
     // Changes from before this point count as new.
@@ -134,7 +134,7 @@ pub(crate) async fn watch(
                         // A program that has ended, or ignores it, is fine.
                         let _ = connection.request(Verb::signal(SIGPIPE)).await;
                     }
-                    Err(NotShown::Unwritten(error)) => return Err(unshowable(error)),
+                    Err(NotShown::Unwritten(error)) => return Err(error.into()),
                     Err(NotShown::Unread(error)) => return Err(unreadable(error)),
                     Ok(()) => {}
                 }
@@ -234,10 +234,6 @@ async fn holding(connection: &Connection, pace: Pace, mut shown: watch::Receiver
         }
     }
     std::future::pending().await
-}
-
-fn unshowable(error: io::Error) -> CommandError {
-    CommandError::internal("the output cannot be shown; the program keeps running").because(error)
 }
 
 /// Forwards the input. Returns only when the detach key was pressed.

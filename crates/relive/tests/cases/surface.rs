@@ -223,7 +223,7 @@ fn output_without_a_stdout_is_a_failure() {
     check(&["run", "-n", "--model", &model, "do it"], 125, &["cannot write to stdout"]);
     let said = ["cannot write to stdout; PID ", " keeps running", "hint: relive attach "];
     check(&["run", "-d", "-n", "--model", &world.hanging(), "do it"], 125, &said);
-    check(&["exec", "echo", "hi"], 125, &["cannot write to stdout"]);
+    check(&["exec", "echo", "hi"], 125, &["cannot write to stdout", "bad file descriptor", "hint: relive logs "]);
     // Nothing is printed on stdout.
     check(&["exec", "true"], 0, &[]);
     check(&["exec", "sh", "-c", "echo hi >&2"], 0, &[]);
