@@ -71,7 +71,9 @@ fn with_candidates(verb: Command) -> Command {
         "signal" => arg.add(ArgValueCandidates::new(signals)),
         "model" => arg.add(ArgValueCandidates::new(models)),
         id => match WORDS.iter().find(|(of, _)| *of == id) {
-            Some((_, words)) => arg.add(ArgValueCandidates::new(|| words.iter().map(CompletionCandidate::new).collect())),
+            Some((_, words)) => {
+                arg.add(ArgValueCandidates::new(|| words.iter().map(CompletionCandidate::new).collect()))
+            }
             None => arg,
         },
     })

@@ -416,7 +416,12 @@ fn one_process_has_its_whole_intent_and_a_list_says_that_it_is_cut() {
         for uuids in [ended, living] {
             for (intent, uuid) in intents.iter().zip(uuids) {
                 let process = find(daemon, &uuid.to_string());
-                assert!(process.intent == *intent && !process.intent_cut, "{} of {}", process.intent.len(), intent.len());
+                assert!(
+                    process.intent == *intent && !process.intent_cut,
+                    "{} of {}",
+                    process.intent.len(),
+                    intent.len()
+                );
                 let listed = list.iter().find(|listed| listed.uuid == uuid).unwrap();
                 assert_eq!((listed.intent.len(), listed.intent_cut), (intent.len().min(200), intent.len() > 200));
             }

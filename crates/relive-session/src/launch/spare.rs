@@ -24,8 +24,8 @@ use rustix::process::{Signal, WaitOptions};
 use serde::{Deserialize, Serialize};
 
 use super::attributes::Attributes;
-use super::start::{self, Started};
 use super::spare_backoff::SpareBackoff;
+use super::start::{self, Started};
 use crate::proc::Identity;
 use crate::tree::Plan;
 use crate::{SHIM, faults, packet, proc};

@@ -346,6 +346,17 @@ fn missing(line: &Line<'_>) -> Advice {
         let hint = format!("`relive {name} ID` or `relive {name} --all`; `{list}` lists the processes");
         return Advice { message: Some(message), hint: Some(hint), no_tip: true };
     }
+    let is_of_one = line.command.get_positionals().next().is_some_and(|arg| arg.get_id() == "id");
+    if is_of_one && rest.is_empty() {
+        let message = format!("`relive {name}` needs a process");
+        let others = line.command.get_positionals().skip(1).filter(|arg| arg.is_required_set());
+        let options = line.command.get_arguments().filter(|arg| arg.is_required_set() && !arg.is_positional());
+        // What else is missing is in the usage.
+        let is_enough = others.chain(options).next().is_none() && name != "rewind";
+        let more = if is_enough { "" } else { " ..." };
+        let hint = format!("`relive {name} ID{more}`; `relive ps -a` lists the processes");
+        return Advice { message: Some(message), hint: Some(hint), no_tip: true };
+    }
     if let ("rewind", [id]) = (name, rest.as_slice()) {
         let id = quote(id);
         let hint = format!("`relive rewind {id} --to-step N`, or `relive rewind {id} --undo` for the last rewind");

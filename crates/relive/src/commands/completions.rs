@@ -7,7 +7,7 @@ use crate::completion::VARIABLE;
 use crate::context::Context;
 use crate::error::Outcome;
 
-/// Print a script that completes commands, flags and processes in your shell
+/// Print a script that completes commands, options and processes in your shell
 #[derive(Debug, clap::Args)]
 #[command(before_long_help = "\
 Examples:
@@ -53,9 +53,8 @@ pub(crate) fn run(context: &Context, args: &Args) -> Outcome<u8> {
 /// It would only define the completion otherwise, and the first Tab would do nothing.
 fn loaded_by_first_tab(script: &str) -> String {
     const REGISTER: &str = "compdef _clap_dynamic_completer_relive relive";
-    let either = format!(
-        "if [[ $funcstack[1] == _relive ]]; then\n    _clap_dynamic_completer_relive \"$@\"\nfi\n{REGISTER}"
-    );
+    let either =
+        format!("if [[ $funcstack[1] == _relive ]]; then\n    _clap_dynamic_completer_relive \"$@\"\nfi\n{REGISTER}");
     script.replace(REGISTER, &either)
 }
 

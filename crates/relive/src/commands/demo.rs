@@ -59,7 +59,9 @@ fn show(stage: &Stage) -> Outcome<()> {
     stage.until("three agents run", || Ok(stage.processes()?.len() == 3))?;
     stage.command(&TREE)?;
 
-    say("A subtree is paused and resumed together. Each agent stops at a step boundary, and its time limit stops too:")?;
+    say(
+        "A subtree is paused and resumed together. Each agent stops at a step boundary, and its time limit stops too:",
+    )?;
     stage.command(&["pause", "--subtree", "lead"])?;
     stage.until("all are suspended", || {
         Ok(stage.processes()?.iter().all(|process| process["display"] == "suspended"))

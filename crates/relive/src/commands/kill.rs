@@ -5,8 +5,8 @@ mod signals;
 use relive_api::{Affected, ListQuery, Process, SignalRequest};
 use relive_core::{Body, ErrorCode, Pid, Signal, SuspendReason};
 
-use self::signals::{AnySignal, parse_signal};
 pub(crate) use self::signals::spell_out;
+use self::signals::{AnySignal, parse_signal};
 
 use super::resume::raising;
 use super::targets::{Batch, Scope, Target, Targets, Told, resumed_as};

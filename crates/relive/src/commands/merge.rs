@@ -43,7 +43,7 @@ pub(crate) async fn run(context: &Context, args: &Args) -> Outcome<u8> {
         true => format!("relive workspace path {} is where the other versions are", args.id),
         false => way_out(&changed.conflicts).to_owned(),
     };
-    tell(context, &changed, "merged", &way_out)
+    tell(context, &changed, "merged", &way_out, None)
 }
 
 /// Says what --force does with these conflicts.
@@ -59,7 +59,13 @@ fn way_out(conflicts: &[FileConflict]) -> &'static str {
 }
 
 /// Says what became of files: `done` is the verb in its past form, and `way_out` the hint if there are only conflicts.
-pub(crate) fn tell(context: &Context, changed: &FilesChanged, done: &str, way_out: &str) -> Outcome<u8> {
+pub(crate) fn tell(
+    context: &Context,
+    changed: &FilesChanged,
+    done: &str,
+    way_out: &str,
+    undo: Option<&str>,
+) -> Outcome<u8> {
     let is_refused = changed.written == 0 && !changed.conflicts.is_empty();
     let code = match (is_refused, changed.verified || changed.dry_run) {
         (true, _) => ErrorCode::Conflict.exit_code(),
@@ -91,7 +97,10 @@ pub(crate) fn tell(context: &Context, changed: &FilesChanged, done: &str, way_ou
     let path = one_line(&changed.path);
     context.say(&match changed.dry_run {
         true => format!("{} would be {done} in {path}", count(changed.written)),
-        false => format!("{done} {} in {path}, {verified}", count(changed.written)),
+        false => {
+            let undo = undo.map(|undo| format!(" (undo: {undo})")).unwrap_or_default();
+            format!("{done} {} in {path}, {verified}{undo}", count(changed.written))
+        }
     });
     Ok(code)
 }

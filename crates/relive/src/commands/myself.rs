@@ -174,11 +174,10 @@ fn table(info: &SelfInfo) -> String {
     let signals = [("BLOCKED", blocked), ("HANDLED", handled), ("PENDING", pending)];
     let signals = signals.into_iter().filter(|(_, names)| !names.is_empty());
     let signals: String = signals.map(|(title, names)| format!("{title}  {}\n", list(names))).collect();
-    format!(
-        "PID      {pid}\nUUID     {uuid}\n{name}PARENT   {parent}\nLIMITS   {}\nLEFT     {}\n{signals}",
-        words(*limits),
-        words(*left)
-    )
+    let limits = words(*limits);
+    // Without a limit nothing can be used up.
+    let left = if *left == Limits::default() { String::new() } else { format!("LEFT     {}\n", words(*left)) };
+    format!("PID      {pid}\nUUID     {uuid}\n{name}PARENT   {parent}\nLIMITS   {limits}\n{left}{signals}")
 }
 
 fn words(limits: Limits) -> String {

@@ -10,6 +10,7 @@ use crate::commands::run::current_directory;
 use crate::context::Context;
 use crate::error::Outcome;
 use crate::render::files::typed;
+use relive_types::program::quote;
 
 /// Put single files back to how they were after a step of a process
 #[derive(Debug, clap::Args)]
@@ -44,5 +45,6 @@ pub(crate) async fn run(context: &Context, args: &Args) -> Outcome<u8> {
         dry_run: args.dry_run,
     };
     let changed = client.restore(&args.id, &request).await?;
-    tell(context, &changed, "restored", "")
+    let undo = format!("relive rewind {} --undo -y", quote(&args.id));
+    tell(context, &changed, "restored", "", Some(&undo))
 }

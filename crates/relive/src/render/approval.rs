@@ -83,7 +83,10 @@ pub(crate) fn show(who: &str, call: &PendingCall, before: &Before, look: &Look) 
                 match before {
                     Before::Text(before) => (format!("{who} asks to overwrite {path}:"), diff::lines(before, content)),
                     Before::Hidden { bytes } => (
-                        format!("{who} asks to overwrite {path} ({}, which are not shown):", super::size::bytes(*bytes)),
+                        format!(
+                            "{who} asks to overwrite {path} ({}, which are not shown):",
+                            super::size::bytes(*bytes)
+                        ),
                         diff::lines("", content),
                     ),
                     Before::NoFile => {

@@ -17,7 +17,8 @@ pub(crate) const OUTPUT_BAR: &str = "   | ";
 /// Returns the lines of a call: a command with its line breaks, the arguments of any other tool exactly.
 pub(crate) fn call(line: &Line) -> Vec<String> {
     let (name, args) = (exact(&word(line, "name")), args(line));
-    let cut = line.field::<u64>("args_bytes").map(|bytes| format!("... ({})", super::size::bytes(bytes))).unwrap_or_default();
+    let cut =
+        line.field::<u64>("args_bytes").map(|bytes| format!("... ({})", super::size::bytes(bytes))).unwrap_or_default();
     let parsed: Option<serde_json::Value> = serde_json::from_str(&args).ok();
     let command = parsed.as_ref().and_then(|args| args.get("command")).and_then(serde_json::Value::as_str);
     let rule = match (line.field::<CommandRule>("rule"), command.map(CommandRule::exactly)) {

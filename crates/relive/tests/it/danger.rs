@@ -70,7 +70,10 @@ fn gc_older_than_asks_on_a_terminal() {
     assert!(no.stderr.contains("nothing was removed"), "{no:?}");
     assert_eq!(daemon.asked("gc").len(), 3, "nothing was collected");
     // Nobody is asked with -y, nor without a terminal, up to the same number as without an age.
-    assert_eq!(place.relive(&["gc", "-y", "--older-than", "7d"]).exits(0).stderr, "removed 1 process, 1000 bytes freed\n");
+    assert_eq!(
+        place.relive(&["gc", "-y", "--older-than", "7d"]).exits(0).stderr,
+        "removed 1 process, 1000 bytes freed\n"
+    );
     place.relive(&["gc", "--older-than", "7d"]).exits(0);
     assert_eq!(daemon.asked("gc").last().unwrap().body["at_most"], 100);
     let place = Place::new();

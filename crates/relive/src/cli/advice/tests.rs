@@ -83,7 +83,21 @@ fn commands_of_other_tools_are_replaced_by_ours() {
     }
     check("relive compose ps", "compose ps", "relive compose status RUN");
     check("relive compose stop 5", "compose stop", "relive compose down 5");
+    check("relive journalctl 5", "journalctl", "relive logs 5");
+    check("relive daemon-reload", "daemon-reload", "relive daemon restart");
     check("relive compose start", "compose start", "relive compose up FILE");
+}
+
+#[test]
+fn a_missing_process_is_named_as_such() {
+    let check = |command: &str, hint: &str| {
+        check(&format!("relive {command}"), Some(&format!("`relive {command}` needs a process")), Some(hint));
+    };
+    check("info", "`relive info ID`; `relive ps -a` lists the processes");
+    check("diff", "`relive diff ID`; `relive ps -a` lists the processes");
+    check("rename", "`relive rename ID ...`; `relive ps -a` lists the processes");
+    check("restore", "`relive restore ID ...`; `relive ps -a` lists the processes");
+    check("rewind", "`relive rewind ID ...`; `relive ps -a` lists the processes");
 }
 
 #[test]

@@ -54,7 +54,9 @@ pub(super) fn parse_signal(text: &str) -> Result<AnySignal, String> {
         let meant = relive_types::suggest::closest(&bare, names.iter().flat_map(|name| [*name, &name[3..]]));
         match meant {
             Some(meant) => format!("unknown signal (did you mean `{meant}`?)"),
-            None => "unknown signal: use a name such as TERM or HUP, or a number; `relive kill -l` lists them".to_owned(),
+            None => {
+                "unknown signal: use a name such as TERM or HUP, or a number; `relive kill -l` lists them".to_owned()
+            }
         }
     })
 }
@@ -83,8 +85,9 @@ fn is_short(signal: &str) -> bool {
     let is_number = !signal.is_empty() && signal.bytes().all(|byte| byte.is_ascii_digit());
     // Also one that does not exist: the error is about the value.
     let is_name = signal.len() > 1 && signal.starts_with(|first: char| first.is_ascii_uppercase());
-    // In small letters only one that exists: `-sigkill`, but not `-sterm`, which is `-s term`.
-    is_number || is_name || signal.len() > 1 && parse_signal(signal).is_ok()
+    // In small letters only one that exists or begins like one: `-hup`, `-sigkill`, but not `-sterm`, which is `-s term`.
+    let is_known = signal.len() > 1 && (parse_signal(signal).is_ok() || signal.starts_with("sig"));
+    is_number || is_name || is_known
 }
 
 /// Prints all signals; of a number the name, and of a name the number, as the `kill` of a shell does.
@@ -92,7 +95,8 @@ pub(super) fn list(context: &Context, typed: &str) -> Outcome<u8> {
     if typed.is_empty() {
         let signals = all();
         if context.json {
-            context.print_json(&json!({ "signals": signals.iter().map(|signal| as_json(*signal)).collect::<Vec<_>>() }))?;
+            context
+                .print_json(&json!({ "signals": signals.iter().map(|signal| as_json(*signal)).collect::<Vec<_>>() }))?;
         } else {
             context.print(&table(context, &signals))?;
         }
@@ -210,6 +214,7 @@ mod tests {
         check("relive kill -V", "relive kill -V");
         check("relive kill -sigkill 5", "relive kill --signal=sigkill 5");
         check("relive kill -SigKill 5", "relive kill --signal=SigKill 5");
+        check("relive kill -sigfoo 5", "relive kill --signal=sigfoo 5");
         check("relive kill -hup 5", "relive kill --signal=hup 5");
         check("relive kill -sterm 5", "relive kill -sterm 5");
         check("relive kill -y 5", "relive kill -y 5");

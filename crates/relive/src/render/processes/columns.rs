@@ -141,7 +141,9 @@ impl Column {
                 };
                 Cell::plain(format!("{branch}{name}"))
             }
-            Self::Intent => Cell::plain(one_line(&process.intent) + if process.intent_cut { look.ellipsis() } else { "" }),
+            Self::Intent => {
+                Cell::plain(one_line(&process.intent) + if process.intent_cut { look.ellipsis() } else { "" })
+            }
             Self::Body => Cell::plain(body(process.body)),
             Self::Step => Cell::plain(of_agent(process, || out_of(process.step, process.max_steps))),
             Self::Tokens => {
