@@ -40,7 +40,7 @@ pub(crate) fn bytes(count: u64) -> String {
         Some((name, shift)) if count.trailing_zeros() >= *shift => format!("{} {name}", count >> shift),
         Some((name, shift)) => {
             let rest = count & ((1 << shift) - 1);
-            format!("{}.{} {name}", count >> shift, (rest >> (shift - 10)) * 10 >> 10)
+            format!("{}.{} {name}", count >> shift, ((rest >> (shift - 10)) * 10) >> 10)
         }
         None if count == 1 => "1 byte".to_owned(),
         None => format!("{count} bytes"),

@@ -62,6 +62,7 @@ mod network;
 mod not_started;
 mod odd_files;
 mod old_pids;
+mod outputs;
 mod own_sockets;
 mod pauses;
 mod pauses_kept;
