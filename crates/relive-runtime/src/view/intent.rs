@@ -3,7 +3,7 @@
 
 use relive_api::Process;
 use relive_journal::INTENT_MAX;
-use relive_journal::payload::Blobs;
+use relive_journal::payload::Text;
 
 use crate::runtime::Runtime;
 
@@ -11,19 +11,18 @@ use crate::runtime::Runtime;
 const CUT_LENGTH_MIN: usize = INTENT_MAX - 3;
 
 impl Runtime {
-    /// Adds the rest of a long intent, from the journal. It stays marked as cut if that cannot be read.
+    /// Adds the rest of a long intent, from the journal. One that is too large for a line of the journal stays marked as
+    /// cut: every command about the process would carry megabytes. So does one that cannot be read.
     pub(super) async fn with_whole_intent(&self, process: Process) -> Process {
         // A summary of an earlier version does not say whether it was cut.
         if process.intent.len() < CUT_LENGTH_MIN {
             return process;
         }
         let uuid = process.uuid;
-        let read = self.on_disk(move |data| {
-            let intent = data.history(uuid).ok()?.0.identity?.spawned.intent;
-            Blobs::new(data.io().disk.clone(), data.directory(uuid).path()).text(&intent).ok()
-        });
+        let read = self.on_disk(move |data| Some(data.history(uuid).ok()?.0.identity?.spawned.intent));
         match read.await.ok().flatten() {
-            Some(intent) => Process { intent, intent_cut: false, ..process },
+            Some(Text::Inline(intent)) => Process { intent, intent_cut: false, ..process },
+            Some(Text::Blob(_)) => Process { intent_cut: true, ..process },
             None => process,
         }
     }

@@ -399,8 +399,8 @@ fn one_process_has_its_whole_intent_and_a_list_says_that_it_is_cut() {
     let world = World::new();
     let daemon = world.start();
     let model = world.script("turns: [{text: done}]");
-    // A short one, one that just fits, one in the line, and one that is in a file of its own.
-    let intents = [10, 200, 201, 100_000].map(|length| "x".repeat(length));
+    // A short one, one that just fits, two in the line, and one that is in a file of its own.
+    let intents = [10, 200, 201, 60_000, 100_000].map(|length| "x".repeat(length));
     let run = |intent: &String, model: &str| {
         daemon.run(relive_api::RunRequest { intent: intent.clone(), ..world.request(model) }).uuid
     };
@@ -416,12 +416,9 @@ fn one_process_has_its_whole_intent_and_a_list_says_that_it_is_cut() {
         for uuids in [ended, living] {
             for (intent, uuid) in intents.iter().zip(uuids) {
                 let process = find(daemon, &uuid.to_string());
-                assert!(
-                    process.intent == *intent && !process.intent_cut,
-                    "{} of {}",
-                    process.intent.len(),
-                    intent.len()
-                );
+                let is_whole = intent.len() <= 64 * 1024;
+                assert_eq!(process.intent_cut, !is_whole, "{}", intent.len());
+                assert_eq!(process.intent.len(), if is_whole { intent.len() } else { 200 });
                 let listed = list.iter().find(|listed| listed.uuid == uuid).unwrap();
                 assert_eq!((listed.intent.len(), listed.intent_cut), (intent.len().min(200), intent.len() > 200));
             }

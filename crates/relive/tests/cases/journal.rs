@@ -60,7 +60,7 @@ fn case_26_a_torn_last_line_is_repaired_and_the_process_resumes() {
         assert_eq!(world.records(&process.uuid, "repair")[0]["cut_bytes"], torn.len());
         assert!(fs::read(world.steps_file(&process.uuid)).unwrap().starts_with(&before), "nothing else was cut");
         let log = world.relive(&["logs", &process.uuid]).ok().stdout;
-        assert!(log.contains(&format!("repaired: {} torn bytes", torn.len())), "{log}");
+        assert!(log.contains(&format!("repaired: {} bytes of a torn record were cut off", torn.len())), "{log}");
     };
     check(true, b"{\"v\":1,\"seq\":99,\"epo");
     check(false, b"{\"v\":1,\"seq\":99,\"epo");
