@@ -1,8 +1,7 @@
 //! Compose and supervisor files.
 
 mod parse;
-mod script;
-mod shell;
+mod results;
 mod supervisor;
 mod task;
 
@@ -16,8 +15,10 @@ use crate::yaml::{Mistakes, Problem};
 
 /// The longest result that a node hands on, in bytes. A program cannot be given a longer argument than 128 KiB.
 pub const RESULT_MAX: usize = 32 * 1024;
-/// The most results in the texts of one node.
+/// The most results in the intent of one node.
 pub const RESULTS_MAX: usize = 256;
+/// The most results that one command is given: all its variables together have to fit in two MiB.
+pub const COMMAND_RESULTS_MAX: usize = 32;
 /// The most nodes of a file.
 pub const NODES_MAX: usize = 4096;
 /// The longest file, in bytes.
@@ -155,7 +156,10 @@ pub struct Task {
     /// What they reach of the network; as its isolation says if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub network: Option<Network>,
-    /// Variables that a shell script reads results from; never in a file.
+    /// The nodes whose results a program is given, in variables.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub results: Vec<String>,
+    /// These variables with their values; never in a file.
     #[serde(skip)]
     pub variables: Vec<(String, String)>,
 }
@@ -285,10 +289,16 @@ impl Task {
     #[must_use]
     pub fn new(work: Work) -> Self {
         let (cwd, workspace, isolation, network) = (None, None, None, None);
-        Self { work, cwd, limits: Limits::default(), workspace, isolation, network, variables: Vec::new() }
+        let (limits, results, variables) = (Limits::default(), Vec::new(), Vec::new());
+        Self { work, cwd, limits, workspace, isolation, network, results, variables }
     }
 
-    pub(crate) fn texts(&self) -> impl Iterator<Item = &str> {
+    /// Returns the nodes whose results the task asks for. A name may be there more than once.
+    pub(crate) fn asks_for(&self) -> impl Iterator<Item = String> {
+        self.texts().flat_map(template::nodes).chain(self.results.iter().cloned())
+    }
+
+    fn texts(&self) -> impl Iterator<Item = &str> {
         let (intent, command) = match &self.work {
             Work::Agent { intent, .. } | Work::Cli { intent, .. } => (Some(intent.as_str()), [].as_slice()),
             Work::Exec { command } => (None, command.as_slice()),
@@ -296,92 +306,57 @@ impl Task {
         intent.into_iter().chain(command.iter().map(String::as_str))
     }
 
-    /// Returns the task with results in place of their names. The script of a shell gets them in variables: in the
-    /// script itself they would be run.
+    /// Returns the task with its results: in the text of an intent, and in variables for a program. They are never part of a
+    /// command line, because some program may take any part of that for something to run.
     #[must_use]
     pub fn filled(&self, result: impl Fn(&str) -> String) -> Self {
         let mut filled = self.clone();
         match &mut filled.work {
             Work::Agent { intent, .. } | Work::Cli { intent, .. } => *intent = template::fill(intent, result),
             Work::Exec { command } => {
-                let scripts: Vec<bool> = (0..command.len()).map(|place| script::is_script(command, place)).collect();
-                let mut variables = Vec::new();
-                for (argument, is_script) in command.iter_mut().zip(scripts) {
-                    let names = if is_script { template::nodes(argument) } else { Vec::new() };
-                    for name in names {
-                        variables.push((variable(&name), result(&name)));
-                    }
-                    *argument = template::fill(argument, |name| {
-                        if is_script { format!("${{{}}}", variable(name)) } else { result(name) }
-                    });
+                // There are no results in it, but `{{{{` may be. One that an earlier version has recorded stays as it is.
+                for argument in command.iter_mut().filter(|argument| template::nodes(argument).is_empty()) {
+                    *argument = template::fill(argument, |_| String::new());
                 }
-                filled.variables = variables;
+                filled.variables = self.results.iter().map(|name| (variable(name), result(name))).collect();
             }
         }
         filled
     }
+
+    /// Returns a node whose result is in the command line of a program. Files of earlier versions had such.
+    #[must_use]
+    pub fn result_in_command(&self) -> Option<String> {
+        match &self.work {
+            Work::Agent { .. } | Work::Cli { .. } => None,
+            Work::Exec { command } => command.iter().flat_map(|argument| template::nodes(argument)).next(),
+        }
+    }
 }
 
-/// Names the variable with the result of a node. A hyphen cannot stand in it, so that `_` is written differently too, to
-/// keep names apart.
-fn variable(node: &str) -> String {
-    format!("RELIVE_RESULT_{}", node.replace('_', "__").replace('-', "_1"))
+/// Names the variable with the result of a node. A hyphen cannot stand in it. The beginning is Relive's own: no program
+/// takes such a variable for a setting, as it does `BASH_ENV` or `LD_PRELOAD`.
+pub(crate) fn variable(node: &str) -> String {
+    format!("RELIVE_RESULT_{}", node.replace('-', "_"))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn exec(command: &[&str]) -> Task {
-        let command = command.iter().map(|argument| (*argument).to_owned()).collect();
-        Task::new(Work::Exec { command })
-    }
-
     #[test]
-    fn a_result_is_never_part_of_a_shell_script() {
+    fn a_result_is_in_a_variable_and_never_part_of_a_command_line() {
         let hostile = |_: &str| "$(touch /tmp/x)".to_owned();
-        let filled = exec(&["/bin/sh", "-ec", "echo {{ nodes.a-b.result }}", "{{ nodes.a-b.result }}"]).filled(hostile);
-        let expect = exec(&["/bin/sh", "-ec", "echo ${RELIVE_RESULT_a_1b}", "$(touch /tmp/x)"]);
-        assert_eq!(filled.work, expect.work);
-        assert_eq!(filled.variables, [("RELIVE_RESULT_a_1b".to_owned(), "$(touch /tmp/x)".to_owned())]);
-
-        for before in [
-            "sh -ce",
-            "bash -c -e",
-            "bash -c --",
-            "bash -e -c",
-            "bash -co pipefail",
-            "bash -o pipefail -c",
-            "bash -O extglob +x -c",
-            "bash --rcfile file --posix -c",
-            "env bash -c",
-            "env A=b nice -n 5 /usr/bin/sh -c",
-            "busybox ash -c",
-            "sh -c exec$@ sh bash -c",
-            "zsh -fc",
-        ] {
-            let before: Vec<&str> = before.split(' ').collect();
-            let with = |words: [&'static str; 2]| exec(&[before.clone(), words.to_vec()].concat());
-            let filled = with(["{{ nodes.a.result }}", "{{ nodes.a.result }}"]).filled(hostile);
-            assert_eq!(filled.work, with(["${RELIVE_RESULT_a}", "$(touch /tmp/x)"]).work, "{before:?}");
-        }
-    }
-
-    #[test]
-    fn a_result_is_an_argument_where_there_is_no_shell_script() {
-        for command in ["sh file", "echo", "tar -czf", "sh -e", "sh -- file", "grep -e"] {
-            let before: Vec<&str> = command.split(' ').collect();
-            let with = |word: &'static str| exec(&[before.clone(), vec![word]].concat());
-            let filled = with("{{ nodes.a.result }}").filled(|_| "x".to_owned());
-            assert_eq!(filled.work, with("x").work, "{command}");
-            assert_eq!(filled.variables, [], "{command}");
-        }
-    }
-
-    #[test]
-    fn two_nodes_never_share_a_variable() {
-        for (left, right) in [("a_b", "a-b"), ("a__b", "a_b"), ("a--b", "a_b"), ("a-_b", "a_-b"), ("a_1", "a-")] {
-            assert_ne!(variable(left), variable(right), "{left} {right}");
-        }
+        let words = ["sh", "-c", "echo \"$RELIVE_RESULT_a_b\" {{{{ x }}"].map(str::to_owned);
+        let task = Task { results: vec!["a-b".to_owned()], ..Task::new(Work::Exec { command: words.to_vec() }) };
+        let filled = task.filled(hostile);
+        let expect = ["sh", "-c", "echo \"$RELIVE_RESULT_a_b\" {{ x }}"].map(str::to_owned);
+        assert_eq!(filled.work, Work::Exec { command: expect.to_vec() });
+        assert_eq!(filled.variables, [("RELIVE_RESULT_a_b".to_owned(), "$(touch /tmp/x)".to_owned())]);
+        // One that an earlier version has recorded.
+        let command = vec!["echo".to_owned(), "{{ nodes.a.result }}".to_owned()];
+        let earlier = Task::new(Work::Exec { command });
+        assert_eq!(earlier.result_in_command().as_deref(), Some("a"));
+        assert_eq!(earlier.filled(hostile), earlier);
     }
 }

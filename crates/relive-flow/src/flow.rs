@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use crate::event::{Decision, Event, Origin, Outcome, Start};
 use crate::file::{ComposeFile, Condition, Run, SupervisorFile};
 use crate::slot::{Slot, SlotState, SlotStatus};
-use crate::{compose, supervise, template};
+use crate::{compose, supervise};
 
 /// What a tree consists of.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -95,10 +95,10 @@ impl Blueprint {
     fn new(definition: Definition) -> Self {
         let (order, asked_for, awaited) = match &definition {
             Definition::Compose(file) => {
-                let texts = file.nodes.iter().flat_map(|node| node.task.texts());
+                let asked_for = file.nodes.iter().flat_map(|node| node.task.asks_for());
                 let on = file.nodes.iter().flat_map(|node| &node.depends_on);
                 let awaited = on.filter(|on| on.condition == Condition::Started).map(|on| on.node).collect();
-                (file.order(), texts.flat_map(template::nodes).collect(), awaited)
+                (file.order(), asked_for.collect(), awaited)
             }
             Definition::Supervisor(_) => (Vec::new(), HashSet::new(), HashSet::new()),
         };

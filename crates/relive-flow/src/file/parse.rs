@@ -1,19 +1,19 @@
 //! Reads a compose file and finds all its mistakes at once.
 
-use std::cell::LazyCell;
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 
 use relive_types::suggest::closest;
 use serde_saphyr::{Location, Spanned};
 
-use super::task::{TASK_KEYS, runs_result, task};
-use super::{ComposeFile, Condition, Dependency, NODES_MAX, Node, RESULTS_MAX, Retries, Work};
+use super::results::{check_results, read_results};
+use super::task::{TASK_KEYS, task};
+use super::{ComposeFile, Condition, Dependency, NODES_MAX, Node, Retries, Task};
 use crate::graph::Graph;
 use crate::restart::{Backoff, Policy, Restart};
 use crate::template::{self, NAME_MAX};
 use crate::yaml::{Checker, Entry, Mistakes, Value};
 
-const NODE_KEYS: [&str; 3] = ["depends_on", "retries", "restart"];
+const NODE_KEYS: [&str; 4] = ["depends_on", "results", "retries", "restart"];
 
 /// A dependency as it is written.
 struct Written<'a> {
@@ -23,7 +23,7 @@ struct Written<'a> {
 }
 
 /// The names of all nodes, and the place of each.
-struct Names<'a> {
+pub(super) struct Names<'a> {
     all: Vec<&'a str>,
     places: HashMap<&'a str, usize>,
 }
@@ -36,12 +36,12 @@ impl<'a> Names<'a> {
         Self { all, places }
     }
 
-    fn place(&self, name: &str) -> Option<usize> {
+    pub(super) fn place(&self, name: &str) -> Option<usize> {
         self.places.get(name).copied()
     }
 
     /// Says that there is no such node.
-    fn missing(&self, name: &str) -> String {
+    pub(super) fn missing(&self, name: &str) -> String {
         let meant = closest(name, self.all.iter().copied());
         let meant = meant.map(|meant| format!(" (did you mean `{meant}`?)")).unwrap_or_default();
         format!("there is no node `{name}`{meant}")
@@ -86,7 +86,7 @@ fn read_nodes(checker: &mut Checker<'_>, root: &Spanned<Value>) -> Vec<Node> {
     connect(checker, &names, &mut nodes, &all_written);
     for ((_, value), node) in entries.iter().zip(&nodes) {
         if let Some(node) = node {
-            check_templates(checker, value, node, (&names, &nodes));
+            check_results(checker, value, node, (&names, &nodes));
         }
     }
     nodes.into_iter().flatten().collect()
@@ -110,10 +110,12 @@ fn read_node<'a>(
     check_name(checker, name);
     let what = format!("`{}`", name.value);
     let entries = checker.entries(&what, value);
-    let (mut written, mut retries, mut restart, mut retries_at) = (Vec::new(), None, None, None);
+    let (mut written, mut results) = (Vec::new(), Vec::new());
+    let (mut retries, mut restart, mut retries_at) = (None, None, None);
     for (key, value) in entries {
         match key.value.as_str() {
             "depends_on" => written = dependencies(checker, value),
+            "results" => results = read_results(checker, value),
             "retries" => {
                 retries = read_retries(checker, value);
                 retries_at = Some(key.referenced);
@@ -129,7 +131,7 @@ fn read_node<'a>(
     if !matches!(value.value, Value::Map(_)) {
         return (None, written);
     }
-    let task = task(checker, name, entries);
+    let task = task(checker, name, entries).map(|task| Task { results, ..task });
     let retries = retries.unwrap_or_default();
     let node = task.map(|task| Node { name: name.value.clone(), task, depends_on: Vec::new(), retries, restart });
     (node, written)
@@ -204,64 +206,6 @@ fn never_ends(on: Option<&Node>, dependency: &Written<'_>) -> Option<String> {
     on.filter(|on| waits_for_end && on.is_service()).map(|_| {
         format!("`{name}` never ends, because it is `restart: permanent`: wait for its start with {{{name}: started}}")
     })
-}
-
-/// Returns the nodes that have ended when this one starts: those that it waits for, and those that they wait for.
-fn have_ended_before(node: &Node, nodes: &[Option<Node>]) -> HashSet<usize> {
-    let (mut ended, mut to_visit) = (HashSet::new(), vec![node]);
-    while let Some(node) = to_visit.pop() {
-        for on in node.depends_on.iter().filter(|on| on.condition != Condition::Started) {
-            if ended.insert(on.node) {
-                to_visit.extend(nodes.get(on.node).and_then(Option::as_ref));
-            }
-        }
-    }
-    ended
-}
-
-/// Refuses results of nodes that have not ended when this one starts.
-fn check_templates(
-    checker: &mut Checker<'_>,
-    value: &Spanned<Value>,
-    node: &Node,
-    (names, nodes): (&Names<'_>, &[Option<Node>]),
-) {
-    let Value::Map(entries) = &value.value else { return };
-    let results: usize = node.task.texts().map(template::count).sum();
-    if results > RESULTS_MAX {
-        let message = format!("`{}` has {results} results in its texts, and {RESULTS_MAX} are the most", node.name);
-        checker.wrong(&value.referenced, message);
-    }
-    let ended = LazyCell::new(|| have_ended_before(node, nodes));
-    for (key, value) in entries {
-        let texts: Vec<&Spanned<Value>> = match (key.value.as_str(), &value.value) {
-            ("intent", Value::Text(_)) => vec![value],
-            ("command", Value::List(list)) => list.iter().collect(),
-            _ => continue,
-        };
-        for (place, text) in texts.into_iter().enumerate() {
-            let Value::Text(written) = &text.value else { continue };
-            if let Work::Exec { command } = &node.task.work
-                && let Some(message) = runs_result(command, place)
-            {
-                checker.wrong(&text.referenced, message);
-            }
-            if let Err(error) = template::parse(written) {
-                checker.wrong(&text.referenced, error.to_string());
-            }
-            for name in template::nodes(written) {
-                let Some(place) = names.place(&name) else {
-                    checker.wrong_because(&text.referenced, || names.missing(&name));
-                    continue;
-                };
-                if !ended.contains(&place) {
-                    let message =
-                        format!("`{name}` may not have ended by then: add it to `depends_on` of `{}`", node.name);
-                    checker.wrong(&text.referenced, message);
-                }
-            }
-        }
-    }
 }
 
 fn read_retries(checker: &mut Checker<'_>, found: &Spanned<Value>) -> Option<Retries> {

@@ -3,9 +3,7 @@
 use relive_types::{CommandRule, Isolation, Limits, Network, Usd, WorkspaceKind};
 use serde_saphyr::Spanned;
 
-use super::shell::{self, Use};
-use super::{Task, Work, script};
-use crate::template;
+use super::{Task, Work};
 use crate::yaml::{Checker, Entry, Value};
 
 pub(super) const TASK_KEYS: [&str; 14] = [
@@ -99,7 +97,7 @@ pub(super) fn task(checker: &mut Checker<'_>, name: &Spanned<String>, entries: &
             return None;
         }
     };
-    Some(Task { work, cwd, limits, workspace, isolation, network, variables: Vec::new() })
+    Some(Task { cwd, limits, workspace, isolation, network, ..Task::new(work) })
 }
 
 /// Refuses keys that a CLI agent would not heed.
@@ -161,66 +159,6 @@ fn arguments(checker: &mut Checker<'_>, found: &Spanned<Value>) -> Option<Vec<St
         });
     }
     Some(command)
-}
-
-/// Says why an argument cannot have the result of a node: it would be run.
-pub(super) fn runs_result(command: &[String], place: usize) -> Option<String> {
-    let argument = command.get(place)?;
-    let node = template::nodes(argument).into_iter().next()?;
-    if place == 0 {
-        return Some(is_program(&node));
-    }
-    if let Some(shell) = script::other_shell_of(command, place) {
-        return Some(format!("`{shell}` cannot be given results in a script: use sh -c"));
-    }
-    match script::runner_of(command, place) {
-        Some(program) => Some(is_run_by(program, &node)),
-        None if script::is_script(command, place) => runs_in_script(argument),
-        None => None,
-    }
-}
-
-/// Says why a script cannot have its results: the shell would run one of them, or give it to a program that does.
-fn runs_in_script(text: &str) -> Option<String> {
-    let parts = template::parse(text).ok()?;
-    for (place, part) in parts.iter().enumerate() {
-        let node = match part {
-            template::Part::Text(_) => continue,
-            template::Part::Result(node) => node,
-        };
-        match shell::use_between(&without_results(&parts[..place]), &without_results(&parts[place + 1..])) {
-            Use::Text => {}
-            Use::Program => return Some(is_program(node)),
-            Use::Number => {
-                return Some(format!(
-                    "a shell that computes with the result of `{node}` may run it: put it in a variable, and check that \
-                     it is a number"
-                ));
-            }
-            Use::RunBy(program) => return Some(is_run_by(&program, node)),
-        }
-    }
-    None
-}
-
-/// Returns the text of parts of a script, with a letter for each result: it is part of a word.
-fn without_results(parts: &[template::Part]) -> String {
-    let text = parts.iter().map(|part| match part {
-        template::Part::Text(text) => text.as_str(),
-        template::Part::Result(_) => "x",
-    });
-    text.collect()
-}
-
-fn is_program(node: &str) -> String {
-    format!("the result of `{node}` cannot be the program that is run")
-}
-
-fn is_run_by(program: &str, node: &str) -> String {
-    format!(
-        "`{program}` may run the result of `{node}`: give it in a variable, \
-         [sh, -c, 'r=\"{{{{ nodes.{node}.result }}}}\" exec {program} ...']"
-    )
 }
 
 fn rules(checker: &mut Checker<'_>, found: &Spanned<Value>) -> Vec<String> {

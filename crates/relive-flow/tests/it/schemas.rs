@@ -9,7 +9,7 @@ fn example(key: &str) -> &'static str {
         "command" => "[x]",
         "cli" => "codex",
         "allow" => "[read]",
-        "depends_on" => "[z]",
+        "depends_on" | "results" => "[z]",
         "timeout" | "within" | "backoff" => "10s",
         "max_steps" | "max_tokens" | "max_cost_usd" | "retries" | "max_restarts" => "1",
         "restart" => "permanent",
@@ -60,7 +60,9 @@ fn every_key_of_a_node_is_read() {
         let given = if work.starts_with(&key) {
             format!("nodes: {{z: {{command: [z]}}, a: {{{key}: {}}}}}", if key == "intent" { "other" } else { "[y]" })
         } else {
-            format!("nodes: {{z: {{command: [z]}}, a: {{{work}, {key}: {}}}}}", example(&key))
+            // Only what has ended has a result.
+            let on = if key == "results" { ", depends_on: [z]" } else { "" };
+            format!("nodes: {{z: {{command: [z]}}, a: {{{work}{on}, {key}: {}}}}}", example(&key))
         };
         assert_ne!(ComposeFile::parse("f", &given), ComposeFile::parse("f", &plain), "{key} does nothing");
         assert!(ComposeFile::parse("f", &given).is_ok(), "{:?}", ComposeFile::parse("f", &given));

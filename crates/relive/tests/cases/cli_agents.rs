@@ -523,7 +523,7 @@ fn a_node_of_a_compose_file_is_a_claude_and_its_last_text_is_the_result() {
     let test = "a_node_of_a_compose_file_is_a_claude";
     let Some(agents) = Agents::new(test, "claude", [Turn::text("forty-two")]) else { return };
     let file = "nodes:\n  ask: {cli: claude, intent: the task}\n  \
-                tell: {command: [sh, -c, 'echo \"got {{ nodes.ask.result }}\" > told'], depends_on: [ask]}\n";
+                tell: {command: [sh, -c, 'echo \"got $RELIVE_RESULT_ask\" > told'], depends_on: [ask], results: [ask]}\n";
     fs::write(agents.world.work().join("tree.yaml"), file).unwrap();
     agents.world.relive(&["compose", "up", "tree.yaml"]).ok();
     assert_eq!(fs::read_to_string(agents.world.work().join("told")).unwrap(), "got forty-two\n");

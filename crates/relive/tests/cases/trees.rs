@@ -70,9 +70,9 @@ fn case_52_a_node_starts_the_moment_its_last_input_is_there() {
         "nodes:
   plan: {command: [sh, -c, 'echo the plan']}
   slow: {command: [sh, -c, 'while [ ! -e joined ]; do sleep 0.01; done'], depends_on: [plan]}
-  left: {command: [sh, -c, 'echo \"left of {{ nodes.plan.result }}\"'], depends_on: [plan]}
-  right: {command: [echo, 'right of {{ nodes.plan.result }}'], depends_on: [plan]}
-  join: {command: [sh, -c, 'echo \"$1\" > joined', sh, '{{ nodes.left.result }}, {{ nodes.right.result }}'], depends_on: [left, right]}
+  left: {command: [sh, -c, 'echo \"left of $RELIVE_RESULT_plan\"'], depends_on: [plan], results: [plan]}
+  right: {command: [sh, -c, 'echo \"right of $RELIVE_RESULT_plan\"'], depends_on: [plan], results: [plan]}
+  join: {command: [sh, -c, 'echo \"$RELIVE_RESULT_left, $RELIVE_RESULT_right\" > joined'], depends_on: [left, right], results: [left, right]}
 ",
     );
     world.relive(&["wait", &run.uuid]).ok();
@@ -142,7 +142,7 @@ fn case_54_a_failed_node_continues_from_its_journal_and_then_its_dependents_run_
         "nodes:
   before: {{command: [sh, -c, 'echo before >> ran']}}
   work: {{intent: do it, model: {model}, depends_on: [before]}}
-  after: {{command: [sh, -c, 'echo after >> ran; echo $1', sh, '{{{{ nodes.work.result }}}}'], depends_on: [work]}}
+  after: {{command: [sh, -c, 'echo after >> ran; echo $RELIVE_RESULT_work'], depends_on: [work], results: [work]}}
   beside: {{command: [sh, -c, 'echo beside >> ran'], depends_on: [before]}}
 "
     ));
@@ -205,7 +205,7 @@ fn case_55_two_runs_of_one_file_never_mix() {
         "tree.yaml",
         "nodes:
   who: {command: [sh, -c, 'while [ ! -e go ]; do sleep 0.01; done; echo $WHO']}
-  say: {command: [echo, 'I am {{ nodes.who.result }}'], depends_on: [who]}
+  say: {command: [sh, -c, 'echo \"I am $RELIVE_RESULT_who\"'], depends_on: [who], results: [who]}
 ",
     );
     let up = |who: &str| {

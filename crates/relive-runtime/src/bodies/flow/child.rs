@@ -18,7 +18,7 @@ use tokio::sync::mpsc;
 use super::NODE_EVENT;
 use super::outcome::ProcessEnd;
 use crate::create::NewFlow;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::flows::Attempt;
 use crate::lookup::Presence;
 use crate::runtime::{ProcessRef, Runtime};
@@ -253,6 +253,13 @@ impl ChildStart {
                 runtime.run_below(Some(self.parent), request).await.map(|_| ())
             }
             Work::Exec { command } => {
+                if let Some(node) = task.result_in_command() {
+                    let message = format!(
+                        "its command has the result of {node} in its text, as files of an earlier version could: \
+                         list it in `results`, and start a new run"
+                    );
+                    return Err(Error::new(ErrorCode::Invalid, message));
+                }
                 let mut env = runtime.environment_of(self.parent.uuid);
                 for (name, value) in &task.variables {
                     env.set(name.clone(), value.clone());
