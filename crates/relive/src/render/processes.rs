@@ -147,14 +147,14 @@ pub(crate) fn dollars(cost: Usd) -> String {
 }
 
 /// Returns the processes depth first, children by PID, each with the branch that leads to it. A process whose parent is
-/// not listed is a root.
+/// not listed is a root. A child may have a lower PID than its parent, if that was resumed later.
 fn tree<'a>(processes: &'a [Process], look: &Look) -> Vec<(String, Listed<'a>)> {
     let (tee, corner, through, blank) =
         if look.ascii { ("|- ", "`- ", "|  ", "   ") } else { ("├─ ", "└─ ", "│  ", "   ") };
     let listed: HashSet<Pid> = processes.iter().map(|process| process.pid).collect();
     let mut children: BTreeMap<Option<Pid>, Vec<&Process>> = BTreeMap::new();
     for process in processes {
-        let parent = Some(process.ppid).filter(|parent| listed.contains(parent) && *parent < process.pid);
+        let parent = Some(process.ppid).filter(|parent| listed.contains(parent) && *parent != process.pid);
         children.entry(parent).or_default().push(process);
     }
     for siblings in children.values_mut() {
@@ -162,9 +162,19 @@ fn tree<'a>(processes: &'a [Process], look: &Look) -> Vec<(String, Listed<'a>)> 
     }
     let mut out = Vec::new();
     // A stack, so the next one is last: the branch to print, and the one that its children continue.
+    let root = |root| (String::new(), String::new(), root);
     let mut open: Vec<(String, String, &Process)> =
-        children.remove(&None).into_iter().flatten().map(|root| (String::new(), String::new(), root)).collect();
-    while let Some((branch, below, process)) = open.pop() {
+        children.remove(&None).into_iter().flatten().map(root).collect();
+    loop {
+        let Some((branch, below, process)) = open.pop() else {
+            // What is left descends from itself, as only a damaged journal can say: the first one is a root then.
+            let Some(mut siblings) = children.first_entry() else { return out };
+            open.extend(siblings.get_mut().pop().map(root));
+            if siblings.get().is_empty() {
+                siblings.remove();
+            }
+            continue;
+        };
         let its = children.remove(&Some(process.pid)).unwrap_or_default();
         out.push((branch, Listed::Process(process)));
         let mut observed = observed::of(process).filter(Observed::is_running).peekable();
@@ -177,7 +187,6 @@ fn tree<'a>(processes: &'a [Process], look: &Look) -> Vec<(String, Listed<'a>)> 
             open.push((format!("{below}{last}"), format!("{below}{go_on}"), child));
         }
     }
-    out
 }
 
 /// Returns the output of `info`.

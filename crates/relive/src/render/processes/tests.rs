@@ -183,6 +183,21 @@ fn a_tree_shows_every_process_once_for_any_parents() {
 }
 
 #[test]
+fn a_child_with_a_lower_pid_than_its_parent_is_below_it() {
+    let list = [process(5, 9), process(9, 0), process(7, 5), process(2, 3), process(3, 2)];
+    let look = Look { ascii: true, ..Look::plain() };
+    let branches: Vec<(String, u32)> = tree(&list, &look)
+        .into_iter()
+        .filter_map(|(branch, listed)| match listed {
+            Listed::Process(process) => Some((branch, process.pid.0)),
+            Listed::Observed(_) => None,
+        })
+        .collect();
+    let expect = [("", 9), ("`- ", 5), ("   `- ", 7), ("", 3), ("`- ", 2)];
+    assert_eq!(branches, expect.map(|(branch, pid)| (branch.to_owned(), pid)));
+}
+
+#[test]
 fn without_processes_only_the_headers_are_shown() {
     let drawn = drawn(&[], Order::Listed, &Look::plain());
     assert_eq!(
