@@ -21,6 +21,9 @@ use crate::workspaces::{
     Changed, Lacks, OnInterrupted, Planned, Take, Taken, Whose, check_no_link, from_record, named, to_record,
 };
 
+/// How many forks of one node are looked at, from the last one back.
+const ORIGINS_MAX: u32 = 1000;
+
 /// What is merged, and where to.
 #[derive(Debug)]
 struct Sides {
@@ -61,27 +64,21 @@ impl Runtime {
         self.to_the_end(async move {
             let (uuid, note) = runtime.identity_of(&runtime.look_up_to_change(&id).await?)?;
             let mut turn = runtime.turn(uuid, Lane::Verb).await?;
-            let merged = turn.merge_since(None, &id, request, (caller, request_id)).await?;
+            let merged = turn.merge(&id, request, (caller, request_id)).await?;
             let note = merged.note.clone().or(note);
             Ok(FilesChanged { note, ..merged })
         })
         .await
     }
 
-    /// Brings the changes of a node that worked on a copy to the directory of the node. A fork that took the place of
-    /// another process takes back what was merged of that one.
+    /// Brings the changes of a node that worked on a copy to the directory of the node.
     pub(crate) async fn merge_node(self: &Arc<Self>, uuid: Uuid, into: String) -> Result<FilesChanged> {
         let runtime = Arc::clone(self);
         self.to_the_end(async move {
-            let directory = PathBuf::from(&into);
-            check_no_link(&directory)?;
-            let base = match runtime.origin_of(uuid).await {
-                Some(origin) => runtime.merged_into(origin, directory).await?,
-                None => None,
-            };
+            check_no_link(Path::new(&into))?;
             let request = MergeRequest { into: Some(into), force: false, dry_run: false };
             let area = runtime.area_of(runtime.parent_uuid_of(uuid).await).await?;
-            runtime.turn(uuid, Lane::Verb).await?.merge_since(base, &uuid.to_string(), request, (area, None)).await
+            runtime.turn(uuid, Lane::Verb).await?.merge(&uuid.to_string(), request, (area, None)).await
         })
         .await
     }
@@ -111,6 +108,26 @@ impl Runtime {
         }
     }
 
+    /// Returns the files that were merged into a directory of the process whose place a fork took in a run: the merge of
+    /// the fork takes them back, whoever asks for it. `None` for other processes.
+    async fn merged_before_fork(&self, uuid: Uuid, directory: &Path) -> Result<Option<FilesId>> {
+        let Some(tree) = self.tree_of(uuid).await else { return Ok(None) };
+        let mut here = uuid;
+        for _ in 0..ORIGINS_MAX {
+            let Some(origin) = self.origin_of(here).await else { return Ok(None) };
+            if self.parent_uuid_of(origin).await != Some(tree) {
+                return Ok(None);
+            }
+            let merged = self.merged_into(origin, directory.to_owned()).await?;
+            if merged.is_some() {
+                return Ok(merged);
+            }
+            // It was replaced before anything of it was merged.
+            here = origin;
+        }
+        Ok(None)
+    }
+
     async fn plan_merge(&self, sides: &Sides, force: Force, on_interrupted: OnInterrupted) -> Result<Plan> {
         let (workspaces, base, theirs) = (self.workspaces.clone(), sides.base, sides.theirs);
         let (into, left_out, lacks) = (sides.into.clone(), sides.left_out.clone(), sides.lacks);
@@ -129,10 +146,8 @@ impl Runtime {
 }
 
 impl Turn {
-    /// Merges what changed since these files, if nothing of the process was merged into that directory yet.
-    async fn merge_since(
+    async fn merge(
         &mut self,
-        base: Option<FilesId>,
         id: &str,
         request: MergeRequest,
         (area, request_id): (Option<Area>, Option<String>),
@@ -145,7 +160,7 @@ impl Turn {
             return Err(Error::new(ErrorCode::Conflict, message).with_hint(hint));
         }
         let on_interrupted = if request.dry_run { OnInterrupted::Refuse } else { OnInterrupted::RollBack };
-        let sides = self.sides(base, id, (request.into, area.as_ref()), on_interrupted).await;
+        let sides = self.sides(id, (request.into, area.as_ref()), on_interrupted).await;
         let sides = sides.map_err(|error| self.with_way_to_merge(id, error))?;
         let force = if request.force { Force::Yes } else { Force::No };
         let path = sides.into.display().to_string();
@@ -227,7 +242,6 @@ impl Turn {
     /// Looks at the own workspace as it is now.
     async fn sides(
         &mut self,
-        base: Option<FilesId>,
         id: &str,
         (into, area): (Option<String>, Option<&Area>),
         on_interrupted: OnInterrupted,
@@ -251,7 +265,11 @@ impl Turn {
             Some(_) => self.runtime.merged_into(self.uuid(), into.clone()).await?,
             None => None,
         };
-        let base = merged.or(base).or(files.first);
+        let replaced = match merged {
+            Some(_) => None,
+            None => self.runtime.merged_before_fork(self.uuid(), &into).await?,
+        };
+        let base = merged.or(replaced).or(files.first);
         let base = base.ok_or_else(|| {
             Error::new(ErrorCode::Conflict, "the files at its start are not known, so nothing can be merged")
         })?;

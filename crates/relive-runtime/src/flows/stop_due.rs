@@ -83,7 +83,7 @@ impl Runtime {
     }
 
     /// Returns the tree that started a process; `None` if something else did.
-    pub(super) async fn tree_of(&self, uuid: Uuid) -> Option<Uuid> {
+    pub(crate) async fn tree_of(&self, uuid: Uuid) -> Option<Uuid> {
         self.tree_above(uuid, None).await.map(|above| above.uuid)
     }
 

@@ -146,6 +146,37 @@ fn a_fork_of_a_node_takes_back_what_was_merged_of_the_process_before() {
 }
 
 #[test]
+fn the_conflict_of_a_fork_is_settled_by_the_command_that_it_names() {
+    let world = World::new();
+    world.put("f", LINES);
+    let model = world.commands("agent.yaml", &["sed -i s/5/five/ f", "sed -i s/1/one/ f"]);
+    let run = world.up(&format!(
+        "nodes:
+  work: {{intent: edit, model: {model}, allow: [shell], workspace: own}}
+  join: {{command: [sh, -c, 'echo join >> ran'], depends_on: [work]}}
+"
+    ));
+    world.relive(&["wait", &run.uuid]).ok();
+    // A person changes a line that the fork, which changes nothing, takes back.
+    world.put("f", &world.text_of("f").replace("one", "mine"));
+    world.commands("agent.yaml", &["sed -i s/5/five/ f"]);
+    for _ in 0..2 {
+        // The second fork is one of a fork of which nothing was merged.
+        world.relive(&["compose", "resume", &run.uuid, "--node", "work", "--fork", "--from-step", "1"]).ok();
+        world.relive(&["wait", &run.uuid]).exits(1);
+        assert_eq!(world.states(&run), "work=succeeded join=failed");
+    }
+    let reason = world.node(&run, "join")["reason"].as_str().unwrap().to_owned();
+    let hint = reason.split("(hint: relive ").nth(1).unwrap_or_else(|| panic!("{reason}")).trim_end_matches(')');
+    assert!(hint.ends_with("--force"), "{reason}");
+    world.relive(&hint.split(' ').collect::<Vec<_>>());
+    assert!(world.text_of("f").contains("<<<<<<<"), "{}", world.text_of("f"));
+    world.relive(&["compose", "resume", &run.uuid, "--node", "join"]).ok();
+    world.relive(&["wait", &run.uuid]).ok();
+    assert_eq!(world.ran(), ["join", "join"]);
+}
+
+#[test]
 fn a_fork_of_a_node_without_a_copy_works_where_the_node_does() {
     let world = World::new();
     world.put("f", LINES);
