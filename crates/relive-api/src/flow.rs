@@ -48,6 +48,9 @@ pub struct FlowStatus {
     /// `running`, `suspended` and so on; `succeeded` or `failed` once it has ended.
     pub state: String,
     pub nodes: Vec<NodeStatus>,
+    /// The command that has a tree continue that has ended; absent if nothing would start again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub resume: Option<String>,
 }
 
 /// A node of a compose file, or the child of a supervisor.
@@ -68,7 +71,7 @@ pub struct NodeStatus {
     /// Why it failed, was stopped or skipped, or is tried again.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// The command that has it continue, if a limit keeps it from being restarted.
+    /// The command that has it continue, if it has reached a limit, or is suspended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hint: Option<String>,
 }
@@ -97,4 +100,7 @@ pub struct NodeResumed {
     pub pid: Pid,
     pub uuid: Uuid,
     pub node: String,
+    /// What else happened: the tree was paused, and is resumed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub note: Option<String>,
 }

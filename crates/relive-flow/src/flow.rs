@@ -66,11 +66,11 @@ pub enum Rejected {
     NotDue { slot: String, state: &'static str },
     #[error("{slot} cannot be started: it is {state}")]
     NotStartable { slot: String, state: &'static str },
-    #[error("{0} has not run yet")]
+    #[error("{0} has not run yet: it starts when what it depends on is done")]
     NeverRan(String),
-    #[error("{0} runs")]
+    #[error("{0} is running")]
     Runs(String),
-    #[error("{dependent}, which depends on {slot}, runs")]
+    #[error("{dependent}, which depends on {slot}, is running")]
     DependentRuns { slot: String, dependent: String },
 }
 

@@ -24,7 +24,7 @@ use crate::runtime::Runtime;
 
 pub(crate) use attempts::{Attempt, Attempts};
 pub(crate) use reopen::Reopening;
-pub(crate) use status::{exit_of, living};
+pub(crate) use status::{exit_of, living, reason_of};
 pub(crate) use stop_due::DueStop;
 
 /// The trees whose body runs.

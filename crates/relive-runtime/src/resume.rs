@@ -116,7 +116,7 @@ impl Runtime {
         self.can_be_paid(model, built.as_ref(), &spawned).await
     }
 
-    async fn resume_process(
+    pub(crate) async fn resume_process(
         self: &Arc<Self>,
         cause: Cause,
         uuid: Uuid,

@@ -26,7 +26,7 @@ impl Access {
             if let Some(uuid) = node.uuid
                 && self.find(&uuid.to_string(), Rights::Observer).await.is_err()
             {
-                (node.uuid, node.pid, node.exit, node.reason) = (None, None, None, None);
+                (node.uuid, node.pid, node.exit, node.reason, node.hint) = (None, None, None, None, None);
             }
         }
         Ok(status)

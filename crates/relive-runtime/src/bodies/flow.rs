@@ -174,6 +174,10 @@ impl Driver {
             events.push(Event::Reopened { run: last_ended });
             append(&cx, &mut flow, events, Durability::Synced).await.map_err(held)?;
         }
+        let rejoins = runtime.lost_rejoins(&flow);
+        if !rejoins.is_empty() {
+            append(&cx, &mut flow, rejoins, Durability::Synced).await.map_err(held)?;
+        }
         let live = runtime.flows.open(uuid, flow);
         let mut driver = Self {
             runtime,

@@ -1,18 +1,19 @@
 //! A node of a compose file that a person has continue.
 
 mod limits;
+mod suspended;
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use relive_api::{NodeRequest, NodeResumed, Process, ResumeRequest};
-use relive_core::{Cause, ErrorCode, Pid, Uuid};
+use relive_core::{Cause, ErrorCode, Limits, Pid, Uuid};
 use relive_flow::{Event, Flow, Origin, Outcome, Rejected};
 use relive_journal::record::Body;
 use relive_types::program::quote;
 
 use super::status::living;
-use super::{RecordedFlow, record};
+use super::{LiveFlow, RecordedFlow, record};
 use crate::bodies::{DeliveryTime, ProcessEnd, Verb};
 use crate::error::{Error, Result};
 use crate::hints::Raise;
@@ -27,10 +28,24 @@ const LOOK_EVERY: Duration = Duration::from_millis(50);
 const OPENED_LOOKS: u32 = 40;
 
 /// What a person asks for.
+#[derive(Debug, Clone)]
 struct Redo {
     node: String,
     origin: Origin,
     request_id: Option<String>,
+}
+
+/// A node that was told to continue.
+struct Redone {
+    pid: Pid,
+    /// What else happened.
+    note: Option<String>,
+}
+
+impl From<Pid> for Redone {
+    fn from(pid: Pid) -> Self {
+        Self { pid, note: None }
+    }
 }
 
 /// Whether a node can continue, as it was before the run stood still.
@@ -42,12 +57,15 @@ struct Checked {
 
 impl Checked {
     /// Refuses a node that cannot continue, or whose process is another one by now.
-    fn holds(self, run: Pid, flow: &Flow, node: &str) -> Result<()> {
+    fn holds(&self, run: Pid, flow: &Flow, node: &str) -> Result<()> {
         if flow.slot(node).and_then(|slot| slot.uuid) != self.last {
             let message = format!("{node} of run {run} was started again meanwhile");
             return Err(Error::new(ErrorCode::Conflict, message).with_hint(format!("relive compose status {run}")));
         }
-        self.refusal.map_or(Ok(()), Err)
+        match &self.refusal {
+            None => Ok(()),
+            Some(it) => Err(Error::Said { code: it.code(), message: it.to_string(), hint: it.hint() }),
+        }
     }
 }
 
@@ -66,23 +84,24 @@ impl Runtime {
             let node = request.node.clone();
             let origin = origin_of(&id, request)?;
             let request_id = request_id.map(|id| format!("node:{id}"));
-            let pid = runtime.redo(cause, uuid, Redo { node: node.clone(), origin, request_id }).await?;
-            Ok(NodeResumed { pid, uuid, node })
+            let redo = Redo { node: node.clone(), origin, request_id };
+            let Redone { pid, note } = runtime.redo(cause, uuid, redo).await?;
+            Ok(NodeResumed { pid, uuid, node, note })
         })
         .await
     }
 
-    async fn redo(self: &Arc<Self>, cause: Cause, uuid: Uuid, redo: Redo) -> Result<Pid> {
+    async fn redo(self: &Arc<Self>, cause: Cause, uuid: Uuid, redo: Redo) -> Result<Redone> {
         let run = self.flow_process(&uuid.to_string()).await?;
         let checked = self.check_redo(&run, &redo).await?;
         if let Some(process) = self.living(uuid) {
-            return self.redo_living(process, redo, checked).await;
+            return self.redo_living(cause, process, redo, checked).await;
         }
         let mut turn = self.turn(uuid, Lane::Verb).await?;
         if let Some(process) = self.living(uuid) {
             // Somebody else was faster, and has resumed it.
             drop(turn);
-            return self.redo_living(process, redo, checked).await;
+            return self.redo_living(cause, process, redo, checked).await;
         }
         // Read again: only now does nobody else change it.
         let RecordedFlow { flow, last_ended } = self.recorded_flow(uuid).await?;
@@ -100,34 +119,54 @@ impl Runtime {
             }
         }
         let resumed = turn.resume_dead(cause, ResumeRequest::default(), request_id, records).await?;
-        Ok(resumed.pid)
+        Ok(resumed.pid.into())
     }
 
-    /// Has a node of a run continue that has not ended.
-    async fn redo_living(self: &Arc<Self>, process: ProcessRef, redo: Redo, checked: Checked) -> Result<Pid> {
+    /// Has a node of a run continue that has not ended. A run that a person paused is resumed with it.
+    async fn redo_living(
+        self: &Arc<Self>,
+        cause: Cause,
+        process: ProcessRef,
+        redo: Redo,
+        checked: Checked,
+    ) -> Result<Redone> {
         let (uuid, pid) = (process.uuid, process.of.pid);
-        let not_now = || {
-            let message = format!("run {pid} does not schedule now: it is suspended, or about to end");
-            Error::new(ErrorCode::Conflict, message).with_hint(format!("relive resume {pid}"))
-        };
-        let mut live = self.flows.find(uuid);
         for _ in 0..OPENED_LOOKS {
-            if live.is_some() || self.living(uuid).is_none() {
+            if self.living(uuid) != Some(process) {
                 break;
             }
-            // It may just have been resumed.
+            let is_recorded = match self.flows.find(uuid) {
+                Some(live) => self.redo_scheduled(process, &live, &redo, &checked).await?,
+                None => self.redo_suspended(process, &redo, &checked).await?,
+            };
+            if is_recorded {
+                return Ok(Redone { pid, note: self.resume_with_node(cause, process).await? });
+            }
+            // It is about to run, or to end.
             tokio::time::sleep(LOOK_EVERY).await;
-            live = self.flows.find(uuid);
         }
-        let live = live.ok_or_else(not_now)?;
+        let message = format!("run {pid} is about to end, so {} cannot be resumed in it now", redo.node);
+        let again = command(pid, &redo, &given(&redo.origin));
+        Err(Error::new(ErrorCode::Conflict, message).with_hint(format!("relive wait {pid}; {again}")))
+    }
+
+    /// Records it in a run whose body runs; `false` if that has just ended.
+    async fn redo_scheduled(
+        self: &Arc<Self>,
+        process: ProcessRef,
+        live: &Arc<LiveFlow>,
+        redo: &Redo,
+        checked: &Checked,
+    ) -> Result<bool> {
+        let (uuid, pid) = (process.uuid, process.of.pid);
         let mut flow = live.flow.lock().await;
-        if !self.flows.find(uuid).is_some_and(|open| Arc::ptr_eq(&open, &live)) {
-            return Err(not_now());
+        if !self.flows.find(uuid).is_some_and(|open| Arc::ptr_eq(&open, live)) {
+            return Ok(false);
         }
         let mut turn = self.turn(uuid, Lane::Verb).await?;
-        let Redo { node, origin, request_id } = redo;
+        let Redo { node, origin, request_id } = redo.clone();
         if turn.was_answered(request_id.as_deref()).await? {
-            return Ok(pid);
+            return Ok(true);
         }
         checked.holds(pid, &flow, &node)?;
         let event = Event::Redo { slot: node, origin, run: flow.reopened_after() };
@@ -136,7 +175,7 @@ impl Runtime {
         turn.write(process.of, self.moment(), vec![recorded(&event, request_id)?]).await?;
         *flow = next;
         live.changed.notify_one();
-        Ok(pid)
+        Ok(true)
     }
 
     /// Looks whether the process of a node could continue, before what depends on it begins anew.
@@ -229,7 +268,7 @@ fn origin_of(id: &str, request: NodeRequest) -> Result<Origin> {
         (true, from_step) => Ok(Origin::Fork { from_step, input, limits }),
         (false, None) => Ok(Origin::End { input, limits }),
         (false, Some(step)) => {
-            let message = format!("--from-step {step} would change the past of {node}");
+            let message = format!("--from-step {step} needs --fork: otherwise {node} continues after its last step");
             let hint = format!("relive compose resume {id} --node {node} --fork --from-step {step}");
             Err(Error::new(ErrorCode::Invalid, message).with_hint(hint))
         }
@@ -238,10 +277,18 @@ fn origin_of(id: &str, request: NodeRequest) -> Result<Origin> {
 
 /// Returns the command of a request, with the limits that let the node continue.
 fn again(run: Pid, redo: &Redo, raise: Raise) -> String {
-    let limits = match &redo.origin {
+    command(run, redo, &format!(" {}", with_given(raise, limits_of(&redo.origin))))
+}
+
+/// Returns the limits of a request as options, each after a space.
+fn given(origin: &Origin) -> String {
+    with_given(Raise::default(), limits_of(origin))
+}
+
+fn limits_of(origin: &Origin) -> Limits {
+    match origin {
         Origin::End { limits, .. } | Origin::Fork { limits, .. } => *limits,
-    };
-    command(run, redo, &format!(" {}", with_given(raise, limits)))
+    }
 }
 
 /// Returns the command of a request with other limits: options, each after a space.

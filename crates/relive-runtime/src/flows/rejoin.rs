@@ -44,6 +44,13 @@ impl Runtime {
         }
     }
 
+    /// Returns the events by which a supervisor takes back children that run without it: a person resumed them, and the
+    /// daemon was killed before the supervisor was told, or the supervisor was over.
+    pub(crate) fn lost_rejoins(&self, flow: &Flow) -> Vec<Event> {
+        let last = flow.slots().filter_map(|slot| slot.uuid);
+        last.filter(|child| self.living(*child).is_some()).filter_map(|child| rejoined(flow, child)).collect()
+    }
+
     /// Returns the refusal to resume a node that has ended by itself while its run lives: the run would not know of it, and
     /// would end it with itself, or start another one of its name.
     pub(crate) async fn belongs_to_run(self: &Arc<Self>, child: Uuid) -> Option<Error> {
@@ -61,7 +68,7 @@ impl Runtime {
         }
         let slot = flow.slots().find(|slot| slot.uuid == Some(child) && slot.state.living().is_none())?;
         let (name, pid) = (slot.name, tree.of.pid);
-        let message = format!("{child} is node {name} of run {pid}, which has not ended");
+        let message = format!("{child} is node {name} of run {pid}, which has not ended: resume it in that run");
         let hint = format!("relive compose resume {pid} --node {name}");
         Some(Error::new(ErrorCode::Conflict, message).with_hint(hint))
     }

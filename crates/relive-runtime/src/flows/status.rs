@@ -2,10 +2,11 @@
 
 use std::sync::Arc;
 
-use relive_api::{Exit, FlowKind, FlowStatus, NodeStatus, Process, reason_word};
-use relive_core::{ErrorCode, Pid};
+use relive_api::{Exit, FlowKind, FlowStatus, NodeStatus, Process, ResumeRequest, reason_word};
+use relive_core::{ErrorCode, Pid, Uuid};
 use relive_flow::{Decision, Definition, Flow, SlotState, SlotStatus};
 
+use crate::answers::waits_for_answer;
 use crate::error::{Error, Result};
 use crate::runtime::Runtime;
 
@@ -13,6 +14,29 @@ use crate::runtime::Runtime;
 struct NoRoom {
     slots: Vec<String>,
     why: String,
+}
+
+/// Why a node does not continue by itself.
+enum Standstill {
+    /// It reached a limit, and would be restarted otherwise.
+    NotRestarted,
+    /// It reached a limit.
+    AtLimit(Uuid),
+    Suspended(Pid),
+}
+
+impl Standstill {
+    fn of(flow: &Flow, node: &NodeStatus) -> Option<Self> {
+        if flow.is_at_limit(&node.name) {
+            return Some(Self::NotRestarted);
+        }
+        let slot = flow.slot(&node.name)?;
+        match (slot.state, node.pid) {
+            (SlotState::Failed { .. }, None) if slot.at_end.limit => slot.uuid.map(Self::AtLimit),
+            (_, Some(pid)) => Some(Self::Suspended(pid)),
+            (_, None) => None,
+        }
+    }
 }
 
 impl Runtime {
@@ -62,10 +86,18 @@ impl Runtime {
             }
         });
         let mut nodes: Vec<NodeStatus> = nodes.collect();
-        for node in nodes.iter_mut().filter(|node| flow.is_at_limit(&node.name)) {
-            self.tell_limit(process.pid, node).await;
+        for node in &mut nodes {
+            match Standstill::of(&flow, node) {
+                Some(Standstill::NotRestarted) => self.tell_limit(process.pid, node).await,
+                Some(Standstill::AtLimit(uuid)) => {
+                    node.hint = self.limit_hint(process.pid, &node.name, uuid).await;
+                }
+                Some(Standstill::Suspended(pid)) => node.hint = self.suspended_hint(pid).await,
+                None => {}
+            }
         }
-        Ok(FlowStatus { uuid, pid: process.pid, kind, state, nodes })
+        let resume = if is_over { self.resume_command(process.pid, uuid).await } else { None };
+        Ok(FlowStatus { uuid, pid: process.pid, kind, state, nodes, resume })
     }
 
     /// Says of a node that a limit has ended why it is not restarted, and how it continues.
@@ -79,6 +111,30 @@ impl Runtime {
         };
         node.reason = Some(format!("{reason}; it is not restarted, because it would end again at once"));
         node.hint = Some(hint);
+    }
+
+    /// Returns the command that has a process continue, if that is suspended.
+    async fn suspended_hint(self: &Arc<Self>, pid: Pid) -> Option<String> {
+        let process = {
+            let state = self.lock();
+            let view = state.table.view(pid, self.moment())?;
+            let reason = view.suspend_reason?;
+            if waits_for_answer(reason) {
+                return Some(format!("relive resolve {pid}"));
+            }
+            self.shown(&state, &view)
+        };
+        let item = relive_api::item_of(&self.with_waiting(process).await);
+        let answer = item.and_then(|item| item.answers.into_iter().next());
+        Some(answer.map_or_else(|| format!("relive resume {pid}"), |answer| answer.command))
+    }
+
+    /// Returns the command that has a tree continue that has ended; `None` if nothing would start.
+    async fn resume_command(self: &Arc<Self>, pid: Pid, uuid: Uuid) -> Option<String> {
+        match self.stops_at_once(&pid.to_string(), uuid, &ResumeRequest::default()).await {
+            Some(refusal) => refusal.hint(),
+            None => self.nodes_to_start(uuid).await.filter(|nodes| *nodes > 0).map(|_| format!("relive resume {pid}")),
+        }
     }
 
     /// Returns the nodes that would start now if there were room, and why there is none.
@@ -150,7 +206,7 @@ impl Runtime {
 }
 
 /// Says why a node is in its state, if that needs a reason.
-fn reason_of(flow: &Flow, slot: &SlotStatus<'_>) -> Option<String> {
+pub(crate) fn reason_of(flow: &Flow, slot: &SlotStatus<'_>) -> Option<String> {
     let note = || slot.note.map(str::to_owned);
     match slot.state {
         SlotState::Failed { .. } | SlotState::Stopped | SlotState::Halted => {
@@ -184,6 +240,6 @@ pub(crate) fn exit_of(flow: &Flow, slot: &SlotStatus<'_>) -> Option<Exit> {
 }
 
 /// Returns the nodes of a flow whose process has not ended, as far as the flow knows.
-pub(crate) fn living(flow: &Flow) -> Vec<(String, relive_core::Uuid)> {
+pub(crate) fn living(flow: &Flow) -> Vec<(String, Uuid)> {
     flow.slots().filter_map(|slot| Some((slot.name.to_owned(), slot.state.living()?))).collect()
 }

@@ -31,7 +31,7 @@ impl Runtime {
     }
 
     /// Says how many processes below an ancestor that was resumed with another one stay paused.
-    pub(super) fn still_paused_below(&self, top: Pid) -> Option<String> {
+    pub(crate) fn still_paused_below(&self, top: Pid) -> Option<String> {
         let state = self.lock();
         let pause = |pid: &Pid| state.table.machine(*pid).and_then(Machine::pause);
         let is_paused = |pid: &Pid| matches!(pause(pid), Some((_, SuspendReason::User)));

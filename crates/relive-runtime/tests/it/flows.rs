@@ -265,6 +265,26 @@ fn a_child_that_a_person_resumes_with_more_is_supervised_again() {
 }
 
 #[test]
+fn a_child_that_a_person_resumed_is_supervised_again_also_if_its_supervisor_was_not_told() {
+    let world = World::new();
+    let asked = limited(&world);
+    let daemon = world.start();
+    start(&daemon, &asked).unwrap();
+    until_words(&daemon, asked.uuid, "worker=failed other=running");
+    let worker = status(&daemon, asked.uuid).nodes[0].uuid.unwrap();
+    daemon.until("its end is in the file", || (events(&world, asked.uuid, "ended") == 1).then_some(()));
+    let (runtime, id) = (Arc::clone(&daemon.runtime), worker.to_string());
+    daemon.block(async { drop(tokio::spawn(async move { runtime.resume(&id, steps(2), None).await })) });
+    daemon.catch("it is resumed", || (world.of_kind(worker, "opened").len() == 2).then_some(()));
+    assert_eq!(events(&world, asked.uuid, "redo"), 0, "its supervisor does not know yet");
+    drop(daemon);
+    let daemon = world.start();
+    until_words(&daemon, asked.uuid, "worker=running other=running");
+    assert_eq!(events(&world, asked.uuid, "redo"), 1);
+    assert_eq!(world.of_kind(worker, "ended").len(), 1, "it was not resumed once more");
+}
+
+#[test]
 fn a_supervisor_that_ended_with_a_child_at_its_limit_says_what_it_needs() {
     let world = World::new();
     let asked = limited(&world);

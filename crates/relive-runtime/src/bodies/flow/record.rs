@@ -10,7 +10,7 @@ use serde_json::json;
 
 use super::child::ChildEnd;
 use super::{Context, NODE_EVENT};
-use crate::flows::{exit_of, record};
+use crate::flows::{exit_of, reason_of, record};
 
 /// Records events and applies them, in one write.
 pub(super) async fn append(
@@ -81,6 +81,12 @@ fn tell_changes(cx: &Context, before: &Flow, next: &Flow) {
         if let Some(exit) = exit_of(next, &after) {
             body["exit"] = json!(exit);
         }
+        if let (None, Some(reason)) = (body.get("exit"), reason_of(next, &after)) {
+            body["reason"] = json!(reason);
+        }
+        if matches!(after.state, SlotState::Failed { .. }) && after.at_end.limit {
+            body["at_limit"] = json!(true);
+        }
         cx.journal.event(NODE_EVENT, body);
     }
 }
@@ -104,5 +110,40 @@ pub(super) fn is_end_of(flow: &Flow, end: &ChildEnd) -> bool {
         | SlotState::Stopped
         | SlotState::Halted
         | SlotState::Skipped => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use relive_flow::{AtEnd, Definition, Outcome, SupervisorFile};
+
+    use super::*;
+
+    /// Two children that run, and the event that the first one has failed.
+    fn failing(strategy: &str) -> (Flow, Event) {
+        let text = format!("strategy: {strategy}\nchildren: {{a: {{command: [a]}}, b: {{command: [b]}}}}");
+        let mut flow = Flow::new(Definition::Supervisor(SupervisorFile::parse("f", &text).unwrap()));
+        for (slot, number) in [("a", 1), ("b", 2)] {
+            let starting = Event::Starting { slot: slot.to_owned(), uuid: Uuid::from_u128(number), start: Start::New };
+            flow.apply(&starting).unwrap();
+        }
+        let (uuid, outcome, at_end) = (Uuid::from_u128(1), Outcome::Failed { code: 1 }, AtEnd::default());
+        let ended =
+            Event::Ended { slot: "a".to_owned(), uuid, outcome, at_ms: 0, result: None, note: None, at_end };
+        (flow, ended)
+    }
+
+    #[test]
+    fn an_end_because_of_which_another_process_is_ended_is_on_the_disk_first() {
+        let check = |strategy: &str, told: &[u128], expect: Durability| {
+            let (flow, ended) = failing(strategy);
+            let told = told.iter().map(|uuid| Uuid::from_u128(*uuid)).collect();
+            assert_eq!(durability_of(&flow, &[ended], &told), expect, "{strategy} {told:?}");
+        };
+        check("one_for_all", &[], Durability::Synced);
+        check("rest_for_one", &[], Durability::Synced);
+        check("one_for_one", &[], Durability::Deferred);
+        // It was told to end before, for a reason that is on the disk.
+        check("one_for_all", &[2], Durability::Deferred);
     }
 }
