@@ -1,15 +1,17 @@
 //! `relive compose`: graphs of processes.
 
+mod down;
 mod follow;
 mod graph;
 mod logs;
 mod status;
+mod waits;
 
 use std::path::{Path, PathBuf};
 
 use clap::Subcommand;
-use relive_api::{Created, FlowKind, FlowRequest, NodeRequest, SignalRequest};
-use relive_core::{ErrorCode, Limits};
+use relive_api::{Created, FlowKind, FlowRequest, NodeRequest};
+use relive_core::Limits;
 use relive_flow::ComposeFile;
 use relive_types::program::quote;
 use serde_json::json;
@@ -26,14 +28,17 @@ pub(crate) use follow::follow;
 
 /// Run a graph of agents and programs
 ///
-/// A run is a process, and its nodes are its children: `ps --tree`, `pause --subtree`, `kill` and budgets work on it. The
-/// daemon schedules it, so it continues after a crash of the daemon, and every node is started once.
+/// A file lists nodes: agents (`intent`) and programs (`command`). A node starts when the nodes that it depends on have
+/// succeeded. A run of a file is a process, and its nodes are its children: `ps --tree`, `pause --subtree`, `kill` and limits
+/// work on it. It continues after a crash of the daemon, and no node is started twice.
 #[derive(Debug, clap::Args)]
 #[command(before_long_help = "\
 Examples:
   relive compose up build.yaml
-      Run a file and wait for it; exit with 0 if every node succeeded.
-  relive compose up -d build.yaml; relive compose status 5
+      Run a file and wait for it; exit with 0 if no node failed.
+  relive compose up -d build.yaml
+      Run it in the background, and print its PID, such as 5.
+  relive compose status 5
   relive compose resume 5 --node test
       Continue a failed node from its journal, then run what depends on it.
   relive compose down 5")]
@@ -49,7 +54,15 @@ enum Verb {
 Examples:
   relive compose up build.yaml
   relive compose up -d --max-cost 2 build.yaml
-  relive compose up --dry-run build.yaml")]
+  relive compose up --dry-run build.yaml
+
+A file:
+  nodes:
+    build: {command: [make]}
+    review: {intent: 'review the last commit', model: openai/gpt-5}
+    report:
+      intent: 'write a report about {{ nodes.review.result }}'
+      depends_on: [build, review]")]
     Up(UpArgs),
     /// End a run and all its processes
     #[command(before_long_help = "\
@@ -92,7 +105,7 @@ Examples:
     Graph {
         /// The PID, the name, or the UUID of a run; the first or last digits of a UUID are enough
         run: String,
-        /// Print an SVG picture
+        /// Print an SVG image instead of text
         #[arg(long)]
         svg: bool,
     },
@@ -105,10 +118,10 @@ Examples:
     Resume {
         /// The PID, the name, or the UUID of a run; the first or last digits of a UUID are enough
         run: String,
-        /// The node
+        /// The name of the node in the file
         #[arg(long, value_name = "NODE")]
         node: String,
-        /// Continue in a fork, which takes the place of the node; its process stays as it is
+        /// Continue in a fork, which becomes the process of the node; the process before it stays as it is
         #[arg(long)]
         fork: bool,
         /// With --fork: fork after this step
@@ -120,7 +133,7 @@ Examples:
         #[command(flatten)]
         limits: LimitArgs,
     },
-    /// Print the JSON schema of the file
+    /// Print the JSON schema of compose files, for editors
     #[command(before_long_help = "\
 Examples:
   relive compose schema > compose.schema.json
@@ -160,7 +173,7 @@ pub(crate) struct FlowLimits {
     /// Maximum cost in dollars, of all processes together
     #[arg(long, value_name = "USD", value_parser = super::limits::parse_dollars)]
     max_cost: Option<relive_core::Usd>,
-    /// End it after this time; pauses do not count
+    /// End all of them after this time, such as 30m; pauses do not count
     #[arg(long, value_name = "DURATION", value_parser = super::limits::parse_time_limit)]
     timeout: Option<std::time::Duration>,
 }
@@ -179,7 +192,7 @@ impl FlowLimits {
 pub(crate) async fn run(context: &Context, args: &Args) -> Outcome<u8> {
     match &args.verb {
         Verb::Up(args) => up(context, args).await,
-        Verb::Down { run } => down(context, run).await,
+        Verb::Down { run } => down::run(context, run).await,
         Verb::Status { run } => status::run(context, run).await,
         Verb::Logs { run, node, follow } => logs::run(context, run, node.as_deref(), *follow).await,
         Verb::Graph { run, svg } => {
@@ -200,6 +213,9 @@ pub(crate) async fn run(context: &Context, args: &Args) -> Outcome<u8> {
             } else {
                 let message = format!("resumed node {} of run {}\n", resumed.node, resumed.pid);
                 Told::message(message).with_pid(context, resumed.pid).show(context)?;
+                if let Some(note) = &resumed.note {
+                    context.say(&format!("note: {note}"));
+                }
             }
             Ok(0)
         }
@@ -280,32 +296,4 @@ async fn up(context: &Context, args: &UpArgs) -> Outcome<u8> {
         limits: args.limits.limits(),
     };
     start(context, request, args.detach).await
-}
-
-async fn down(context: &Context, run: &str) -> Outcome<u8> {
-    let client = Client::about(context, run).await?;
-    // Not every process is a run.
-    let flow = client.flow(run).await?;
-    let id = flow.uuid.to_string();
-    let request = SignalRequest { signal: "SIGTERM".to_owned(), subtree: true };
-    let affected = client.signal(&id, &request).await?;
-    let waited = client.wait(run, &id, Some(follow::DOWN_WITHIN)).await?;
-    let has_ended = match waited {
-        relive_client::Waited::Answer(answer) => !answer.timed_out,
-        relive_client::Waited::TimedOut => false,
-    };
-    if !has_ended {
-        let message = format!("run {} has not ended yet", flow.pid);
-        return Err(
-            CommandError::new(ErrorCode::Timeout, message).with_hint(format!("relive kill -9 --subtree -y {id}"))
-        );
-    }
-    if context.json {
-        context.print_json(&affected)?;
-    } else if affected.affected == 0 {
-        context.say(&format!("run {} has ended already", flow.pid));
-    } else {
-        context.say(&format!("ended run {} (undo: relive resume {})", flow.pid, flow.pid));
-    }
-    Ok(0)
 }

@@ -14,14 +14,20 @@ use crate::error::{CommandError, Outcome};
 
 /// Keep processes running
 ///
-/// A supervisor is a process, and what it supervises are its children. A child that ends is resumed from its journal, as
-/// the file says; a child that you end with `kill` stays ended. A child that ends too often ends the supervisor.
+/// A file lists children: agents (`intent`) and programs (`command`). A supervisor is a process that starts them and resumes
+/// each one that ends from its journal, as its `restart` says; a child that you end with `kill` stays ended. If children
+/// end too often, the supervisor ends them all and fails.
 #[derive(Debug, clap::Args)]
 #[command(before_long_help = "\
 Examples:
   relive supervise -d keep.yaml     start the processes in the background
   relive compose status 5           show them
-  relive kill 5                     end the supervisor and its processes")]
+  relive compose down 5             end the supervisor and its processes
+
+A file:
+  children:
+    server: {command: [./server]}
+    worker: {intent: 'work off the queue', model: openai/gpt-5, restart: transient}")]
 pub(crate) struct Args {
     /// The file; `-` reads standard input
     file: PathBuf,

@@ -101,6 +101,7 @@ mod trees_files;
 mod trees_hostile;
 mod trees_limits;
 mod trees_stopped;
+mod trees_waiting;
 mod truth;
 mod typed;
 mod waiting;

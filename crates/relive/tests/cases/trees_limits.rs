@@ -68,6 +68,9 @@ fn a_node_that_reached_its_own_limit_is_resumed_only_with_a_larger_one() {
     assert_eq!(typed[..2], ["compose", "resume"], "{refused:?}");
     let (node, last) = (world.node(&run, "thinks"), typed.last().unwrap().as_str());
     assert_eq!((typed[typed.len() - 2].as_str(), last), ("--max-steps", "4"), "{refused:?}");
+    assert_eq!(node["hint"], format!("relive {}", typed.join(" ")), "{node}");
+    let shown = world.relive(&["compose", "status", &run.uuid]).ok().stderr;
+    assert!(shown.contains(&format!("to continue thinks: relive {}", typed.join(" "))), "{shown}");
     let too_few = ["compose", "resume", "--node", "thinks", "--max-steps", "2", &run.uuid];
     world.relive(&too_few).fails(3, &["has used 2 steps, so --max-steps 2 would end it at once"]);
     world.relive(&typed.iter().map(String::as_str).collect::<Vec<_>>()).ok();

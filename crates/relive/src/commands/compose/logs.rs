@@ -49,7 +49,8 @@ fn known<'a>(flow: &'a FlowStatus, node: &str) -> Outcome<&'a NodeStatus> {
     flow.nodes.iter().find(|other| other.name == node).ok_or_else(|| {
         let meant = relive_types::suggest::closest(node, flow.nodes.iter().map(|other| other.name.as_str()));
         let meant = meant.map(|meant| format!(" (did you mean `{meant}`?)")).unwrap_or_default();
-        CommandError::new(ErrorCode::NotFound, format!("run {} has no node `{node}`{meant}", flow.pid))
+        let error = CommandError::new(ErrorCode::NotFound, format!("run {} has no node `{node}`{meant}", flow.pid));
+        error.with_hint(format!("relive compose status {}", flow.pid))
     })
 }
 

@@ -44,7 +44,10 @@ pub(super) async fn run(context: &Context, run: &str) -> Outcome<u8> {
     context.print(&draw(&columns, 7, &rows, &context.out))?;
     context.say(&format!("run {} {}", flow.pid, flow.state));
     for (node, hint) in flow.nodes.iter().filter_map(|node| Some((&node.name, node.hint.as_ref()?))) {
-        context.say(&format!("to have {node} continue: {hint}"));
+        context.say(&format!("to continue {node}: {hint}"));
+    }
+    if let Some(resume) = flow.resume.filter(|_| flow.state == "failed") {
+        context.say(&format!("to continue the run: {resume}"));
     }
     Ok(0)
 }

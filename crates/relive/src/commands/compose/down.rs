@@ -1,0 +1,75 @@
+//! `relive compose down`.
+
+use std::collections::HashSet;
+
+use relive_api::{Affected, FlowStatus, ListQuery, Process, SignalRequest};
+use relive_core::{ErrorCode, Uuid};
+
+use super::follow::DOWN_WITHIN;
+use super::waits::node_of;
+use crate::client::Client;
+use crate::context::Context;
+use crate::error::{CommandError, Outcome};
+
+pub(super) async fn run(context: &Context, run: &str) -> Outcome<u8> {
+    let client = Client::about(context, run).await?;
+    // Not every process is a run.
+    let flow = client.flow(run).await?;
+    let mut affected = end(&client, flow.uuid, &format!("run {}", flow.pid)).await?;
+    let ended_run = affected.affected > 0;
+    let after = client.flow(&flow.uuid.to_string()).await?;
+    // Those of a run that somebody has resumed meanwhile are that run's.
+    let alone = if has_ended(&after) { living_below(&client, &after).await? } else { Vec::new() };
+    for process in &alone {
+        let Affected { pids, failed, .. } =
+            end(&client, process.uuid, &format!("{} (PID {})", node_of(process, flow.uuid), process.pid)).await?;
+        affected.pids.extend(pids);
+        affected.failed.extend(failed);
+    }
+    affected.affected = affected.pids.len();
+    if context.json {
+        context.print_json(&affected)?;
+        return Ok(0);
+    }
+    context.say(&match (ended_run, &after.resume) {
+        (false, _) => format!("run {} has ended already", flow.pid),
+        (true, Some(undo)) => format!("ended run {} (undo: {undo})", flow.pid),
+        (true, None) => format!("ended run {}", flow.pid),
+    });
+    for process in alone {
+        let (node, pid) = (node_of(&process, flow.uuid), process.pid);
+        context.say(&format!("ended {node} (PID {pid}), which had been resumed without the run"));
+    }
+    Ok(0)
+}
+
+/// Ends a process and all below it, and waits for that.
+async fn end(client: &Client<'_>, uuid: Uuid, whom: &str) -> Outcome<Affected> {
+    let id = uuid.to_string();
+    let affected = client.signal(&id, &SignalRequest { signal: "SIGTERM".to_owned(), subtree: true }).await?;
+    let has_ended = match client.wait(&id, &id, Some(DOWN_WITHIN)).await? {
+        relive_client::Waited::Answer(answer) => !answer.timed_out,
+        relive_client::Waited::TimedOut => false,
+    };
+    if has_ended {
+        return Ok(affected);
+    }
+    let error = CommandError::new(ErrorCode::Timeout, format!("{whom} has not ended yet"));
+    Err(error.with_hint(format!("relive kill -9 --subtree -y {id}")))
+}
+
+fn has_ended(flow: &FlowStatus) -> bool {
+    matches!(flow.state.as_str(), "succeeded" | "failed")
+}
+
+/// Returns the processes of a run that has ended which live: a person has resumed them by themselves.
+async fn living_below(client: &Client<'_>, flow: &FlowStatus) -> Outcome<Vec<Process>> {
+    let mut above: HashSet<Uuid> = flow.nodes.iter().filter_map(|node| node.uuid).collect();
+    above.insert(flow.uuid);
+    let mut living = client.list(&ListQuery::default()).await?.processes;
+    living.retain(|process| {
+        let is_below = process.parent_uuid.is_some_and(|parent| above.contains(&parent));
+        is_below && process.dead_at.is_none()
+    });
+    Ok(living)
+}

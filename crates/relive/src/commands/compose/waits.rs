@@ -1,0 +1,48 @@
+//! Processes of a run that wait for a person, in the words of `compose up`.
+
+use relive_api::{Item, ItemKind, Process, item_of};
+use relive_core::{SuspendReason, Uuid};
+use relive_types::short_id;
+
+use crate::terminal::one_line;
+
+/// Returns the name of a process in its run: that of its node, if it is one.
+pub(super) fn node_of(process: &Process, run: Uuid) -> String {
+    let Some(name) = &process.name else { return format!("PID {}", process.pid) };
+    let node = name.strip_suffix(&short_id::short(run)).and_then(|name| name.strip_suffix('.'));
+    one_line(node.unwrap_or(name)).to_string()
+}
+
+/// Says what a process of a run waits for, and on a second line the command that helps; `None` if it does not wait.
+pub(super) fn told(process: &Process, run: Uuid) -> Option<String> {
+    let (node, pid) = (node_of(process, run), process.pid);
+    let reason = process.suspend_reason.filter(|_| process.dead_at.is_none())?;
+    let Some(Item { kind, text, answers, .. }) = item_of(process) else {
+        let is_paused = reason == SuspendReason::User;
+        return is_paused.then(|| format!("{node} paused (PID {pid})\nto continue it: relive resume {pid}"));
+    };
+    let text = one_line(&text);
+    let (waits, help) = match kind {
+        ItemKind::Approval => ("waits for your approval", "to answer"),
+        ItemKind::Question => ("asks you", "to answer"),
+        ItemKind::InDoubt => ("waits for your answer", "to answer"),
+        ItemKind::Budget
+        | ItemKind::Quota
+        | ItemKind::Credentials
+        | ItemKind::Stalled
+        | ItemKind::Failed
+        | ItemKind::Damaged
+        | ItemKind::Finished => ("suspended", "to continue it"),
+    };
+    let command = match kind {
+        ItemKind::Approval | ItemKind::Question | ItemKind::InDoubt => format!("relive resolve {pid}"),
+        ItemKind::Budget
+        | ItemKind::Quota
+        | ItemKind::Credentials
+        | ItemKind::Stalled
+        | ItemKind::Failed
+        | ItemKind::Damaged
+        | ItemKind::Finished => answers.into_iter().next().map(|answer| answer.command)?,
+    };
+    Some(format!("{node} {waits} (PID {pid}): {text}\n{help}: {command}"))
+}
