@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use relive_api::{Process, ResumeRequest};
 use relive_core::{Body, ErrorCode, Limits, Pid, SuspendReason, Usd, Uuid};
-use relive_flow::{Flow, SlotState, Start};
+use relive_flow::{Flow, SlotState, SlotStatus, Start};
 
 use relive_types::program::quote;
 
@@ -228,7 +228,7 @@ impl Runtime {
         if let Some(refusal) = reached.and_then(|reached| refusal(tree, None, hint, request, reached)) {
             return Some(refusal);
         }
-        for (node, uuid) in resumed_after_failure(&reopening) {
+        for (node, uuid) in resumed_after_limit(&reopening) {
             let hint = |raise| format!("relive compose resume {} --node {node} {raise}", tree.pid);
             let stops = self.stops_again(Some(node), hint, uuid, &ResumeRequest::default()).await;
             if stops.is_some() {
@@ -274,14 +274,14 @@ enum Reached {
     },
 }
 
-/// Returns the nodes of a tree that failed, and continue from their journals once it is reopened.
-fn resumed_after_failure(reopening: &Reopening) -> impl Iterator<Item = (&str, Uuid)> {
+/// Returns the nodes of a tree that failed because of a limit, and continue from their journals once it is reopened.
+fn resumed_after_limit(reopening: &Reopening) -> impl Iterator<Item = (&str, Uuid)> {
     let Reopening { before, after } = reopening;
     let is_resumed = |state: &SlotState| matches!(state, SlotState::Due { start: Start::Resume { .. }, .. });
-    let failed = before
-        .slots()
-        .zip(after.slots())
-        .filter(move |(before, after)| matches!(before.state, SlotState::Failed { .. }) && is_resumed(after.state));
+    // Looking at all others as well would take long: their journals would be read.
+    let is_at_limit = |slot: &SlotStatus<'_>| matches!(slot.state, SlotState::Failed { .. }) && slot.at_end.limit;
+    let both = before.slots().zip(after.slots());
+    let failed = both.filter(move |(before, after)| is_at_limit(before) && is_resumed(after.state));
     failed.filter_map(|(before, _)| Some((before.name, before.uuid?)))
 }
 

@@ -42,7 +42,8 @@ pub(super) fn check_results(
             ("intent", Value::Text(written)) => {
                 let results = template::count(written);
                 if results > RESULTS_MAX {
-                    let message = format!("`{}` has {results} results in it, and {RESULTS_MAX} are the most", node.name);
+                    let message =
+                        format!("`{}` has {results} results in it, and {RESULTS_MAX} are the most", node.name);
                     checker.wrong(&value.referenced, message);
                 }
                 for name in names_in(checker, value, written) {

@@ -125,8 +125,14 @@ fn a_result_is_no_part_of_a_command() {
         "echo, '{}'",
     ] {
         let said = mistakes(&text(command));
-        assert!(said.contains("the result of `a` cannot be part of a command, because a program might run it"), "{said}");
-        assert!(said.contains("add `results: [a]`, and the program finds it in the variable RELIVE_RESULT_a"), "{said}");
+        assert!(
+            said.contains("the result of `a` cannot be part of a command, because a program might run it"),
+            "{said}"
+        );
+        assert!(
+            said.contains("add `results: [a]`, and the program finds it in the variable RELIVE_RESULT_a"),
+            "{said}"
+        );
     }
 }
 

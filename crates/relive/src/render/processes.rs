@@ -163,8 +163,7 @@ fn tree<'a>(processes: &'a [Process], look: &Look) -> Vec<(String, Listed<'a>)> 
     let mut out = Vec::new();
     // A stack, so the next one is last: the branch to print, and the one that its children continue.
     let root = |root| (String::new(), String::new(), root);
-    let mut open: Vec<(String, String, &Process)> =
-        children.remove(&None).into_iter().flatten().map(root).collect();
+    let mut open: Vec<(String, String, &Process)> = children.remove(&None).into_iter().flatten().map(root).collect();
     loop {
         let Some((branch, below, process)) = open.pop() else {
             // What is left descends from itself, as only a damaged journal can say: the first one is a root then.

@@ -187,7 +187,10 @@ fn a_fork_of_a_node_takes_its_place_and_its_dependents_run_again() {
     world.relive(&["wait", &run.uuid]).ok();
     let first = world.node(&run, "work")["uuid"].as_str().unwrap().to_owned();
     let refused = world.relive(&["compose", "resume", &run.uuid, "--node", "work", "--from-step", "1"]);
-    refused.fails(2, &["--from-step 1 needs --fork: otherwise work continues after its last step", "--fork --from-step 1"]);
+    refused.fails(
+        2,
+        &["--from-step 1 needs --fork: otherwise work continues after its last step", "--fork --from-step 1"],
+    );
     world.relive(&["compose", "resume", &run.uuid, "--node", "work", "--fork", "--from-step", "1"]).ok();
     world.relive(&["wait", &run.uuid]).ok();
     let fork = world.node(&run, "work")["uuid"].as_str().unwrap().to_owned();
@@ -451,7 +454,8 @@ fn compose_up_says_what_happens_to_each_node_also_after_the_daemon_was_killed() 
     let up = finish(up);
     let said = up.exits(1).stderr.clone();
     let said: Vec<&str> = said.lines().map(|line| line.split(" (PID").next().unwrap()).collect();
-    let expect = ["bad running", "bad is tried again: exited", "bad running", "bad failed: exit 3", "never skipped: bad failed"];
+    let expect =
+        ["bad running", "bad is tried again: exited", "bad running", "bad failed: exit 3", "never skipped: bad failed"];
     let about: Vec<&str> = said.iter().copied().filter(|line| !line.starts_with("first ")).collect();
     assert_eq!(about[..5], expect, "{said:?}");
     assert!(said.contains(&"first succeeded"), "{said:?}");

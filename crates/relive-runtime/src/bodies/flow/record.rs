@@ -128,8 +128,7 @@ mod tests {
             flow.apply(&starting).unwrap();
         }
         let (uuid, outcome, at_end) = (Uuid::from_u128(1), Outcome::Failed { code: 1 }, AtEnd::default());
-        let ended =
-            Event::Ended { slot: "a".to_owned(), uuid, outcome, at_ms: 0, result: None, note: None, at_end };
+        let ended = Event::Ended { slot: "a".to_owned(), uuid, outcome, at_ms: 0, result: None, note: None, at_end };
         (flow, ended)
     }
 

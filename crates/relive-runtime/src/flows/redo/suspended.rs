@@ -55,7 +55,7 @@ impl Runtime {
         }
         let resumed = self.resume_process(cause, process.uuid, (ResumeRequest::default(), None), None).await?;
         let still_paused = resumed.note.or_else(|| self.still_paused_below(pid));
-        let note = format!("run {pid} was paused and is resumed");
+        let note = format!("PID {pid} was paused and is resumed");
         Ok(Some(still_paused.map_or(note.clone(), |more| format!("{note}; {more}"))))
     }
 }

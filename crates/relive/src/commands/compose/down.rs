@@ -6,7 +6,7 @@ use relive_api::{Affected, FlowStatus, ListQuery, Process, SignalRequest};
 use relive_core::{ErrorCode, Uuid};
 
 use super::follow::DOWN_WITHIN;
-use super::waits::node_of;
+use super::waits::{node_of, word};
 use crate::client::Client;
 use crate::context::Context;
 use crate::error::{CommandError, Outcome};
@@ -15,7 +15,7 @@ pub(super) async fn run(context: &Context, run: &str) -> Outcome<u8> {
     let client = Client::about(context, run).await?;
     // Not every process is a run.
     let flow = client.flow(run).await?;
-    let mut affected = end(&client, flow.uuid, &format!("run {}", flow.pid)).await?;
+    let mut affected = end(&client, flow.uuid, &format!("{} {}", word(&flow), flow.pid)).await?;
     let ended_run = affected.affected > 0;
     let after = client.flow(&flow.uuid.to_string()).await?;
     // Those of a run that somebody has resumed meanwhile are that run's.
@@ -32,21 +32,32 @@ pub(super) async fn run(context: &Context, run: &str) -> Outcome<u8> {
         return Ok(0);
     }
     context.say(&match (ended_run, &after.resume) {
-        (false, _) => format!("run {} has ended already", flow.pid),
-        (true, Some(undo)) => format!("ended run {} (undo: {undo})", flow.pid),
-        (true, None) => format!("ended run {}", flow.pid),
+        (false, _) => format!("{} {} has ended already", word(&flow), flow.pid),
+        (true, Some(undo)) => format!("ended {} {} (undo: {undo})", word(&flow), flow.pid),
+        (true, None) => format!("ended {} {}", word(&flow), flow.pid),
     });
     for process in alone {
         let (node, pid) = (node_of(&process, flow.uuid), process.pid);
-        context.say(&format!("ended {node} (PID {pid}), which had been resumed without the run"));
+        context.say(&format!("ended {node} (PID {pid}), which had been resumed without the {}", word(&flow)));
     }
     Ok(0)
 }
 
 /// Ends a process and all below it, and waits for that.
 async fn end(client: &Client<'_>, uuid: Uuid, whom: &str) -> Outcome<Affected> {
-    let id = uuid.to_string();
-    let affected = client.signal(&id, &SignalRequest { signal: "SIGTERM".to_owned(), subtree: true }).await?;
+    /// How often it is told to end, if somebody resumes it meanwhile.
+    const TRIES: u32 = 3;
+    let (id, request) = (uuid.to_string(), SignalRequest { signal: "SIGTERM".to_owned(), subtree: true });
+    let mut affected = Affected::default();
+    for _ in 0..TRIES {
+        affected = client.signal(&id, &request).await?;
+        if affected.affected > 0 {
+            break;
+        }
+        if client.process(&id).await?.dead_at.is_some() {
+            return Ok(affected);
+        }
+    }
     let has_ended = match client.wait(&id, &id, Some(DOWN_WITHIN)).await? {
         relive_client::Waited::Answer(answer) => !answer.timed_out,
         relive_client::Waited::TimedOut => false,

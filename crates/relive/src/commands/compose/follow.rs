@@ -9,7 +9,7 @@ use relive_client::{Event, Source};
 use relive_core::{Pid, Timestamp, Uuid};
 use tokio::signal::unix::{SignalKind, signal};
 
-use super::waits::told;
+use super::waits::{told, word};
 use crate::client::Client;
 use crate::context::Context;
 use crate::error::{CommandError, Outcome};
@@ -46,11 +46,12 @@ pub(crate) async fn follow(context: &Context, client: &Client<'_>, uuid: Uuid) -
         return Ok(answer.exit_code);
     }
     // A daemon that was killed may not have written all events.
-    for node in client.flow(&id).await?.nodes {
-        said.node(&node);
+    let flow = client.flow(&id).await?;
+    for node in &flow.nodes {
+        said.node(node);
     }
     if let Some(exit) = answer.exit.filter(|exit| exit.code != 0) {
-        context.say(&format!("error: run {} {}", answer.pid, exit.reason));
+        context.say(&format!("error: {} {} {}", word(&flow), answer.pid, exit.reason));
         context.say(&format!("\nhint: relive compose status {}", answer.pid));
     }
     Ok(answer.exit_code)

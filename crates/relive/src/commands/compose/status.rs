@@ -3,6 +3,7 @@
 use relive_api::NodeStatus;
 use relive_types::short_id;
 
+use super::waits::word;
 use crate::client::Client;
 use crate::context::Context;
 use crate::error::Outcome;
@@ -42,12 +43,13 @@ pub(super) async fn run(context: &Context, run: &str) -> Outcome<u8> {
     };
     let rows: Vec<Vec<Cell>> = flow.nodes.iter().map(row).collect();
     context.print(&draw(&columns, 7, &rows, &context.out))?;
-    context.say(&format!("run {} {}", flow.pid, flow.state));
+    let what = word(&flow);
+    context.say(&format!("{what} {} {}", flow.pid, flow.state));
     for (node, hint) in flow.nodes.iter().filter_map(|node| Some((&node.name, node.hint.as_ref()?))) {
         context.say(&format!("to continue {node}: {hint}"));
     }
     if let Some(resume) = flow.resume.filter(|_| flow.state == "failed") {
-        context.say(&format!("to continue the run: {resume}"));
+        context.say(&format!("to continue the {what}: {resume}"));
     }
     Ok(0)
 }

@@ -1,10 +1,18 @@
 //! Processes of a run that wait for a person, in the words of `compose up`.
 
-use relive_api::{Item, ItemKind, Process, item_of};
+use relive_api::{FlowKind, FlowStatus, Item, ItemKind, Process, item_of};
 use relive_core::{SuspendReason, Uuid};
 use relive_types::short_id;
 
 use crate::terminal::one_line;
+
+/// Returns what a tree is.
+pub(super) fn word(flow: &FlowStatus) -> &'static str {
+    match flow.kind {
+        FlowKind::Compose => "run",
+        FlowKind::Supervisor => "supervisor",
+    }
+}
 
 /// Returns the name of a process in its run: that of its node, if it is one.
 pub(super) fn node_of(process: &Process, run: Uuid) -> String {
