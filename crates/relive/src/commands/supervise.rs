@@ -27,7 +27,7 @@ Examples:
 A file:
   children:
     server: {command: [./server]}
-    worker: {intent: 'work off the queue', model: openai/gpt-5, restart: transient}")]
+    worker: {intent: 'work off the queue', restart: transient}")]
 pub(crate) struct Args {
     /// The file; `-` reads standard input
     file: PathBuf,
