@@ -50,7 +50,7 @@ impl Runtime {
         process: ProcessRef,
     ) -> Result<Option<String>> {
         let pid = process.of.pid;
-        if !self.machine_of(process.uuid).is_some_and(|machine| machine.pause().is_some()) {
+        if self.machine_of(process.uuid).is_none_or(|machine| machine.pause().is_none()) {
             return Ok(None);
         }
         let resumed = self.resume_process(cause, process.uuid, (ResumeRequest::default(), None), None).await?;
