@@ -180,8 +180,13 @@ impl Item {
     /// numbers, since their text could pass for another answer.
     #[must_use]
     pub fn keys(&self) -> Vec<(String, &str)> {
-        let (chosen, others): (Vec<&Answer>, Vec<&Answer>) =
-            self.answers.iter().partition(|answer| self.is_choice(answer));
+        self.keys_of(|_| true)
+    }
+
+    /// Returns the same for some of the answers.
+    pub fn keys_of(&self, is_offered: impl Fn(&Answer) -> bool) -> Vec<(String, &str)> {
+        let offered = self.answers.iter().filter(|answer| is_offered(answer));
+        let (chosen, others): (Vec<&Answer>, Vec<&Answer>) = offered.partition(|answer| self.is_choice(answer));
         let chosen = match (chosen.first(), chosen.last()) {
             (Some(only), Some(last)) if only.key == last.key => Some((only.key.to_string(), "as proposed")),
             (Some(first), Some(last)) => Some((format!("{}-{}", first.key, last.key), "as proposed")),

@@ -2,7 +2,7 @@
 
 use relive_core::{Body, State};
 use relive_types::{
-    Generation, Isolation, Network, Pid, ProcessStatus, Signal, SuspendReason, Timestamp, Usd, Uuid, Why,
+    Generation, Isolation, LimitKind, Network, Pid, ProcessStatus, Signal, SuspendReason, Timestamp, Usd, Uuid, Why,
 };
 use serde::{Deserialize, Serialize};
 
@@ -81,6 +81,9 @@ pub struct Process {
     /// What a person has to do so that it continues.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hint: Option<String>,
+    /// The limit of its own that has stopped it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reached_limit: Option<LimitKind>,
     /// The files that its instructions come from; `info` only.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub instructions: Vec<Instructions>,

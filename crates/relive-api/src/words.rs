@@ -2,7 +2,7 @@
 
 use relive_core::Body;
 use relive_types::status::MAX_STEPS_EXCEEDED;
-use relive_types::{Cause, Pid, ProcessStatus, Why};
+use relive_types::{Cause, LimitKind, Pid, ProcessStatus, Why};
 
 use crate::process::Process;
 
@@ -58,18 +58,16 @@ fn cli_not_started(process: &Process, stage: &str, errno: &str) -> Option<String
     }
 }
 
-/// Names the limit of its own that stopped a process: `--max-steps 20`. The hint is how to raise it.
+/// Names the limit of its own that stopped a process: `--max-steps 20`.
 #[must_use]
 pub fn reached_limit(process: &Process) -> Option<String> {
-    let hint = process.hint.as_deref().filter(|hint| !hint.contains("&&"))?;
-    let limits = [
-        ("--max-steps", process.max_steps.map(|steps| format!(" {steps}"))),
-        ("--max-tokens", process.max_tokens.map(|tokens| format!(" {tokens}"))),
-        ("--max-cost", None),
-        ("--timeout", Some(format!(" after {}", crate::elapsed(process.elapsed_ms)))),
-    ];
-    let (option, value) = limits.into_iter().find(|(option, _)| hint.contains(&format!(" {option} ")))?;
-    Some(format!("{option}{}", value.unwrap_or_default()))
+    let value = |value: Option<String>| value.map(|value| format!(" {value}")).unwrap_or_default();
+    Some(match process.reached_limit? {
+        LimitKind::MaxSteps => format!("--max-steps{}", value(process.max_steps.map(|steps| steps.to_string()))),
+        LimitKind::Timeout => format!("--timeout after {}", crate::elapsed(process.elapsed_ms)),
+        LimitKind::MaxTokens => format!("--max-tokens{}", value(process.max_tokens.map(|tokens| tokens.to_string()))),
+        LimitKind::MaxCost => "--max-cost".to_owned(),
+    })
 }
 
 /// Names the limit that ended a process: its own with the value, or that of an ancestor.

@@ -13,6 +13,7 @@ use hyper::body::{Bytes, Incoming};
 use relive_api::percent;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use tokio::sync::watch;
 
 use super::connection::Connection;
 use super::error::Error;
@@ -63,6 +64,16 @@ pub struct Client {
     idle: Mutex<Option<Connection>>,
     /// Set after somebody stopped the daemon: the client waits for it and does not start it.
     pub(super) stopped: AtomicBool,
+    /// Whether the streams that are followed reach the daemon.
+    link: watch::Sender<Link>,
+}
+
+/// Whether the streams of a client reach a daemon.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Link {
+    Up,
+    /// A stream has broken off and could not be continued so far.
+    Lost,
 }
 
 /// An answer whose body is not read yet.
@@ -76,7 +87,8 @@ impl Client {
     pub fn new(socket: impl Into<PathBuf>) -> Self {
         let (socket, retry, stopped) = (socket.into(), Retry::default(), AtomicBool::new(false));
         let (witness, answered) = (None, AtomicBool::new(false));
-        Self { socket, data: None, launcher: None, witness, answered, retry, idle: Mutex::default(), stopped }
+        let (idle, link) = (Mutex::default(), watch::Sender::new(Link::Up));
+        Self { socket, data: None, launcher: None, witness, answered, retry, idle, stopped, link }
     }
 
     /// Sets how a daemon that went away is retried.
@@ -133,6 +145,15 @@ impl Client {
     /// Sets whether somebody stopped the daemon on purpose.
     pub fn set_stopped(&self, stopped: bool) {
         self.stopped.store(stopped, Ordering::Relaxed);
+    }
+
+    /// Tells from now on whether the streams that are followed reach the daemon.
+    pub fn link(&self) -> watch::Receiver<Link> {
+        self.link.subscribe()
+    }
+
+    pub(super) fn set_link(&self, link: Link) {
+        self.link.send_if_modified(|now| std::mem::replace(now, link) != link);
     }
 
     /// Returns the unused connection if it is usable, else a new one.

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use http_body_util::BodyExt as _;
 use relive_api::WaitAnswer;
 
-use super::client::{Answer, Client, Patience, get};
+use super::client::{Answer, Client, Link, Patience, get};
 use super::error::Error;
 use super::http;
 use super::sse::{EVENT_MAX, Event, Parser};
@@ -164,6 +164,7 @@ impl Client {
                 waited = &mut wait => break waited?,
                 joined = self.stream(uuid, source, last.as_deref(), true) => joined,
             };
+            self.set_link(if joined.is_ok() { Link::Up } else { Link::Lost });
             let left = match joined {
                 Ok(mut stream) => loop {
                     let next = tokio::select! {
@@ -194,6 +195,7 @@ impl Client {
             }
         };
         self.read(uuid, source, last, sink).await?;
+        self.set_link(Link::Up);
         Ok(answer)
     }
 }

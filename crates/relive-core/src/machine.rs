@@ -25,7 +25,6 @@ use crate::time::{Moment, Stopwatch};
 use signal::Sent;
 
 pub(crate) use life::{Life, Pause, Running, Zombie};
-pub(crate) use pause::awaits_answer;
 use pending::Pending;
 pub use recovered::{Recovered, Suspension};
 

@@ -21,6 +21,7 @@ use relive_journal::{DataDirectory, Disk, Io};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 
+pub use relive_runtime::notify::{NOTIFIER, main as run_notification};
 use relive_runtime::{About, Clock, Pools, Runtime, Settings};
 use server::{Connections, Identities, Server};
 
@@ -30,7 +31,7 @@ const LOCK_AGAIN: Duration = Duration::from_millis(5);
 /// How long a stopping daemon waits for answers to be written. Clients that do not read are not waited for longer.
 const ANSWERS_WITHIN: Duration = Duration::from_secs(1);
 
-/// The program that becomes the keeper of environments: this one, even if its file was replaced.
+/// The program that becomes the keeper of environments, and the parent of commands: this one, even if its file was replaced.
 const KEEPER: &str = "/proc/self/exe";
 
 /// The reason why the daemon cannot run.

@@ -27,7 +27,7 @@ use crate::line;
 use crate::record::{Approval, Body, Decision, Outcome, Paused, Question, Record, Repair, Signalled};
 use crate::recovery::OnInDoubt;
 
-pub use approvals::{Asked, Permit, RefusedBy, Reply};
+pub use approvals::{Asked, Permit, RefusedBy, Reply, Verdict};
 pub use cli::{CliFacts, CrashedSession};
 pub use files::{Files, Untold};
 pub use ledger::{LedgerEntry, day_of};
@@ -97,6 +97,9 @@ pub struct History {
     /// The same for the questions of the agent.
     #[serde(default)]
     pub last_reply: Option<Reply>,
+    /// What the last answer of a person about a call was for, and when it was given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_verdict: Option<Verdict>,
     /// The answers that apply to all later calls, by tool.
     pub always: BTreeMap<String, Decision>,
     /// The hosts that a person was asked about, with the answers.
@@ -186,6 +189,7 @@ impl Default for History {
             question_seq: 0,
             last_answer: None,
             last_reply: None,
+            last_verdict: None,
             always: BTreeMap::new(),
             hosts: BTreeMap::new(),
             rules: BTreeSet::new(),
@@ -303,11 +307,14 @@ impl History {
                 self.settle(ended.call, place);
             }
             Body::Doubt(doubt) => self.settle(doubt.call, place),
-            Body::Resolved(resolved) => match resolved.outcome {
-                Outcome::Done | Outcome::NotDone => self.settle(resolved.call, place),
-                Outcome::Retry => self.set_call(resolved.call, CallState::Waiting),
-            },
-            Body::Approval(approval) => self.approve(approval, record.seq),
+            Body::Resolved(resolved) => {
+                self.note_resolved(resolved, record);
+                match resolved.outcome {
+                    Outcome::Done | Outcome::NotDone => self.settle(resolved.call, place),
+                    Outcome::Retry => self.set_call(resolved.call, CallState::Waiting),
+                }
+            }
+            Body::Approval(approval) => self.approve(approval, record),
             Body::Question(question) => self.ask_or_answer(question, record),
             Body::Acked(_) => self.unseen = false,
             Body::Compacted(compacted) => self.compact(record.at, compacted, place),

@@ -26,22 +26,6 @@ use crate::runtime::Runtime;
 /// What a question about a host has in place of a tool.
 const HOST_QUESTION: &str = "network";
 
-/// Returns whether a process that is suspended for this reason waits for a person's answer.
-pub(crate) fn waits_for_answer(reason: SuspendReason) -> bool {
-    match reason {
-        SuspendReason::InDoubt | SuspendReason::Approval | SuspendReason::Question => true,
-        SuspendReason::User
-        | SuspendReason::BudgetExceeded
-        | SuspendReason::DiskFull
-        | SuspendReason::IoError
-        | SuspendReason::CrashLoop
-        | SuspendReason::Quota
-        | SuspendReason::NeedsCredentials
-        | SuspendReason::DaemonStop
-        | SuspendReason::Stalled => false,
-    }
-}
-
 /// The open questions of a process, according to its journal.
 #[derive(Debug)]
 struct Open {
@@ -61,6 +45,8 @@ struct Open {
     is_earlier: bool,
     /// The last answer about a call.
     earlier: Option<Approval>,
+    /// When it was given.
+    earlier_at: Option<Timestamp>,
     /// The answer that the question which is meant has, or the last one.
     answered: Option<Reply>,
 }
@@ -75,8 +61,12 @@ impl Runtime {
     ) -> Result<Affected> {
         let (runtime, id) = (Arc::clone(self), id.to_owned());
         self.to_the_end(async move {
-            let ended = || {
-                let message = format!("`{id}` does not wait for an answer: it has ended");
+            let meant = request.id;
+            let ended = |earlier: Option<String>| {
+                let message = match earlier {
+                    Some(earlier) => format!("`{id}` has its answer already: {earlier}; it has ended since"),
+                    None => format!("`{id}` does not wait for an answer: it has ended"),
+                };
                 Error::new(ErrorCode::Conflict, message).with_hint(format!("relive info {id}"))
             };
             let request_id = request_id.map(|id| format!("resolve:{id}"));
@@ -90,7 +80,10 @@ impl Runtime {
                     turn.answer_given(request_id).await?
                 }
             };
-            let pid = answered.ok_or_else(ended)?;
+            let pid = match answered {
+                Some(pid) => pid,
+                None => return Err(ended(turn.look(move |history| earlier_answer(history, meant)).await?)),
+            };
             let pause = turn.machine().and_then(|machine| machine.pause());
             let is_paused = pause.is_some_and(|(_, reason)| reason == SuspendReason::User);
             let paused = Vec::from_iter(is_paused.then_some(pid));
@@ -101,7 +94,7 @@ impl Runtime {
 
     /// Adds the calls that wait for a person.
     pub(crate) async fn with_pending_calls(&self, process: Process) -> Process {
-        let Some(reason) = process.suspend_reason.filter(|reason| waits_for_answer(*reason)) else { return process };
+        let Some(reason) = process.suspend_reason.filter(|reason| reason.awaits_answer()) else { return process };
         let (uuid, asked_at) = (process.uuid, process.paused_at.unwrap_or(process.created_at));
         // An unreadable journal shows no calls; an answer to it is refused with the reason.
         let Some((asked, open)) = self.pending(uuid, reason, asked_at).await else { return process };
@@ -159,7 +152,7 @@ impl Turn {
         let (asked, req) = (request.clone(), request_id.clone());
         let open = self.look(move |history| open(history, &asked, req.as_deref())).await?;
         // A person is asked about a call in doubt only after the process has stopped for it.
-        let parked = machine.pause().map(|(_, reason)| reason).filter(|reason| waits_for_answer(*reason));
+        let parked = machine.pause().map(|(_, reason)| reason).filter(|reason| reason.awaits_answer());
         let in_doubt = open.in_doubt && parked == Some(SuspendReason::InDoubt);
         check(request, pid, &open, in_doubt)?;
         if request.outcome == Resolution::Answer {
@@ -240,12 +233,8 @@ fn check(request: &ResolveRequest, pid: Pid, open: &Open, in_doubt: bool) -> Res
         (_, false, false) => {
             let message = match &open.earlier {
                 Some(earlier) => {
-                    let word = if earlier.decision == Decision::Allowed { "allowed" } else { "denied" };
-                    let about = match (&earlier.host, earlier.name.as_deref().unwrap_or("the tool")) {
-                        (Some(host), _) => host.clone(),
-                        (None, tool) => format!("the call of {tool}"),
-                    };
-                    format!("PID {pid} has its answer already: {about} was {word}")
+                    let at = open.earlier_at.map(|at| format!(" ({})", since(at))).unwrap_or_default();
+                    format!("PID {pid} has its answer already: {}{at}", approval_in_words(earlier))
                 }
                 None => format!("PID {pid} does not wait for an answer"),
             };
@@ -275,8 +264,7 @@ fn check_answer(request: &ResolveRequest, pid: Pid, open: &Open) -> Result<()> {
     let message = match &open.answered {
         // Without a number, what it asks now is meant.
         Some(Reply { text, at, .. }) if request.id.is_some() || !open.asked => {
-            let at = at.strftime("%Y-%m-%d %H:%M:%S UTC");
-            format!("PID {pid} has its answer already: {text} (since {at})")
+            format!("PID {pid} has its answer already: {text} ({})", since(*at))
         }
         Some(_) | None => format!("PID {pid} asks no question"),
     };
@@ -307,6 +295,37 @@ fn check_rule(request: &ResolveRequest, open: &Open) -> Result<()> {
         Some(tool) => invalid(format!("`{rule}`: the call that is asked about is of {tool}, which runs no command")),
         None => invalid(format!("`{rule}`: the journal does not say which tool was asked about")),
     }
+}
+
+/// Says what a person answered to a question of a process that has ended, and when; the last question if none is named.
+fn earlier_answer(history: &History, question: Option<u64>) -> Option<String> {
+    let verdict = history.last_verdict;
+    let in_doubt = verdict.filter(|last| last.outcome.is_some() && last.question > history.question_seq);
+    let question = question.or(in_doubt.map(|last| last.question)).unwrap_or(history.question_seq);
+    if let Some(reply) = history.last_reply.as_ref().filter(|reply| reply.question == question) {
+        return Some(format!("{} ({})", reply.text, since(reply.at)));
+    }
+    let verdict = verdict.filter(|last| last.question == question)?;
+    let said = match verdict.outcome {
+        Some(Outcome::Done) => "the call happened".to_owned(),
+        Some(Outcome::NotDone) => "the call did not happen".to_owned(),
+        Some(Outcome::Retry) => "the call was to be repeated".to_owned(),
+        None => approval_in_words(history.last_answer.as_ref()?),
+    };
+    Some(format!("{said} ({})", since(verdict.at)))
+}
+
+fn approval_in_words(approval: &Approval) -> String {
+    let word = if approval.decision == Decision::Allowed { "allowed" } else { "denied" };
+    match (&approval.host, approval.name.as_deref().unwrap_or("the tool")) {
+        (Some(host), _) => format!("{host} was {word}"),
+        (None, tool) => format!("the call of {tool} was {word}"),
+    }
+}
+
+/// Says when an answer was given.
+fn since(at: Timestamp) -> String {
+    format!("since {}", at.strftime("%Y-%m-%d %H:%M:%S UTC"))
 }
 
 /// Returns the open questions of a journal, and the records that this answer would add.
@@ -353,6 +372,7 @@ fn open(history: &History, request: &ResolveRequest, request_id: Option<&str>) -
         }),
         is_earlier: request.id.is_some_and(|id| id <= history.question_seq),
         earlier: history.last_answer.clone(),
+        earlier_at: history.last_verdict.filter(|last| last.outcome.is_none()).map(|last| last.at),
         answered: history.last_reply.clone().filter(|reply| request.id.is_none_or(|id| id == reply.question)),
     }
 }

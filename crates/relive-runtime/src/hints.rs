@@ -6,9 +6,20 @@ use std::sync::Arc;
 use relive_api::Process;
 use relive_core::status::MAX_STEPS_EXCEEDED;
 use relive_core::{Limits, Pid, SuspendReason, Usd, View, Why};
+use relive_types::LimitKind;
 
 use crate::budgets::Exhausted;
 use crate::runtime::Runtime;
+
+/// Returns how to raise the limit of its own that has stopped a process.
+pub(crate) fn own_raise(view: &View<'_>, limits: Limits) -> Option<Raise> {
+    match (&view.exit, view.suspend_reason) {
+        _ if view.successor_pid.is_some() => None,
+        (Some(exit), _) => Ended { exit_reason: &exit.reason, why: view.why }.raise(limits, Used::of(view)),
+        (None, Some(SuspendReason::BudgetExceeded)) => Used::of(view).own_limit(limits),
+        (None, _) => None,
+    }
+}
 
 /// Returns the command that lets a process continue, as far as the process itself shows it.
 pub(crate) fn hint(view: &View<'_>, limits: Limits, refused_key: Option<&str>) -> Option<String> {
@@ -16,13 +27,12 @@ pub(crate) fn hint(view: &View<'_>, limits: Limits, refused_key: Option<&str>) -
     if view.successor_pid.is_some() {
         return None;
     }
-    if let Some(exit) = &view.exit {
-        let raise = Ended { exit_reason: &exit.reason, why: view.why }.raise(limits, Used::of(view));
-        return raise.map(|raise| resume_with(pid, raise));
+    if view.exit.is_some() {
+        return own_raise(view, limits).map(|raise| resume_with(pid, raise));
     }
     match view.suspend_reason? {
         SuspendReason::NeedsCredentials => crate::credentials::credentials_hint(view.model?, pid, refused_key),
-        SuspendReason::BudgetExceeded => Used::of(view).own_limit(limits).map(|raise| resume_with(pid, raise)),
+        SuspendReason::BudgetExceeded => own_raise(view, limits).map(|raise| resume_with(pid, raise)),
         SuspendReason::Stalled | SuspendReason::CrashLoop | SuspendReason::DiskFull => {
             Some(format!("relive resume {pid}"))
         }
@@ -55,6 +65,14 @@ impl Raise {
     fn budget(tokens: Option<u64>, cost: Option<Usd>) -> Self {
         let cost = cost.map(|cost| Usd::from_nanos(twice(cost.nanos())));
         Self { tokens: tokens.map(twice), cost, ..Self::default() }
+    }
+
+    /// Returns the limit that was reached; the first one if there are two.
+    pub(crate) fn limit(self) -> Option<LimitKind> {
+        let Self { steps, timeout_ms, tokens, cost } = self;
+        let steps = steps.map(|_| LimitKind::MaxSteps);
+        let timeout = timeout_ms.map(|_| LimitKind::Timeout);
+        steps.or(timeout).or(tokens.map(|_| LimitKind::MaxTokens)).or(cost.map(|_| LimitKind::MaxCost))
     }
 }
 
@@ -150,6 +168,11 @@ fn twice(limit: u64) -> u64 {
     limit.max(1).saturating_mul(2)
 }
 
+/// Returns the limit that a process itself has for its tree, if that is the one that is used up.
+fn own_limit(process: &Process, exhausted: Option<Exhausted>) -> Option<LimitKind> {
+    exhausted.filter(|exhausted| exhausted.payer == process.uuid).and_then(|exhausted| Raise::from(exhausted).limit())
+}
+
 impl Runtime {
     /// Adds the hint of a process whose tree has used up the budget, from open accounts.
     pub(crate) fn with_budget_hint(&self, process: Process) -> Process {
@@ -162,7 +185,7 @@ impl Runtime {
             // The journals know.
             None => format!("relive info {}", process.pid),
         };
-        Process { hint: Some(hint), ..process }
+        Process { hint: Some(hint), reached_limit: own_limit(&process, exhausted), ..process }
     }
 
     /// Adds the same hint from the journals, if no account is open.
@@ -170,12 +193,13 @@ impl Runtime {
         if process.suspend_reason != Some(SuspendReason::BudgetExceeded) || process.hint.is_some() {
             return process;
         }
-        let hint = match self.exhausted(process.uuid).await {
+        let exhausted = self.exhausted(process.uuid).await;
+        let hint = match exhausted {
             Some(exhausted) => self.raise(process.pid, exhausted),
             // The limit was raised since.
             None => format!("relive resume {}", process.pid),
         };
-        Process { hint: Some(hint), ..process }
+        Process { hint: Some(hint), reached_limit: own_limit(&process, exhausted), ..process }
     }
 
     /// Returns the commands that raise a limit, and then resume the process that waits for that.

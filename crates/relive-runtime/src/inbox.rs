@@ -9,7 +9,6 @@ use relive_core::{End, ErrorCode, Machine, Pid, SuspendReason, Uuid, Why};
 use relive_journal::History;
 use relive_journal::record::Acked as AckedRecord;
 
-use crate::answers::waits_for_answer;
 use crate::authority::Caller;
 use crate::error::{Error, Result};
 use crate::lookup::OnDisk;
@@ -84,7 +83,7 @@ impl Runtime {
     /// Adds what a process waits for, where a person has to know it.
     pub(crate) async fn with_waiting(self: &Arc<Self>, process: Process) -> Process {
         let process = self.with_known_budget_hint(process).await;
-        if process.suspend_reason.is_some_and(waits_for_answer) {
+        if process.suspend_reason.is_some_and(SuspendReason::awaits_answer) {
             self.with_pending_calls(process).await
         } else {
             process
@@ -132,7 +131,7 @@ impl Turn {
         let conflict = |message: String| Error::new(ErrorCode::Conflict, message);
         if let Some(machine) = self.machine() {
             let pid = machine.incarnation().pid;
-            let waits = machine.pause().is_some_and(|(_, reason)| waits_for_answer(reason));
+            let waits = machine.pause().is_some_and(|(_, reason)| reason.awaits_answer());
             let message = format!("cannot acknowledge {id}: it has not ended");
             let hint = if waits { format!("relive resolve {pid}") } else { format!("relive info {pid}") };
             return Err(conflict(message).with_hint(hint));

@@ -45,7 +45,7 @@ mod merge;
 mod missing_directory;
 mod myself;
 mod names;
-mod notify;
+pub mod notify;
 mod os_signal;
 mod own_workspace;
 mod owner;

@@ -1,20 +1,26 @@
 //! The command of `notify:` hears of every new item of the inbox.
 //!
 //! It is the user's own command, as the configuration has it; what an agent says reaches it in the environment only. At
-//! most [`RUNNING_MAX`] run at once, each for at most [`WITHIN`], and nothing waits for any of them.
+//! most [`RUNNING_MAX`] run at once, each for at most [`WITHIN`], and nothing waits for any of them. Each has a parent of its
+//! own that ends it in time, also if the daemon is killed: this program executed again under the name [`NOTIFIER`].
 
 use std::collections::HashMap;
+use std::os::unix::process::ExitStatusExt as _;
+use std::path::Path;
 use std::process::Stdio;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use relive_api::Item;
 use relive_core::Uuid;
-use rustix::process::{Pid, Signal, kill_process_group};
+use rustix::process::{Signal, getpgrp, getpid, kill_current_process_group};
 use tokio::sync::Semaphore;
 
 use crate::feed::FeedReader;
 use crate::runtime::Runtime;
+
+/// The name under which this program runs one command of `notify:`.
+pub const NOTIFIER: &str = "relive-notifier";
 
 const RUNNING_MAX: usize = 4;
 const WITHIN: Duration = Duration::from_secs(10);
@@ -95,9 +101,11 @@ impl Notifier {
             return;
         };
         let link = format!("file://{}", runtime.directory(uuid).path().display());
+        // A library has no program that could be the parent.
+        let Some(program) = runtime.settings.keeper.clone() else { return };
         let runtime = Arc::downgrade(runtime);
         tokio::spawn(async move {
-            if let Err(problem) = run(&command, &item, &link).await
+            if let Err(problem) = run(&program, &command, &item, &link).await
                 && let Some(runtime) = runtime.upgrade()
             {
                 runtime.warn_once(format!("the command of `notify` failed: {problem}"));
@@ -108,28 +116,39 @@ impl Notifier {
 }
 
 /// Runs the command for an item, to its end or to the end of its time.
-async fn run(command: &str, item: &Item, link: &str) -> Result<(), String> {
+async fn run(program: &Path, command: &str, item: &Item, link: &str) -> Result<(), String> {
     let who = item.name.clone().unwrap_or_else(|| format!("PID {}", item.pid));
     let text: String = item.text.chars().filter(|c| !c.is_control()).take(TEXT_MAX).collect();
-    let mut shell = tokio::process::Command::new("/bin/sh");
-    shell.args(["-c", command]).current_dir("/").process_group(0).kill_on_drop(true);
-    shell.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-    shell.env("RELIVE_TITLE", format!("{who}: {}", item.kind.word())).env("RELIVE_TEXT", text);
-    shell.env("RELIVE_KIND", item.kind.word()).env("RELIVE_UUID", item.uuid.to_string()).env("RELIVE_LINK", link);
-    shell.env("RELIVE_ANSWER", item.answers.first().map_or("", |answer| answer.command.as_str()));
-    let mut child = shell.spawn().map_err(|error| error.to_string())?;
-    let group = child.id().and_then(|id| Pid::from_raw(id.cast_signed()));
-    match tokio::time::timeout(WITHIN, child.wait()).await {
-        Ok(Ok(status)) if status.success() => Ok(()),
-        Ok(Ok(status)) => Err(status.to_string()),
-        Ok(Err(error)) => Err(error.to_string()),
-        Err(_) => {
-            // What it has started goes with it.
-            if let Some(group) = group {
-                let _ = kill_process_group(group, Signal::KILL);
-            }
-            let _ = child.wait().await;
-            Err(format!("it took longer than {} s", WITHIN.as_secs()))
-        }
+    let mut notifier = tokio::process::Command::new(program);
+    notifier.arg0(NOTIFIER).arg(command).current_dir("/").process_group(0);
+    notifier.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    notifier.env("RELIVE_TITLE", format!("{who}: {}", item.kind.word())).env("RELIVE_TEXT", text);
+    notifier.env("RELIVE_KIND", item.kind.word()).env("RELIVE_UUID", item.uuid.to_string()).env("RELIVE_LINK", link);
+    notifier.env("RELIVE_ANSWER", item.answers.first().map_or("", |answer| answer.command.as_str()));
+    let status = notifier.status().await.map_err(|error| error.to_string())?;
+    match status.signal() {
+        None if status.success() => Ok(()),
+        Some(signal) if signal == Signal::KILL.as_raw() => Err(format!("it took longer than {} s", WITHIN.as_secs())),
+        None | Some(_) => Err(status.to_string()),
     }
+}
+
+/// Runs one command of `notify:` as its parent. After [`WITHIN`] the command is killed with everything that it has started,
+/// and so is this process: they are one process group, which the daemon has made for it.
+pub fn main() -> ! {
+    const UNUSABLE: i32 = 126;
+    const SIGNALED: i32 = 128;
+    let Some(command) = std::env::args_os().nth(1) else { std::process::exit(UNUSABLE) };
+    let deadline = std::thread::Builder::new().spawn(|| {
+        std::thread::sleep(WITHIN);
+        let _ = kill_current_process_group(Signal::KILL);
+    });
+    if deadline.is_err() || getpgrp() != getpid() {
+        std::process::exit(UNUSABLE);
+    }
+    let status = std::process::Command::new("/bin/sh").arg("-c").arg(command).status();
+    std::process::exit(status.map_or(UNUSABLE, |status| match (status.code(), status.signal()) {
+        (Some(code), _) => code,
+        (None, signal) => SIGNALED + signal.unwrap_or_default(),
+    }))
 }

@@ -333,7 +333,7 @@ impl Turn {
             let hint = format!("relive wait {pid}; relive resume {pid}");
             return Err(Error::new(ErrorCode::Conflict, is_being_ended(pid, signal)).with_hint(hint));
         }
-        let waits = machine.pause().is_some_and(|(_, reason)| crate::answers::waits_for_answer(reason));
+        let waits = machine.pause().is_some_and(|(_, reason)| reason.awaits_answer());
         if waits && machine.waiting_pause().is_none() {
             let message = format!("PID {pid} waits for your answer");
             return Err(Error::new(ErrorCode::Conflict, message).with_hint(format!("relive resolve {pid}")));

@@ -12,7 +12,7 @@ use relive_types::{Isolation, short_id};
 
 use crate::bodies::{ShownAgent, Subagents};
 use crate::error::Result;
-use crate::hints::{Ended, Used, hint, resume_with};
+use crate::hints::{Ended, Raise, Used, hint, own_raise, resume_with};
 use crate::lookup::{LookedUp, OnDisk};
 use crate::runtime::{Published, Runtime};
 use crate::wait::gone;
@@ -234,6 +234,7 @@ pub(crate) fn of_view(state: &Published, view: &View<'_>) -> Process {
         workspace: None,
         agent: None,
         hint: hint_of(state, view),
+        reached_limit: own_raise(view, state.table.limits(view.pid).unwrap_or_default()).and_then(Raise::limit),
         instructions: Vec::new(),
         approval: None,
         question: None,
@@ -305,6 +306,7 @@ pub(crate) fn unknown(uuid: Uuid) -> Process {
         workspace: None,
         agent: None,
         hint: None,
+        reached_limit: None,
         instructions: Vec::new(),
         approval: None,
         question: None,
@@ -330,14 +332,14 @@ pub(crate) fn of_disk(found: OnDisk) -> Process {
     let cause = end.as_ref().and_then(|end| end.cause);
     let spent = info.spent.tokens_in.saturating_add(info.spent.tokens_out);
     let exit = end.as_ref().map(exit_of).filter(|_| successor.is_none());
-    let hint = exit.as_ref().and_then(|exit| {
+    let raise = exit.as_ref().and_then(|exit| {
         let why = cause.map(|cause| cause.why);
         let used = Used { step: info.step, elapsed_ms, tokens: spent, cost: info.spent.cost_usd };
-        let raise = Ended { exit_reason: &exit.reason, why }.raise(info.limits, used);
-        raise.map(|raise| resume_with(pid, raise))
+        Ended { exit_reason: &exit.reason, why }.raise(info.limits, used)
     });
     Process {
-        hint,
+        hint: raise.map(|raise| resume_with(pid, raise)),
+        reached_limit: raise.and_then(Raise::limit),
         pid,
         ppid: Pid::RUNTIME,
         uuid: info.uuid,

@@ -47,7 +47,7 @@ const KEYS: [(&str, &str, &[Place]); 23] = [
     ("/ :", "filter, type a command", ANYWHERE),
     ("Y", "copy the id", ANYWHERE),
     ("?", "this help", ANYWHERE),
-    ("Ctrl-Z", "stop; fg continues", ANYWHERE),
+    ("Ctrl-Z", "back to the shell; its fg comes back here", ANYWHERE),
     ("q Ctrl-C", "quit; the processes continue", ANYWHERE),
 ];
 
@@ -66,7 +66,7 @@ impl State {
         let item = self.item().filter(|_| place != Place::Detail);
         let answers = item.map(|item| {
             let (keys, does): (Vec<String>, Vec<&str>) = item.keys().into_iter().unzip();
-            (keys.join(" "), format!("answer: {}", does.join(", ")))
+            (keys.join(" "), format!("answer at once: {}", does.join(", ")))
         });
         // A key that answers does nothing else here.
         let answers_by = |keys: &str| item.is_some_and(|item| item.answers.iter().any(|by| by.key.to_string() == keys));

@@ -30,7 +30,7 @@ pub use error_code::ErrorCode;
 pub use ids::{Generation, Incarnation, Pid, Uuid, uuid_v7};
 pub use isolation::{Isolated, Isolation};
 pub use jiff::Timestamp;
-pub use limits::{Limits, Usd};
+pub use limits::{LimitKind, Limits, Usd};
 pub use network::{HostRule, Network};
 pub use os_signal::OsSignal;
 pub use program::Program;

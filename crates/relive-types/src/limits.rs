@@ -57,6 +57,16 @@ impl<'de> Deserialize<'de> for Usd {
     }
 }
 
+/// One of the limits of a process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum LimitKind {
+    MaxSteps,
+    Timeout,
+    MaxTokens,
+    MaxCost,
+}
+
 /// The limits of a process. An absent field means no limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Limits {

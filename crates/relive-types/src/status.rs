@@ -92,6 +92,24 @@ pub enum SuspendReason {
 }
 
 impl SuspendReason {
+    /// Returns whether a process that is suspended for this reason waits for a person's answer, which alone ends the
+    /// suspension: a RESUME is not an answer.
+    #[must_use]
+    pub fn awaits_answer(self) -> bool {
+        match self {
+            Self::InDoubt | Self::Approval | Self::Question => true,
+            Self::User
+            | Self::BudgetExceeded
+            | Self::DiskFull
+            | Self::IoError
+            | Self::CrashLoop
+            | Self::Quota
+            | Self::NeedsCredentials
+            | Self::DaemonStop
+            | Self::Stalled => false,
+        }
+    }
+
     /// Returns whether a suspension for this reason ends without a RESUME: with an answer, or when the reason is gone. A
     /// PAUSE that comes meanwhile is kept until then; otherwise the process would run although somebody has paused it.
     #[must_use]

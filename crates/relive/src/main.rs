@@ -22,7 +22,7 @@ mod user_file;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    // Before anything else: a shim, a keeper, a proxy and a gateway stay small, and a shim sets up its own signals.
+    // Before anything else: a shim, a keeper, a proxy, a gateway and a notifier stay small, and a shim sets up its own signals.
     let name = std::env::args_os().next().unwrap_or_default();
     if name == relive_session::SHIM {
         relive_session::shim::main();
@@ -38,6 +38,10 @@ fn main() -> ExitCode {
     if name == relive_gateway::GATEWAY {
         relive_session::descriptors::close_inherited();
         relive_gateway::main();
+    }
+    if name == relive_daemon::NOTIFIER {
+        relive_session::descriptors::close_inherited();
+        relive_daemon::run_notification();
     }
     completion::answer_the_shell();
     let typed: Vec<_> = std::env::args_os().collect();

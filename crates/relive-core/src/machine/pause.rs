@@ -12,22 +12,6 @@ use crate::refusal::Refusal;
 use crate::signal::Signal;
 use crate::status::{Cause, SuspendReason};
 
-/// Returns whether only an answer ends a pause for this reason. A RESUME is not an answer.
-pub(crate) fn awaits_answer(reason: SuspendReason) -> bool {
-    match reason {
-        SuspendReason::InDoubt | SuspendReason::Approval | SuspendReason::Question => true,
-        SuspendReason::User
-        | SuspendReason::BudgetExceeded
-        | SuspendReason::DiskFull
-        | SuspendReason::IoError
-        | SuspendReason::CrashLoop
-        | SuspendReason::Quota
-        | SuspendReason::NeedsCredentials
-        | SuspendReason::DaemonStop
-        | SuspendReason::Stalled => false,
-    }
-}
-
 impl Machine {
     /// Returns who asked for the pause that follows the present one, which ends without a RESUME. A PAUSE that the process
     /// blocks is pending and does not follow: it waits until it is unblocked. A process that was asked to end is not paused
@@ -61,7 +45,7 @@ impl Machine {
     pub(super) fn check_resumable(&self) -> Result<(), Refusal> {
         match (&self.life, self.pause()) {
             (Life::Created, _) if self.pending.is_none() => Err(Refusal::NotStarted { pid: self.pid() }),
-            (Life::Running(_), Some((_, reason))) if awaits_answer(reason) && self.waiting_pause().is_none() => {
+            (Life::Running(_), Some((_, reason))) if reason.awaits_answer() && self.waiting_pause().is_none() => {
                 Err(Refusal::AwaitsAnswer { pid: self.pid() })
             }
             (Life::Created | Life::Running(_) | Life::Zombie(_), _) => Ok(()),
@@ -188,7 +172,7 @@ impl Machine {
     /// Ends a pause because of a RESUME, unless the pause waits for an answer.
     pub(super) fn resume(&mut self, cx: &mut Context<'_>) -> bool {
         match self.pause() {
-            Some((_, reason)) if !awaits_answer(reason) => self.leave_pause(cx),
+            Some((_, reason)) if !reason.awaits_answer() => self.leave_pause(cx),
             Some(_) | None => false,
         }
     }

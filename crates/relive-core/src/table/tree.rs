@@ -2,7 +2,6 @@
 
 use crate::arena::Slot;
 use crate::ids::Pid;
-use crate::machine::awaits_answer;
 use crate::status::SuspendReason;
 use crate::table::Table;
 
@@ -44,7 +43,7 @@ impl Table {
             match machine.pause() {
                 Some((_, SuspendReason::User)) => true,
                 // Only its pause is taken back then. For any other reason it would run.
-                Some((_, reason)) => awaits_answer(reason) && machine.kept_pause().is_some(),
+                Some((_, reason)) => reason.awaits_answer() && machine.kept_pause().is_some(),
                 None => false,
             }
         };

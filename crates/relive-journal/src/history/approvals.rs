@@ -2,7 +2,7 @@
 
 use super::{CallState, History, Phase};
 use crate::policy::Permission;
-use crate::record::{Approval, Decision, Question, Record};
+use crate::record::{Approval, Decision, Outcome, Question, Record, Resolved};
 use relive_core::Timestamp;
 use relive_types::CommandRule;
 use relive_types::rule::QUESTION_TOOL;
@@ -43,6 +43,16 @@ pub struct Reply {
     /// The beginning of the answer.
     pub text: String,
     pub at: Timestamp,
+}
+
+/// What a person's answer about a call was for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Verdict {
+    /// The record of the question, or that of the call if it was in doubt.
+    pub question: u64,
+    pub at: Timestamp,
+    /// What became of the call, if it was in doubt; otherwise the answer is [`History::last_answer`].
+    pub outcome: Option<Outcome>,
 }
 
 /// How many bytes of an answer are remembered.
@@ -129,7 +139,18 @@ impl History {
         self.asked = Some(question.clone());
     }
 
-    pub(super) fn approve(&mut self, approval: &Approval, seq: u64) {
+    /// Notes what a person said about a call in doubt. One answer settles all of them, and is for the first.
+    pub(super) fn note_resolved(&mut self, resolved: &Resolved, record: &Record) {
+        let is_same = |last: Verdict| last.at == record.at && last.outcome == Some(resolved.outcome);
+        if resolved.by_policy || self.last_verdict.is_some_and(is_same) {
+            return;
+        }
+        let call = self.open_calls().find(|open| open.call == resolved.call);
+        self.last_verdict =
+            call.map(|call| Verdict { question: call.seq, at: record.at, outcome: Some(resolved.outcome) });
+    }
+
+    pub(super) fn approve(&mut self, approval: &Approval, record: &Record) {
         match &approval.host {
             Some(host) => {
                 self.hosts.insert(host.clone(), approval.decision);
@@ -144,9 +165,10 @@ impl History {
             }
         }
         if approval.decision == Decision::Asked {
-            self.question_seq = seq;
+            self.question_seq = record.seq;
         } else {
             self.last_answer = Some(approval.clone());
+            self.last_verdict = Some(Verdict { question: self.question_seq, at: record.at, outcome: None });
         }
         self.approval = Some(approval.clone());
     }

@@ -45,7 +45,8 @@ impl History {
         // A fork has files of its own, and says so.
         self.files = Files::default();
         self.fork_cli(record.seq);
-        (self.approval, self.last_answer, self.asked, self.last_reply) = (None, None, None, None);
+        (self.approval, self.last_answer, self.last_verdict) = (None, None, None);
+        (self.asked, self.last_reply) = (None, None);
         self.handles.retain(|_, rights| *rights == Rights::Owner);
         self.handles.values_mut().for_each(|rights| *rights = Rights::Observer);
         self.children.clear();

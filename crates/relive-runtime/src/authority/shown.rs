@@ -38,7 +38,12 @@ impl Access {
     /// one whose budget is used up.
     pub(super) fn shown(&self, caller: ProcessRef, process: Process) -> Process {
         let is_foreign = process.suspend_reason == Some(SuspendReason::BudgetExceeded);
-        let process = Process { hint: process.hint.filter(|_| !is_foreign), ..process };
+        let (hint, reached_limit) = (process.hint.clone(), process.reached_limit);
+        let process = Process {
+            hint: hint.filter(|_| !is_foreign),
+            reached_limit: reached_limit.filter(|_| !is_foreign),
+            ..process
+        };
         if process.uuid == caller.uuid {
             // It is told who its parent is.
             return process;

@@ -4,7 +4,6 @@ use relive_core::{Event, SuspendReason, Timestamp, Urgency, Usd};
 use relive_journal::record::{Body as Record, CliRecord};
 
 use super::BodyOwner;
-use crate::answers::waits_for_answer;
 use crate::error::{Error, Result};
 use crate::owner::{Change, Lane, Turn};
 use crate::records::RecordDetails;
@@ -51,7 +50,7 @@ impl BodyOwner {
     pub(crate) fn standing(&self) -> Option<Standing> {
         let state = self.runtime.lock();
         let machine = state.table.machine(self.process.of.pid)?;
-        let waits_for_answer = machine.pause().is_some_and(|(_, reason)| waits_for_answer(reason));
+        let waits_for_answer = machine.pause().is_some_and(|(_, reason)| reason.awaits_answer());
         let kept = machine.kept_urgency().filter(|_| waits_for_answer);
         Some(Standing { pausing: machine.urgency(), kept, waits_for_answer })
     }
@@ -88,7 +87,7 @@ impl BodyOwner {
     /// Records that a question needs no answer any more, and ends the wait for it.
     pub(crate) async fn withdraw(&self, records: Vec<Record>) -> Result<()> {
         let (mut turn, mut change) = self.begin_change(records).await?;
-        let reason = change.draft().pause().map(|(_, reason)| reason).filter(|reason| waits_for_answer(*reason));
+        let reason = change.draft().pause().map(|(_, reason)| reason).filter(|reason| reason.awaits_answer());
         if let Some(reason) = reason {
             turn.end_pause(&mut change, reason)?;
         }

@@ -6,7 +6,6 @@ use relive_api::{Exit, FlowKind, FlowStatus, NodeStatus, Process, ResumeRequest,
 use relive_core::{ErrorCode, Pid, Uuid};
 use relive_flow::{Decision, Definition, Flow, SlotState, SlotStatus};
 
-use crate::answers::waits_for_answer;
 use crate::error::{Error, Result};
 use crate::runtime::Runtime;
 
@@ -119,7 +118,7 @@ impl Runtime {
             let state = self.lock();
             let view = state.table.view(pid, self.moment())?;
             let reason = view.suspend_reason?;
-            if waits_for_answer(reason) {
+            if reason.awaits_answer() {
                 return Some(format!("relive resolve {pid}"));
             }
             self.shown(&state, &view)

@@ -35,10 +35,10 @@ pub(super) fn draw(state: &State, frame: &mut Frame<'_>, area: Rect, asked: Opti
         }
         Overlay::Typing { prompt, typed } => {
             let title = match prompt {
-                Prompt::Filter => "filter",
-                Prompt::Command => "relive",
-                Prompt::Send(_) => "send",
-                Prompt::Answer { .. } => "answer",
+                Prompt::Filter => "filter, then Enter",
+                Prompt::Command => "relive, then Enter (Esc: none)",
+                Prompt::Send(_) => "message, then Enter (Esc: none)",
+                Prompt::Answer { .. } => "your answer, then Enter (Esc: none)",
                 Prompt::Withdrawn { why, .. } => &format!("not sent: {why} (Esc)"),
             };
             window.draw(title, &[format!("{}_", clean(typed))], 0)

@@ -50,7 +50,7 @@ impl Waiting {
         }
         match (self.question, question_id(process)) {
             (Some(asked), Some(now)) => asked == now,
-            (Some(_), None) => process.suspend_reason.is_some_and(waits_for_answer),
+            (Some(_), None) => process.suspend_reason.is_some_and(SuspendReason::awaits_answer),
             (None, _) => item_of(process).is_some_and(|item| item.id == self.id),
         }
     }
@@ -72,6 +72,15 @@ impl Waiting {
             }
             // A long call is read from a long journal each time: then it is looked at less often.
             after = every.max(4 * begun.elapsed());
+        }
+    }
+
+    /// Asks a daemon that runs whether it still waits.
+    pub(crate) async fn is_open_at(&self, daemon: &relive_client::Client) -> Result<bool, CommandError> {
+        match daemon.process(&self.uuid.to_string()).await {
+            Ok(process) => Ok(self.is_open(&process)),
+            Err(error) if error.code() == Some(ErrorCode::NotFound) => Ok(false),
+            Err(error) => Err(error.into()),
         }
     }
 
@@ -118,11 +127,6 @@ impl Waiting {
             (None, Ok(Ok(_)) | Err(_)) => Ok(None),
         }
     }
-}
-
-/// Tells whether a process that is suspended for this reason asks something.
-fn waits_for_answer(reason: SuspendReason) -> bool {
-    matches!(reason, SuspendReason::Approval | SuspendReason::Question | SuspendReason::InDoubt)
 }
 
 /// Says what a record has done to something that waited; `None` if it did nothing to it.

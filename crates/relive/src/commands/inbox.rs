@@ -2,8 +2,7 @@
 
 mod ack;
 mod step;
-
-use std::time::Duration;
+mod watch;
 
 use relive_api::{INBOX_ENDED_MAX, Inbox, Item, ItemKind};
 use relive_core::Timestamp;
@@ -12,22 +11,21 @@ use serde_json::json;
 use self::step::After;
 use crate::client::{Client, Start};
 use crate::context::Context;
-use crate::error::{CommandError, Outcome};
+use crate::error::Outcome;
 use crate::render::approval::exact;
 use crate::render::table::{Align, Cell, Column, Table};
 use crate::render::time::age;
-use crate::terminal::keys::Keys;
 use crate::terminal::{Look, Paint};
 
-/// How often a watched inbox is looked at again.
-const EVERY: Duration = Duration::from_secs(1);
-
 /// Show what waits for you, and answer it
+///
+/// On a terminal, each item is shown in full, one after the other, with the keys that answer it. A key acts at once, without
+/// Enter; only an answer in your own words is ended with Enter. Space skips an item, which keeps waiting, and q leaves.
 #[derive(Debug, clap::Args)]
 #[command(before_long_help = "\
 Examples:
-  relive inbox                     step through it; one key answers
-  relive inbox --list              only list it
+  relive inbox                     step through the items; one key answers each
+  relive inbox --list              only list them
   relive inbox --json | jq '.items[].text'
   relive inbox --here              only processes of this directory
   relive inbox ack 5               process 5 has ended, and you have seen it
@@ -36,7 +34,7 @@ Examples:
 pub(crate) struct Args {
     #[command(subcommand)]
     command: Option<Command>,
-    /// Only list it, also on a terminal
+    /// Only list the items, also on a terminal: no key answers
     #[arg(short, long)]
     list: bool,
     /// Print only the ids of the processes, one per line
@@ -45,7 +43,7 @@ pub(crate) struct Args {
     /// Only processes that were started in or below this directory
     #[arg(long)]
     here: bool,
-    /// Refresh every second until q or Ctrl-C; with --json print each change as one line
+    /// Only list the items, again every second until q or Ctrl-C; with --json print each change as one line
     #[arg(long, conflicts_with = "quiet")]
     watch: bool,
 }
@@ -55,11 +53,13 @@ enum Command {
     Ack(ack::Args),
 }
 
-/// Open the first item of the inbox
+/// Show the first item of the inbox, and answer it with one key
+///
+/// First is the process that has been waiting for you longest; what has ended comes last. A key acts at once, without Enter.
 #[derive(Debug, clap::Args)]
 #[command(before_long_help = "\
 Examples:
-  relive next                      show what waits longest, and answer it
+  relive next                      show the first item, and answer it
   relive next --json")]
 pub(crate) struct NextArgs {
     /// Only processes that were started in or below this directory
@@ -73,7 +73,7 @@ pub(crate) async fn run(context: &Context, args: &Args) -> Outcome<u8> {
     }
     let here = if args.here { Some(super::run::current_directory()?) } else { None };
     if args.watch {
-        return watch(context, here.as_deref()).await;
+        return watch::run(context, here.as_deref()).await;
     }
     let Some(client) = Client::open(context, Start::IfHistories).await? else {
         return show(context, args, &Inbox::default());
@@ -196,52 +196,6 @@ fn listed(items: &[Item], now: Timestamp, look: &Look) -> String {
         })
         .collect();
     Table::cutting(&COLUMNS, &[NAME_COLUMN, TEXT_COLUMN]).draw(&rows, look)
-}
-
-/// Shows the inbox again and again; without a terminal, one JSON document for each change.
-async fn watch(context: &Context, here: Option<&str>) -> Outcome<u8> {
-    let client = Client::open(context, Start::Always).await?;
-    let client = client.ok_or_else(|| CommandError::unavailable("no daemon is running"))?;
-    // Whoever watches does not undo that somebody stops it.
-    client.set_stopped(true);
-    if context.json {
-        let mut last = None;
-        loop {
-            let inbox = within(client.inbox().await?, here);
-            if last.as_ref() != Some(&inbox) {
-                context.print_json(&inbox)?;
-                last = Some(inbox);
-            }
-            tokio::time::sleep(EVERY).await;
-        }
-    }
-    if !context.out.is_terminal || crate::terminal::is_dumb() {
-        return Err(
-            CommandError::invalid("--watch needs a terminal to draw on").with_hint("relive inbox --watch --json")
-        );
-    }
-    let cannot = |error| CommandError::internal("the terminal cannot be used").because(error);
-    let mut keys = Keys::open().map_err(cannot)?;
-    let drawing = async {
-        loop {
-            let inbox = within(client.inbox().await?, here);
-            let look = context.out.resized();
-            let drawn = if inbox.items.is_empty() {
-                "nothing waits for you\n".to_owned()
-            } else {
-                listed(&inbox.items, Timestamp::now(), &look)
-            };
-            context.print(&super::ps::screen(&drawn, super::ps::height()))?;
-            tokio::time::sleep(EVERY).await;
-        }
-    };
-    let code: Outcome<u8> = tokio::select! {
-        drawn = drawing => drawn,
-        left = keys.quit() => left.map_err(cannot),
-    };
-    drop(keys);
-    context.print("\n")?;
-    code
 }
 
 #[cfg(test)]

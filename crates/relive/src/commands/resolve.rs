@@ -18,7 +18,7 @@ use crate::terminal::Look;
 #[derive(Debug, clap::Args)]
 #[command(before_long_help = "\
 Examples:
-  relive resolve 5                      show the call that waits for an answer
+  relive resolve 5                      show what waits for an answer
   relive resolve 5 --allow
   relive resolve 5 --allow --always     do not ask about this command again
   relive resolve 5 --allow --always --rule 'shell:git status*'
@@ -53,7 +53,7 @@ pub(crate) struct Args {
     /// In doubt: repeat the call, whatever it did before
     #[arg(long, group = "outcome")]
     retry: bool,
-    /// Answer the question of the agent; the number of a choice stands for it
+    /// Answer the question of the agent, in your own words or with the number of a choice
     #[arg(long, value_name = "TEXT", group = "outcome", allow_hyphen_values = true)]
     answer: Option<String>,
     /// Refuse unless the pending question has this number (`question` in `relive inbox --json`)

@@ -83,7 +83,7 @@ pub(crate) async fn run(context: &Context, args: &Args) -> Outcome<u8> {
     let Some(client) = args.targets.client(context).await? else { return batch.finish("nothing to resume") };
     let mut targets = args.targets.expand(&client, Scope::Suspended).await?;
     // A process that waits for an answer is resumed by the answer: `--all` and a pattern mean only a pause of it.
-    let is_meant = |process: &Process| process.pause_kept || !waits_for_answer(process);
+    let is_meant = |process: &Process| process.pause_kept || !process.suspend_reason.is_some_and(SuspendReason::awaits_answer);
     targets.retain(|target| target.found.as_deref().is_none_or(is_meant));
     for target in targets {
         let resumed = match target.error {
@@ -109,11 +109,6 @@ pub(crate) async fn run(context: &Context, args: &Args) -> Outcome<u8> {
         }
     }
     batch.finish("nothing to resume")
-}
-
-fn waits_for_answer(process: &Process) -> bool {
-    use SuspendReason::{Approval, InDoubt, Question};
-    matches!(process.suspend_reason, Some(Approval | Question | InDoubt))
 }
 
 /// The result of a resume of one process.

@@ -11,7 +11,8 @@ use crate::error::{CommandError, Outcome};
 
 /// Show everything that waits for you and everything that runs, live
 ///
-/// Press ? for the keys. Each action shows the command that does the same. Leaving stops nothing.
+/// Press ? for the keys. A key acts at once; only a text that you type is ended with Enter. Each action shows the command
+/// that does the same. Leaving stops nothing.
 #[derive(Debug, clap::Args)]
 #[command(before_long_help = "\
 Examples:

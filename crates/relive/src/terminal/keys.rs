@@ -3,6 +3,7 @@
 //! However the command ends, dropping the value resets the terminal.
 
 use std::io::{self, IsTerminal as _};
+use std::pin::pin;
 use std::task::Poll;
 use std::thread;
 use std::time::Duration;
@@ -27,6 +28,8 @@ pub(crate) enum Pressed {
     Key(u8),
     /// The command is asked to end, with this exit code: 128+N for signal N.
     Signal(u8),
+    /// The command was stopped, and a shell has continued it: what was asked is not on the last line any more.
+    Continued,
 }
 
 /// Shows what was typed. A terminal that is gone needs nothing.
@@ -44,6 +47,7 @@ pub(crate) struct Keys {
     pressed: mpsc::Receiver<u8>,
     ending: Vec<(u8, Signal)>,
     stopping: Signal,
+    continued: Signal,
 }
 
 impl Keys {
@@ -56,11 +60,12 @@ impl Keys {
         ];
         let ending = ending.into_iter().map(|(number, kind)| Ok((number, signal(kind)?))).collect::<io::Result<_>>()?;
         let stopping = signal(SignalKind::from_raw(Number::TSTP.as_raw()))?;
+        let continued = signal(SignalKind::from_raw(Number::CONT.as_raw()))?;
         let stdin = io::stdin();
         let is_ours = stdin.is_terminal() && tcgetpgrp(&stdin).is_ok_and(|foreground| foreground == getpgrp());
         let before = if is_ours { Some(tcgetattr(&stdin)?) } else { None };
         let (sender, pressed) = mpsc::channel(1);
-        let keys = Self { before, pressed, ending, stopping };
+        let keys = Self { before, pressed, ending, stopping, continued };
         keys.enter()?;
         if is_ours {
             // Nobody waits for this thread: it ends with the command.
@@ -74,18 +79,24 @@ impl Keys {
         loop {
             match self.press().await? {
                 Pressed::Key(b'q' | b'Q') => return Ok(0),
-                Pressed::Key(_) => {}
+                Pressed::Key(_) | Pressed::Continued => {}
                 Pressed::Signal(code) => return Ok(code),
             }
         }
     }
 
-    /// Reads a line that is shown as it is typed; `None` after Esc or Ctrl-D, or an error for a signal.
-    pub(crate) async fn line(&mut self) -> io::Result<Result<Option<String>, u8>> {
+    /// Asks for a line that is shown as it is typed; `None` after Esc or Ctrl-D, or an error for a signal.
+    pub(crate) async fn line(&mut self, prompt: &str) -> io::Result<Result<Option<String>, u8>> {
         let mut typed: Vec<u8> = Vec::new();
+        echo(prompt.as_bytes());
         loop {
             let key = match self.press().await? {
                 Pressed::Signal(code) => return Ok(Err(code)),
+                Pressed::Continued => {
+                    echo(prompt.as_bytes());
+                    echo(&typed);
+                    continue;
+                }
                 Pressed::Key(key) => key,
             };
             match key {
@@ -118,14 +129,29 @@ impl Keys {
             match tokio::time::timeout_at(until, self.press()).await {
                 Err(_) => return Ok(None),
                 Ok(pressed) => match pressed? {
-                    Pressed::Key(_) => {}
+                    Pressed::Key(_) | Pressed::Continued => {}
                     Pressed::Signal(code) => return Ok(Some(code)),
                 },
             }
         }
     }
 
-    /// Waits for a key, or for a signal that asks the command to end.
+    /// Waits for a command that uses the same terminal. Ctrl-Z stops both: a shell waits until all of a job has stopped.
+    pub(crate) async fn during<T>(&mut self, command: impl Future<Output = T>) -> T {
+        let mut command = pin!(command);
+        loop {
+            tokio::select! {
+                done = &mut command => return done,
+                _ = self.stopping.recv() => {
+                    self.leave();
+                    let _ = kill_process(getpid(), Number::STOP);
+                    let _ = self.enter();
+                }
+            }
+        }
+    }
+
+    /// Waits for a key, or for a signal that asks the command to end or has continued it.
     pub(crate) async fn press(&mut self) -> io::Result<Pressed> {
         loop {
             let asked = std::future::poll_fn(|cx| {
@@ -137,6 +163,9 @@ impl Keys {
                 if self.stopping.poll_recv(cx).is_ready() {
                     return Poll::Ready(None);
                 }
+                if self.continued.poll_recv(cx).is_ready() {
+                    return Poll::Ready(Some(Pressed::Continued));
+                }
                 match self.pressed.poll_recv(cx) {
                     Poll::Ready(Some(key)) => Poll::Ready(Some(Pressed::Key(key))),
                     Poll::Ready(None) | Poll::Pending => Poll::Pending,
@@ -144,11 +173,15 @@ impl Keys {
             })
             .await;
             match asked {
+                Some(Pressed::Continued) => {
+                    // The shell has set its own modes meanwhile.
+                    self.enter()?;
+                    return Ok(Pressed::Continued);
+                }
                 Some(pressed) => return Ok(pressed),
                 None => {
                     self.leave();
                     kill_process(getpid(), Number::STOP)?;
-                    self.enter()?;
                 }
             }
         }

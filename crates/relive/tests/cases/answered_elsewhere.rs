@@ -59,10 +59,10 @@ fn attach_says_what_was_answered_and_shows_the_next_question() {
     let turns = json!({"turns": [asks("First?"), asks("Second?"), {"text": "done"}]});
     let process = waiting(&world, &turns.to_string(), "question");
     screen.command("relive attach question");
-    screen.await_text("your answer:");
+    screen.await_text("your answer, then Enter:");
     world.relive(&["resolve", &process.uuid, "--answer", "one"]).ok();
     screen.await_text("\nanswered elsewhere: \"one\" at ");
-    screen.await_text("| Second?\nyour answer:");
+    screen.await_text("| Second?\nyour answer, then Enter:");
     // What is typed in the first second was begun for the other question.
     let is_answered = || world.records(&process.uuid, "question").len() == 4;
     let refusals = || screen.text().matches("not taken: this question is new").count();
@@ -108,7 +108,7 @@ fn the_inbox_and_next_withdraw_what_is_answered_elsewhere() {
     // The key counts after the item was shown for a moment.
     wait_until("a text is asked for", || {
         screen.keys(&["r"]);
-        screen.text().contains("your answer (Esc: none): ")
+        screen.text().contains("your answer, then Enter (Esc: none): ")
     });
     screen.keys(&["m", "a"]);
     world.relive(&["resolve", &process.uuid, "--answer", "dev"]).ok();
@@ -159,4 +159,29 @@ fn a_pause_that_is_kept_is_told_where_it_is_answered() {
     }
     let shown = world.relive(&["info", &process.uuid]).ok().stdout;
     assert!(shown.contains("THEN       paused, until it is resumed\n"), "{shown}");
+}
+
+/// Whoever types an answer means what is on the screen now. It is not kept for a daemon that comes later.
+#[test]
+fn an_answer_that_cannot_be_delivered_is_refused_and_the_question_asked_again() {
+    let world = World::new();
+    let Some(screen) = Screen::open(&world, "an_answer_that_cannot_be_delivered_is_refused") else { return };
+    screen.command(&format!("relive run --name asker --model {} 'do it'", world.script(RUNS_COMMAND)));
+    let prompts = || screen.text().matches("allow? [y]es, [n]o, [a]lways this command, then Enter:").count();
+    screen.await_text("allow? [y]es");
+    let process = world.named("asker");
+    world.relive(&["daemon", "stop"]).ok();
+    screen.line("y");
+    screen.await_text("not sent: ");
+    wait_until("it is asked again", || prompts() == 2);
+    screen.await_text("the daemon has stopped");
+    screen.line("y");
+    screen.await_text("not sent: the daemon has stopped (to start it: relive daemon start)");
+    world.relive(&["daemon", "start"]).ok();
+    screen.await_text("the daemon runs again");
+    wait_until("it is asked again", || prompts() == 4);
+    assert_eq!(world.records(&process.uuid, "approval").len(), 1, "asked, and not answered");
+    screen.line("y");
+    let shown = screen.await_code(0);
+    assert!(shown.contains("   | hello"), "{shown}");
 }

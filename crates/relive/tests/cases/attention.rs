@@ -263,6 +263,36 @@ fn a_later_answer_is_told_of_the_first_also_when_the_agent_works_on() {
 }
 
 #[test]
+fn a_later_answer_is_told_of_the_first_also_when_the_process_has_ended() {
+    let world = World::new();
+    let asked = world.run(ASKS);
+    let question = world.await_display(&asked.uuid, "question")["question"]["id"].to_string();
+    world.relive(&["resolve", &asked.uuid, "--answer", "main"]).ok();
+    world.relive(&["wait", &asked.uuid]).ok();
+    let told = [" has its answer already: main (since 20", " UTC); it has ended since\n"];
+    world.relive(&["resolve", &asked.uuid, "--answer", "dev"]).fails(3, &told);
+    world.relive(&["resolve", &asked.uuid, "--answer", "dev", "--question", &question]).fails(3, &told);
+    let allowed = world.run(RUNS_COMMAND);
+    let call = world.await_display(&allowed.uuid, "approval")["approval"]["id"].to_string();
+    world.relive(&["resolve", &allowed.uuid, "--allow"]).ok();
+    world.relive(&["wait", &allowed.uuid]).ok();
+    let told = [" has its answer already: the call of shell was allowed (since 20", " UTC); it has ended since\n"];
+    world.relive(&["resolve", &allowed.uuid, "--deny"]).fails(3, &told);
+    world.kill_daemon();
+    world.relive(&["resolve", &allowed.uuid, "--deny", "--question", &call]).fails(3, &told);
+    // One that was ended before anybody answered has no answer, whatever was asked before.
+    let ask = |question: &str| format!("{{calls: [{{name: ask, args: {{question: '{question}'}}}}]}}");
+    let ended = world.run(&format!("turns: [{}, {}]", ask("Which branch?"), ask("And which tag?")));
+    world.await_display(&ended.uuid, "question");
+    world.relive(&["resolve", &ended.uuid, "--answer", "main"]).ok();
+    world.await_records(&ended, "question", 3);
+    world.relive(&["kill", &ended.uuid]).ok();
+    world.await_retired(&ended.uuid);
+    let told = [" does not wait for an answer: it has ended\n"];
+    world.relive(&["resolve", &ended.uuid, "--answer", "v1"]).fails(3, &told);
+}
+
+#[test]
 fn an_end_is_only_an_item_if_nobody_was_there() {
     let world = World::new();
     let model = world.script(ENDS);
@@ -336,6 +366,23 @@ fn the_command_of_notify_hears_of_each_item_once_and_nothing_waits_for_it() {
     for once in ["asker: question|", &failed.uuid] {
         assert_eq!(lines().lines().filter(|line| line.contains(once)).count(), 1, "{once}: {}", lines());
     }
+}
+
+/// Nobody but its own parent is left to end it.
+#[test]
+fn the_command_of_notify_is_ended_in_time_also_if_the_daemon_is_killed() {
+    let world = World::new();
+    let began = world.root().join("began");
+    world.configure(&format!("notify: |\n  sleep 600 & echo $! >{}; sleep 600; true\n", began.display()));
+    world.run(ASKS);
+    let pid = wait_for("it runs", || std::fs::read_to_string(&began).ok()?.trim().parse::<u32>().ok());
+    let lives = || {
+        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+        !stat.is_empty() && !stat.contains(") Z ")
+    };
+    assert!(lives());
+    world.kill_daemon();
+    wait_for("it is ended", || (!lives()).then_some(()));
 }
 
 #[test]

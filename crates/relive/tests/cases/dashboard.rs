@@ -252,7 +252,7 @@ fn an_error_that_is_longer_than_a_line_is_shown_in_full_on_80_columns() {
     // Longer than the line that shows what became of a command, and than the title of a window.
     let name = format!("begin{}end", "x".repeat(90));
     screen.keys(&[":"]);
-    screen.await_text(" relive ");
+    screen.await_text(" relive, then Enter ");
     screen.line(&format!("info {name}"));
     let in_window = |shown: &str| -> String {
         let inside = shown.lines().filter_map(|line| line.strip_prefix(['│', '|'])?.strip_suffix(['│', '|']));
@@ -358,7 +358,7 @@ fn an_open_inbox_does_not_start_a_daemon_that_was_stopped() {
         screen.command(command);
         screen.await_text("[y] allow  [n] deny  [a] always this command  [Space] skip  [q] leave");
         world.relive(&["daemon", "stop"]).ok();
-        screen.await_text("the daemon does not answer; an answer starts it");
+        screen.await_text("the daemon was stopped; an answer starts it");
         assert_eq!(world.daemon_pid(), None, "{command}");
         screen.keys(&[if command == "relive next" { "q" } else { "y" }]);
         if command == "relive next" {
@@ -369,6 +369,72 @@ fn an_open_inbox_does_not_start_a_daemon_that_was_stopped() {
             screen.await_text("resumed: the call is allowed");
         }
     }
+}
+
+/// Nobody else looks after it: whoever waits for a key starts it, as every other command would.
+#[test]
+fn an_open_inbox_starts_a_daemon_that_was_killed() {
+    let world = World::new();
+    let Some(screen) = Screen::open(&world, "an_open_inbox_starts_a_daemon_that_was_killed") else { return };
+    let first = world.run_with(RUNS_COMMAND, &["--name", "first"]);
+    world.await_display(&first.uuid, "approval");
+    screen.command("relive next");
+    screen.await_text("press: [y] allow  [n] deny  [a] always this command  [Space] skip  [q] leave");
+    let killed = world.kill_daemon();
+    screen.await_text("the daemon is gone and is started again");
+    wait_for("there is another daemon", || world.daemon_pid().filter(|pid| *pid != killed));
+    wait_for("it asks again", || (screen.text().matches("[Space] skip  [q] leave").count() == 2).then_some(()));
+    screen.keys(&["y"]);
+    let shown = screen.await_code(0);
+    assert!(shown.contains("resumed: the call is allowed"), "{shown}");
+}
+
+#[test]
+fn a_watched_inbox_says_that_the_daemon_was_stopped_and_starts_one_that_was_killed() {
+    let world = World::new();
+    let Some(screen) = Screen::open(&world, "a_watched_inbox_says_that_the_daemon_was_stopped") else { return };
+    let first = world.run_with(RUNS_COMMAND, &["--name", "first"]);
+    world.await_display(&first.uuid, "approval");
+    screen.command("relive inbox --watch");
+    screen.await_text("shell: echo hi");
+    world.relive(&["daemon", "stop"]).ok();
+    let shown = screen.await_text("the daemon was stopped; to start it: relive daemon start");
+    assert!(shown.contains("shell: echo hi"), "it shows what it knows: {shown}");
+    assert_eq!(world.daemon_pid(), None);
+    world.relive(&["daemon", "start"]).ok();
+    wait_for("it is shown that it runs", || (!screen.text().contains("the daemon was stopped")).then_some(()));
+    let killed = world.kill_daemon();
+    wait_for("there is another daemon", || world.daemon_pid().filter(|pid| *pid != killed));
+    screen.keys(&["q"]);
+    screen.await_code(0);
+}
+
+#[test]
+fn the_inbox_asks_again_after_it_was_stopped_and_continued() {
+    let world = World::new();
+    let Some(screen) = Screen::open(&world, "the_inbox_asks_again_after_it_was_stopped_and_continued") else { return };
+    let asks = world.run(ASKS);
+    world.await_display(&asks.uuid, "question");
+    screen.line("set -m");
+    screen.line("relive next");
+    screen.await_text("[r] reply  [Space] skip  [q] leave");
+    screen.keys(&["C-z"]);
+    screen.await_text("Stopped");
+    screen.line("fg");
+    let prompts = || screen.text().matches("[r] reply  [Space] skip  [q] leave").count();
+    wait_for("it asks again", || (prompts() == 2).then_some(()));
+    // What was typed so far is shown again, too.
+    screen.keys(&["r"]);
+    screen.await_text("your answer, then Enter (Esc: none):");
+    screen.keys(&["m", "a"]);
+    screen.await_text("(Esc: none): ma");
+    screen.keys(&["C-z"]);
+    wait_for("it is stopped again", || (screen.text().matches("Stopped").count() == 2).then_some(()));
+    screen.line("fg");
+    wait_for("it asks again", || (screen.text().matches("(Esc: none): ma").count() == 2).then_some(()));
+    screen.line("in");
+    screen.await_text("resumed: the question is answered");
+    assert_eq!(world.records(&asks.uuid, "question")[1]["answer"], "main");
 }
 
 /// What is too long to be shown is not allowed with a key.
@@ -382,9 +448,11 @@ fn a_command_that_is_not_shown_whole_is_not_allowed_by_a_key() {
     let process = world.run(&json!({"turns": [{"calls": [call]}, {"text": "done"}]}).to_string());
     world.await_display(&process.uuid, "approval");
     screen.command("relive next");
-    screen.await_text("[y] allow  [n] deny  [Space] skip  [q] leave");
+    let shown = screen.await_text("\npress: [n] deny  [Space] skip  [q] leave");
+    let refusal = "not all of it was shown; once you have seen it: relive resolve ";
+    assert!(shown.contains(refusal) && !shown.contains("[y]"), "no key is offered that does nothing: {shown}");
     screen.keys(&["y"]);
-    screen.await_text("not all of it was shown; once you have seen it: relive resolve ");
+    wait_for("the key is refused", || (screen.text().matches(refusal).count() > 1).then_some(()));
     assert_eq!(world.records(&process.uuid, "approval").len(), 1, "asked, and not answered");
     screen.keys(&["n"]);
     let shown = screen.await_code(0);
@@ -403,7 +471,7 @@ fn the_inbox_steps_through_its_items() {
     let shown = screen.await_text("[r] reply  [Space] skip  [q] leave");
     assert!(shown.contains("[1/2] question PID 1 (asker)") && shown.contains("  2 | dev\n"), "{shown}");
     screen.keys(&["r"]);
-    screen.await_text("your answer (Esc: none):");
+    screen.await_text("your answer, then Enter (Esc: none):");
     screen.line("the old one");
     screen.await_text("resumed: the question is answered");
     screen.await_text("[2/2] finished PID 2 (ended)");
@@ -449,7 +517,7 @@ fn ctrl_d_gives_no_answer() {
     screen.command("relive next");
     screen.await_text("[r] reply  [Space] skip  [q] leave");
     screen.keys(&["r"]);
-    screen.await_text("your answer (Esc: none):");
+    screen.await_text("your answer, then Enter (Esc: none):");
     screen.keys(&["C-d"]);
     wait_for("it asks again", || (screen.text().matches("[Space] skip  [q] leave").count() == 2).then_some(()));
     screen.keys(&["q"]);
@@ -505,7 +573,7 @@ fn a_question_in_front_of_run_is_answered_by_typing() {
     let world = World::new();
     let Some(screen) = Screen::open(&world, "a_question_in_front_of_run_is_answered_by_typing") else { return };
     screen.command(&format!("relive run --model {} 'do it'", world.script(ASKS)));
-    let shown = screen.await_text("your answer, or its number:");
+    let shown = screen.await_text("your answer or its number, then Enter:");
     assert!(shown.contains("PID 1 asks:\n  | Which branch?\nit proposes:\n  1 | main\n  2 | dev\n"), "{shown}");
     let info = world.relive(&["info", "1"]).ok().stdout;
     assert!(info.contains("Which branch? (answer: relive resolve 1)"), "{info}");

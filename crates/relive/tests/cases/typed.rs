@@ -74,6 +74,7 @@ fn a_limit_that_suspends_is_named() {
     let flags = ["--on-budget", "suspend", "--timeout", "100ms", "--name", "late"];
     let late = world.run_model(&model, &flags);
     world.await_display(&late.uuid, "suspended");
+    assert_eq!(world.info(&late.uuid)["reached_limit"], "timeout");
     let shown = world.relive(&["ps", "--columns", "state,detail"]).ok().stdout;
     let row = shown.lines().nth(1).unwrap();
     assert!(row.starts_with("suspended  reached --timeout after 0."), "{shown}");

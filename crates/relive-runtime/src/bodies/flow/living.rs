@@ -2,14 +2,13 @@
 
 use relive_core::{Holder, Rights, SuspendReason, Uuid};
 
-use crate::answers::waits_for_answer;
 use crate::runtime::{ProcessRef, Runtime};
 
 impl Runtime {
     /// Tells whether nothing is to be done to have a process run: it does, or waits for an answer, or is being ended.
     pub(super) fn needs_no_resume(&self, uuid: Uuid) -> bool {
         self.machine_of(uuid).is_some_and(|machine| {
-            let waits = machine.pause().is_none_or(|(_, reason)| waits_for_answer(reason));
+            let waits = machine.pause().is_none_or(|(_, reason)| reason.awaits_answer());
             machine.end().is_none() && (waits || machine.told_to_end().is_some())
         })
     }

@@ -153,28 +153,56 @@ pub(super) fn described(context: &Context, process: &Process, item: &Item) -> Sh
     Shown { text, whole: true }
 }
 
+/// Returns what a person is asked to do with an item.
+fn prompt(context: &Context, asked: &Asked<'_>) -> String {
+    let Asked { item, shown, .. } = asked;
+    let is_offered = |answer: &Answer| shown.whole || !needs_all_seen(item, answer);
+    let mut text = String::new();
+    if let Some(hidden) = item.answers.iter().find(|answer| !is_offered(answer) && !item.is_choice(answer)) {
+        text = not_whole(item, hidden);
+    }
+    let mut keys = "press: ".to_owned();
+    for (key, does) in item.keys_of(is_offered) {
+        keys.push_str(&format!("[{key}] {does}  "));
+    }
+    keys.push_str("[Space] skip  [q] leave ");
+    format!("{text}{}", context.out.paint(Paint::Bold, &keys))
+}
+
+/// Says how an item is answered that is too large to be shown.
+fn not_whole(item: &Item, answer: &Answer) -> String {
+    format!("not all of it was shown; once you have seen it: {}\n", exact(&item.exact_command(answer)))
+}
+
 async fn ask(context: &Context, asked: &Asked<'_>, keys: &mut Keys) -> Outcome<Then> {
     let Asked { client, item, waiting, shown } = asked;
-    let mut is_silent = false;
+    let mut daemon = Daemon::Runs;
     loop {
-        let mut prompt = String::new();
-        for (keys, does) in item.keys() {
-            prompt.push_str(&format!("[{keys}] {does}  "));
-        }
-        context.print(&context.out.paint(Paint::Bold, &format!("{prompt}[Space] skip  [q] leave ")))?;
-        let key = match while_open(client, waiting, is_silent, keys.press()).await? {
+        context.print(&prompt(context, asked))?;
+        let key = match while_open(client, waiting, Some(daemon), keys.press()).await? {
             Waited::Typed(Pressed::Key(key)) => char::from(key),
             Waited::Typed(Pressed::Signal(code)) => {
                 context.print("\n")?;
                 return Ok(Then::Leave(code));
             }
+            Waited::Typed(Pressed::Continued) => continue,
             Waited::Answered(outcome) => {
                 context.print(&format!("\n{outcome}\n\n"))?;
                 return Ok(Then::Next);
             }
-            Waited::NoDaemon => {
-                is_silent = true;
-                context.print("\nthe daemon does not answer; an answer starts it\n")?;
+            Waited::Daemon(Daemon::Runs) => {
+                daemon = Daemon::Runs;
+                context.print("\nthe daemon runs again\n")?;
+                continue;
+            }
+            Waited::Daemon(Daemon::Stopped) => {
+                daemon = Daemon::Stopped;
+                context.print("\nthe daemon was stopped; an answer starts it (or: relive daemon start)\n")?;
+                continue;
+            }
+            Waited::Daemon(Daemon::Crashed) => {
+                context.print("\nthe daemon is gone and is started again\n")?;
+                client.start().await?;
                 continue;
             }
         };
@@ -188,11 +216,10 @@ async fn ask(context: &Context, asked: &Asked<'_>, keys: &mut Keys) -> Outcome<T
             key => {
                 let Some(answer) = item.answers.iter().find(|answer| answer.key == key) else { continue };
                 if !shown.whole && needs_all_seen(item, answer) {
-                    let command = exact(&item.exact_command(answer));
-                    context.print(&format!("not all of it was shown; once you have seen it: {command}\n"))?;
+                    context.print(&not_whole(item, answer))?;
                     continue;
                 }
-                let command = match complete(context, asked, answer, keys).await? {
+                let command = match complete(asked, answer, keys).await? {
                     Completed::Command(command) => command,
                     Completed::No => continue,
                     Completed::Answered => {
@@ -200,7 +227,7 @@ async fn ask(context: &Context, asked: &Asked<'_>, keys: &mut Keys) -> Outcome<T
                         return Ok(Then::Next);
                     }
                 };
-                if run(context, &command).await? && answer.kind != AnswerKind::Look {
+                if keys.during(run(context, &command)).await? && answer.kind != AnswerKind::Look {
                     context.print("\n")?;
                     return Ok(Then::Next);
                 }
@@ -214,32 +241,58 @@ async fn ask(context: &Context, asked: &Asked<'_>, keys: &mut Keys) -> Outcome<T
     }
 }
 
+/// What is known of the daemon.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Daemon {
+    Runs,
+    /// Somebody stopped it, and it has removed its socket.
+    Stopped,
+    Crashed,
+}
+
+impl Daemon {
+    /// Looks whether a daemon runs. Starts none.
+    pub(super) async fn look(client: &Client<'_>) -> Self {
+        match client.connect().await {
+            Ok(()) => Self::Runs,
+            Err(_) if client.context().paths.socket.exists() => Self::Crashed,
+            Err(_) => Self::Stopped,
+        }
+    }
+}
+
 /// What ended the wait for a person.
 enum Waited<T> {
     Typed(T),
     /// Somebody else has answered, in these words.
     Answered(String),
-    NoDaemon,
+    /// The daemon has stopped, or is back.
+    Daemon(Daemon),
 }
 
-/// Waits for what a person types, and looks whether the item still waits. That the daemon is silent is told once.
+/// Waits for what a person types, and looks whether the item still waits, and whether anything else is true of the daemon
+/// than what was told of it; if nothing is told, it is not looked at.
 async fn while_open<T>(
     client: &Client<'_>,
     waiting: &Waiting,
-    is_silent: bool,
+    told: Option<Daemon>,
     typed: impl Future<Output = std::io::Result<T>>,
 ) -> Outcome<Waited<T>> {
     // Whoever only looks does not undo that somebody stops the daemon.
     client.set_stopped(true);
-    let no_daemon = async {
-        while is_silent || client.connect().await.is_ok() {
+    let daemon = async {
+        loop {
             tokio::time::sleep(LOOK_FOR_DAEMON).await;
+            let now = Daemon::look(client).await;
+            if told.is_some_and(|told| told != now) {
+                return now;
+            }
         }
     };
     let waited = tokio::select! {
         typed = typed => Waited::Typed(typed.map_err(unusable)?),
         outcome = waiting.until_answered(client, EVERY, EVERY) => Waited::Answered(outcome),
-        () = no_daemon => Waited::NoDaemon,
+        daemon = daemon => Waited::Daemon(daemon),
     };
     // A key is a command that was given after it.
     client.set_stopped(false);
@@ -261,24 +314,24 @@ enum Completed {
 }
 
 /// Returns the command of an answer; asks for the text where it needs one.
-async fn complete(context: &Context, asked: &Asked<'_>, answer: &Answer, keys: &mut Keys) -> Outcome<Completed> {
+async fn complete(asked: &Asked<'_>, answer: &Answer, keys: &mut Keys) -> Outcome<Completed> {
     let command = asked.item.exact_command(answer);
     if answer.kind != AnswerKind::Text {
         return Ok(Completed::Command(command));
     }
-    context.print("your answer (Esc: none): ")?;
     // That there is no daemon is told when the answer is sent.
-    let typed = match while_open(asked.client, &asked.waiting, true, keys.line()).await? {
+    let line = keys.line("your answer, then Enter (Esc: none): ");
+    let typed = match while_open(asked.client, &asked.waiting, None, line).await? {
         Waited::Typed(typed) => typed,
         Waited::Answered(outcome) => {
             // Whoever is typing types on for a moment, and does not answer the next item by that.
-            context.print(&format!("\n{outcome}; your words are not sent: press Enter "))?;
-            return Ok(match keys.line().await.map_err(unusable)? {
+            let prompt = format!("\n{outcome}; your words are not sent: press Enter ");
+            return Ok(match keys.line(&prompt).await.map_err(unusable)? {
                 Ok(_) => Completed::Answered,
                 Err(_) => Completed::No,
             });
         }
-        Waited::NoDaemon => return Ok(Completed::No),
+        Waited::Daemon(_) => return Ok(Completed::No),
     };
     Ok(match typed {
         Ok(Some(typed)) if !typed.trim().is_empty() => Completed::Command(with_words(&command, &typed)),

@@ -2,6 +2,7 @@
 //! ask is put to whoever watches.
 
 mod absence;
+mod delivery;
 mod elsewhere;
 
 use std::cell::Cell;
@@ -10,7 +11,8 @@ use std::future::Future;
 use std::pin::{Pin, pin};
 use std::time::{Duration, Instant};
 
-use self::absence::{Absence, now};
+use self::absence::{Absence, Turn, now};
+use self::delivery::daemon_now;
 use self::elsewhere::{CHECK_EVERY, may_be_answer};
 use super::leaving::Signals;
 pub(crate) use super::questions::AtQuestion;
@@ -155,7 +157,7 @@ struct Foreground<'a> {
     show: Show<'a>,
     questions: Questions<'a>,
     watched: Watched<'a>,
-    absence: Absence<'a>,
+    absence: Absence,
     /// Events that came while a question was on the screen.
     held: VecDeque<Seen>,
     sending: Sending<'a>,
@@ -180,7 +182,7 @@ impl<'a> Foreground<'a> {
             show: Show::new(client, created, manner.generation),
             questions: Questions::new(client, at_question),
             watched: Watched::new(client),
-            absence: Absence::new(client.context()),
+            absence: Absence::new(client),
             held: VecDeque::new(),
             sending: Box::pin(std::future::pending()),
             is_sending: false,
@@ -258,9 +260,21 @@ impl<'a> Foreground<'a> {
                     }
                     seen @ (Seen::Event(..) | Seen::Ended(..)) => self.seen(seen).await?,
                 },
-                () = self.absence.begins() => self.show.left(absence::STOPPED),
+                turn = self.absence.turns() => self.daemon_turned(turn),
                 _ = ticks.tick(), if self.show.has_output() && !self.questions.is_asking() => self.show.output(),
             }
+        }
+    }
+
+    /// Says that the daemon has stopped. When it is back, the question is shown again, below that.
+    fn daemon_turned(&mut self, turn: Turn) {
+        match turn {
+            Turn::Stopped => self.show.left(absence::STOPPED),
+            Turn::Back if self.questions.is_asking() => {
+                self.show.left("the daemon runs again");
+                self.ask();
+            }
+            Turn::Back => self.show.left("the daemon runs again"),
         }
     }
 
@@ -418,6 +432,7 @@ impl<'a> Foreground<'a> {
             },
             Typed::Line(line) if self.absence.is_known() && !line.trim().is_empty() => {
                 context.say("not sent: the daemon has stopped (to start it: relive daemon start)");
+                self.questions.show_prompt();
             }
             Typed::Line(_)
                 if self.questions.is_asking() && self.withdrawn_at.is_some_and(|at| at.elapsed() < NEW_FOR) =>
@@ -427,11 +442,10 @@ impl<'a> Foreground<'a> {
             }
             Typed::Line(line) if self.questions.is_asking() => {
                 if let Some(Answer { uuid, request, done }) = self.questions.answer(&line) {
-                    let client = self.client;
                     (self.is_sending, self.answering) = (true, Some(uuid));
                     self.answered = Box::pin(std::future::pending());
                     self.sending = Box::pin(async move {
-                        let _: Affected = client.resolve(&uuid.to_string(), &request).await?;
+                        let _: Affected = daemon_now(context).await?.resolve(&uuid.to_string(), &request).await?;
                         Ok(done)
                     });
                 }
@@ -440,10 +454,11 @@ impl<'a> Foreground<'a> {
                 context.say("the agent has no open question: the line was not sent");
             }
             Typed::Line(line) if self.manner.arrival == Arrival::Again && !line.trim().is_empty() => {
-                let (client, root, id) = (self.client, self.root.to_string(), new_uuid()?.to_string());
+                let (root, id) = (self.root.to_string(), new_uuid()?.to_string());
                 self.is_sending = true;
                 self.sending = Box::pin(async move {
-                    client.input(&root, &InputRequest { id, text: line, eof: false }).await?;
+                    let request = InputRequest { id, text: line, eof: false };
+                    daemon_now(context).await?.input(&root, &request).await?;
                     Ok(Some("sent".to_owned()))
                 });
             }

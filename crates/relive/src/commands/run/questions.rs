@@ -22,6 +22,8 @@ use crate::terminal::{Look, Paint};
 
 /// The largest file that a diff is made from.
 const FILE_MAX: u64 = 1 << 20;
+/// Asks for a text.
+const ANSWER: &str = "your answer, then Enter: ";
 
 /// What becomes of a question.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -39,6 +41,8 @@ pub(super) struct Questions<'a> {
     at_question: AtQuestion,
     /// The first one is being asked.
     open: VecDeque<Question>,
+    /// The one whose answer is being sent: it is asked again if that is not accepted.
+    answering: Option<Question>,
     /// Those that were shown.
     shown: BTreeSet<(Uuid, u64)>,
 }
@@ -99,7 +103,7 @@ pub(super) struct Answer {
 
 impl<'a> Questions<'a> {
     pub(super) fn new(client: &'a Client<'a>, at_question: AtQuestion) -> Self {
-        Self { client, at_question, open: VecDeque::new(), shown: BTreeSet::new() }
+        Self { client, at_question, open: VecDeque::new(), answering: None, shown: BTreeSet::new() }
     }
 
     /// Whether somebody is being asked.
@@ -119,16 +123,25 @@ impl<'a> Questions<'a> {
 
     /// Passes over those that were answered elsewhere before they were shown.
     pub(super) async fn pass_over_answered(&mut self) {
+        // Nobody is kept waiting for a daemon that is gone.
+        let Some(daemon) = Client::beside(self.client.context()).await else { return };
         while let Some(question) = self.open.front()
-            && let Ok(false) = question.waiting.is_still_open(self.client).await
+            && let Ok(false) = question.waiting.is_open_at(&daemon).await
         {
             self.open.pop_front();
         }
     }
 
-    /// Lets the questions of a process be asked again: the answer to one was not accepted.
-    pub(super) fn ask_again(&mut self, uuid: Uuid) {
-        self.shown.retain(|(shown, _)| *shown != uuid);
+    /// The answer that was sent is accepted.
+    pub(super) fn answer_accepted(&mut self) {
+        self.answering = None;
+    }
+
+    /// Asks the question again whose answer was not accepted, before all others.
+    pub(super) fn ask_again(&mut self) {
+        if let Some(question) = self.answering.take() {
+            self.open.push_front(question);
+        }
     }
 
     /// A process waits for an answer. Returns whether a question is to be shown now.
@@ -206,18 +219,22 @@ impl<'a> Questions<'a> {
         let context = self.client.context();
         let prompt = match &question.about {
             About::Call { .. } if question.seen == Seen::Part => {
-                format!("[n]o, or once you have seen all of it: relive resolve {} --allow ", question.pid)
+                format!("[n]o, then Enter; or once you have seen all of it: relive resolve {} --allow ", question.pid)
             }
             About::Words { .. } if question.seen == Seen::Part => {
                 format!("once you have seen all of it: relive resolve {} --answer TEXT ", question.pid)
             }
-            About::Call { always: Always::Rule(_), .. } => "allow? [y]es, [n]o, [a]lways this command ".to_owned(),
-            About::Call { tool, always: Always::EveryCall } => format!("allow? [y]es, [n]o, [a]lways {} ", exact(tool)),
-            About::Call { always: Always::No, .. } => "allow? [y]es, [n]o ".to_owned(),
-            About::Words { choices } if choices.is_empty() => "your answer: ".to_owned(),
+            About::Call { always: Always::Rule(_), .. } => "allow? [y]es, [n]o, [a]lways this command, then Enter: ".to_owned(),
+            About::Call { tool, always: Always::EveryCall } => {
+                format!("allow? [y]es, [n]o, [a]lways {}, then Enter: ", exact(tool))
+            }
+            About::Call { always: Always::No, .. } => "allow? [y]es, [n]o, then Enter: ".to_owned(),
+            About::Words { choices } if choices.is_empty() => ANSWER.to_owned(),
             // Each number would also be a text.
-            About::Words { choices } if !numbers_choose(choices) => "your answer (the text of a choice): ".to_owned(),
-            About::Words { .. } => "your answer, or its number: ".to_owned(),
+            About::Words { choices } if !numbers_choose(choices) => {
+                "your answer (the text of a choice), then Enter: ".to_owned()
+            }
+            About::Words { .. } => "your answer or its number, then Enter: ".to_owned(),
         };
         context.say_on(&context.err.paint(Paint::Bold, &prompt));
     }
@@ -231,6 +248,7 @@ impl<'a> Questions<'a> {
     pub(super) fn withdraw_all_of(&mut self, uuid: Uuid) -> bool {
         let asking = self.asker() == Some(uuid);
         self.open.retain(|question| question.uuid != uuid);
+        self.answering = self.answering.take().filter(|question| question.uuid != uuid);
         asking
     }
 
@@ -246,19 +264,21 @@ impl<'a> Questions<'a> {
             About::Call { tool, always } => (tool.clone(), always.clone()),
             About::Words { choices } => {
                 let Some(answer) = chosen(line, choices) else {
-                    self.client.context().say_on("your answer: ");
+                    self.client.context().say_on(ANSWER);
                     return None;
                 };
-                let Question { uuid, id, .. } = self.open.pop_front()?;
+                let (uuid, id) = (question.uuid, question.id);
+                self.answering = self.open.pop_front();
                 return Some(Answer { uuid, request: ResolveRequest::answer(answer, Some(id)), done: None });
             }
         };
         let Some((outcome, always)) = parse(line).filter(|(_, always)| !always || stored != Always::No) else {
             let always = if stored == Always::No { "" } else { ", [a]lways" };
-            self.client.context().say_on(&format!("[y]es, [n]o{always}? "));
+            self.client.context().say_on(&format!("[y]es, [n]o{always}, then Enter: "));
             return None;
         };
-        let Question { uuid, pid, id, .. } = self.open.pop_front()?;
+        let (uuid, pid, id) = (question.uuid, question.pid, question.id);
+        self.answering = self.open.pop_front();
         let rule = match stored {
             Always::Rule(rule) if always => Some(rule),
             Always::Rule(_) | Always::EveryCall | Always::No => None,

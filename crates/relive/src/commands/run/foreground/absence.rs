@@ -1,60 +1,84 @@
 //! A daemon that has stopped while somebody watches a process: it is said once, and nothing typed is taken meanwhile.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use relive_api::{Created, Process};
-use relive_core::{Pid, SuspendReason};
-use tokio::time::{Interval, MissedTickBehavior};
+use relive_client::Link;
+use relive_core::Pid;
+use tokio::sync::watch;
+use tokio::time::Instant;
 
 use super::Foreground;
 use crate::client::Client;
-use crate::context::Context;
+use crate::commands::run::questions::is_asked_here;
 
-/// How often it is checked whether there is a daemon.
-const LOOK_EVERY: Duration = Duration::from_secs(1);
-/// How many checks in a row have to find none: one that is started again at once is not worth a word.
-const MISSED_MAX: u32 = 2;
+/// How long the stream of the process has to be lost: a daemon that is started again at once is not worth a word.
+const LOST_FOR: Duration = Duration::from_secs(1);
 /// Says that nothing happens until there is another daemon.
 pub(super) const STOPPED: &str =
     "the daemon has stopped: the agent continues with the next one (to start it: relive daemon start)";
 
-pub(super) struct Absence<'a> {
-    context: &'a Context,
-    ticks: Interval,
-    /// How many checks in a row have found no daemon.
-    missed: u32,
+/// What has become of the daemon.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Turn {
+    Stopped,
+    Back,
 }
 
-impl<'a> Absence<'a> {
-    pub(super) fn new(context: &'a Context) -> Self {
-        let mut ticks = tokio::time::interval(LOOK_EVERY);
-        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        Self { context, ticks, missed: 0 }
+pub(super) struct Absence {
+    link: watch::Receiver<Link>,
+    socket: PathBuf,
+    /// When the stream was lost, or when it was last found to be.
+    lost_at: Option<Instant>,
+    is_known: bool,
+}
+
+impl Absence {
+    pub(super) fn new(client: &Client<'_>) -> Self {
+        Self { link: client.link(), socket: client.context().paths.socket.clone(), lost_at: None, is_known: false }
     }
 
     /// Returns whether no daemon runs, as far as is known.
     pub(super) fn is_known(&self) -> bool {
-        self.missed >= MISSED_MAX
+        self.is_known
     }
 
-    /// Returns when it turns out that the daemon has stopped. It can be dropped and called again.
-    pub(super) async fn begins(&mut self) {
+    /// Returns when it turns out that the daemon has stopped, or is back. It can be dropped and called again.
+    pub(super) async fn turns(&mut self) -> Turn {
         loop {
-            self.ticks.tick().await;
-            if self.is_daemon_here().await {
-                self.missed = 0;
-                continue;
-            }
-            self.missed = self.missed.saturating_add(1);
-            if self.missed == MISSED_MAX {
-                return;
+            let is_lost = *self.link.borrow_and_update() == Link::Lost;
+            match (is_lost, self.is_known) {
+                (false, true) => {
+                    (self.is_known, self.lost_at) = (false, None);
+                    return Turn::Back;
+                }
+                (false, false) => {
+                    self.lost_at = None;
+                    self.changed().await;
+                }
+                (true, true) => self.changed().await,
+                (true, false) => {
+                    let due = *self.lost_at.get_or_insert_with(Instant::now) + LOST_FOR;
+                    if tokio::time::timeout_at(due, self.link.changed()).await.is_ok() {
+                        continue;
+                    }
+                    // A daemon that was told to stop removes its socket. One that was killed leaves it, and is started
+                    // again by the client.
+                    self.is_known = !self.socket.exists();
+                    if self.is_known {
+                        return Turn::Stopped;
+                    }
+                    self.lost_at = Some(Instant::now());
+                }
             }
         }
     }
 
-    /// A daemon that was told to stop removes its socket. One that was killed leaves it, and is started again by the client.
-    async fn is_daemon_here(&self) -> bool {
-        self.context.paths.socket.exists() || Client::beside(self.context).await.is_some()
+    async fn changed(&mut self) {
+        if self.link.changed().await.is_err() {
+            std::future::pending().await
+        }
     }
 }
 
@@ -65,8 +89,7 @@ pub(super) async fn now(front: &Foreground<'_>, created: Created) -> (Pid, &'sta
         Some(daemon) => daemon.process(&created.uuid.to_string()).await.ok(),
         None => None,
     };
-    let is_asking =
-        |process: &Process| matches!(process.suspend_reason, Some(SuspendReason::Approval | SuspendReason::Question));
+    let is_asking = |process: &Process| process.suspend_reason.is_some_and(is_asked_here);
     let keeps = if front.questions.is_asking() || process.as_ref().is_some_and(is_asking) {
         "keeps waiting for your answer"
     } else if daemon.is_some() {

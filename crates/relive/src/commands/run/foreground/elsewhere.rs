@@ -6,13 +6,12 @@ use relive_client::Event;
 use relive_core::{ErrorCode, Uuid};
 
 use super::Foreground;
+use crate::client::Client;
 use crate::error::{Kind, Outcome};
 use crate::render::line::Line;
 
 /// How often it is checked whether a question was answered elsewhere, where no event tells of it.
 pub(super) const CHECK_EVERY: Duration = Duration::from_secs(1);
-/// How often a process is looked up whose answer was refused.
-const LOOK_UPS_MAX: u32 = 3;
 
 /// Whether an event may tell of the answer to a question.
 pub(super) fn may_be_answer(event: &Event) -> bool {
@@ -24,32 +23,35 @@ impl Foreground<'_> {
     /// A message was sent, or an answer.
     pub(super) async fn sent(&mut self, sent: Outcome<Option<String>>) -> Outcome<()> {
         let answering = self.answering.take();
-        match sent {
-            Ok(said) => said.iter().for_each(|said| self.show.say(said)),
-            Err(error) => {
+        match (sent, answering) {
+            (Ok(said), _) => {
+                self.questions.answer_accepted();
+                said.iter().for_each(|said| self.show.say(said));
+            }
+            (Err(error), answering) => {
                 self.client.context().say(&format!("not sent: {error}"));
+                self.questions.ask_again();
                 if let Some(uuid) = answering {
-                    self.ask_again(uuid).await;
+                    self.look_for_next(uuid).await;
                 }
             }
         }
         self.next_question().await
     }
 
-    /// Asks a question whose answer was refused again, if the process still asks it; if somebody was faster, it may ask
-    /// something else.
-    async fn ask_again(&mut self, uuid: Uuid) {
-        self.questions.ask_again(uuid);
-        for left in (0..LOOK_UPS_MAX).rev() {
-            match self.questions.waiting(uuid).await {
-                Ok(_) => return,
-                // It was removed, and asks nothing.
-                Err(error) if error.kind == Kind::Code(ErrorCode::NotFound) => return,
-                Err(_) if left > 0 => tokio::time::sleep(CHECK_EVERY).await,
-                Err(error) => {
-                    let message = format!("cannot look up whether it still waits for an answer: {error}");
-                    self.client.context().say(&format!("{message}\nhint: relive resolve {uuid}"));
-                }
+    /// Looks for another question of a process whose answer was refused: if somebody was faster, it may ask something else
+    /// by now, and events that a daemon has not written do not tell of it. If there is no daemon, they do so later.
+    async fn look_for_next(&mut self, uuid: Uuid) {
+        if Client::beside(self.client.context()).await.is_none() {
+            return;
+        }
+        match self.questions.waiting(uuid).await {
+            Ok(_) => {}
+            // It was removed, and asks nothing.
+            Err(error) if error.kind == Kind::Code(ErrorCode::NotFound) => {}
+            Err(error) => {
+                let message = format!("cannot look up whether it still waits for an answer: {error}");
+                self.client.context().say(&format!("{message}\nhint: relive resolve {uuid}"));
             }
         }
     }
