@@ -89,11 +89,13 @@ impl Look {
         Self { is_terminal, color, ascii: is_ascii_only(var), width }
     }
 
-    /// Returns a copy with the present width of the terminal on stderr.
+    /// Returns a copy with the present width of the terminal, which is on stderr, or on stdout alone.
     #[must_use]
     pub(crate) fn resized(mut self) -> Self {
+        use rustix::termios::tcgetwinsize;
         if self.is_terminal {
-            self.width = Some(columns(rustix::termios::tcgetwinsize(std::io::stderr())));
+            let size = tcgetwinsize(std::io::stderr()).or_else(|_| tcgetwinsize(std::io::stdout()));
+            self.width = Some(columns(size));
         }
         self
     }

@@ -73,7 +73,9 @@ impl Window<'_, '_, '_> {
         let from = from.min(lines.len().saturating_sub(page));
         let title = fit(&clean(title), width.saturating_sub(2), ascii);
         let mut block = Block::new().borders(Borders::ALL).border_set(set).title(format!(" {title} "));
-        if lines.len() > page {
+        if page == 0 {
+            block = block.title_bottom(" the screen is too small ");
+        } else if lines.len() > page {
             let last = (from + page).min(lines.len());
             block = block.title_bottom(format!(" {}-{last} of {} ", from + 1, lines.len()));
         }

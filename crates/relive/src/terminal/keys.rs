@@ -136,6 +136,19 @@ impl Keys {
         }
     }
 
+    /// Drops every key until none was pressed for a time. Returns an exit code if a signal asks the command to end.
+    pub(crate) async fn ignore_until_quiet(&mut self, time: Duration) -> io::Result<Option<u8>> {
+        loop {
+            match tokio::time::timeout(time, self.press()).await {
+                Err(_) => return Ok(None),
+                Ok(pressed) => match pressed? {
+                    Pressed::Key(_) | Pressed::Continued => {}
+                    Pressed::Signal(code) => return Ok(Some(code)),
+                },
+            }
+        }
+    }
+
     /// Waits for a command that uses the same terminal. Ctrl-Z stops both: a shell waits until all of a job has stopped.
     pub(crate) async fn during<T>(&mut self, command: impl Future<Output = T>) -> T {
         let mut command = pin!(command);

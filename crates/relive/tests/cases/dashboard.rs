@@ -379,7 +379,7 @@ fn an_open_inbox_starts_a_daemon_that_was_killed() {
     let first = world.run_with(RUNS_COMMAND, &["--name", "first"]);
     world.await_display(&first.uuid, "approval");
     screen.command("relive next");
-    screen.await_text("press: [y] allow  [n] deny  [a] always this command  [Space] skip  [q] leave");
+    screen.await_text("[y] allow  [n] deny  [a] always this command  [Space] skip  [q] leave");
     let killed = world.kill_daemon();
     screen.await_text("the daemon is gone and is started again");
     wait_for("there is another daemon", || world.daemon_pid().filter(|pid| *pid != killed));
@@ -499,13 +499,44 @@ fn an_approval_has_the_keys_of_run_in_the_inbox_and_always_stores_the_rule_of_ru
     world.await_display(&process.uuid, "approval");
     screen.command("relive next");
     screen.await_text("[y] allow  [n] deny  [a] always this command  [Space] skip  [q] leave");
-    // The keys of ends and questions are none here.
-    screen.keys(&["e", "r", "a"]);
+    // The keys of ends and questions are none here, and whoever types a word does not answer by its letters.
+    screen.keys(&["e", "r", "a", "y"]);
+    screen.await_text("this key does nothing here");
+    wait_for("it asks again", || (screen.text().matches("[Space] skip  [q] leave").count() == 2).then_some(()));
+    assert_eq!(world.records(&process.uuid, "approval").len(), 1, "asked, and not answered");
+    screen.keys(&["a"]);
     let shown = screen.await_code(0);
     assert!(shown.contains("resumed: the call is allowed; stored the rule shell:echo hi"), "{shown}");
     world.await_retired(&process.uuid);
     let approvals = world.records(&process.uuid, "approval");
     assert_eq!(approvals.iter().filter(|record| record["decision"] == "asked").count(), 1, "{approvals:?}");
+}
+
+/// A line of an agent that the terminal breaks would have no bar.
+#[test]
+fn the_inbox_fits_the_terminal_as_it_is_now() {
+    let world = World::new();
+    let Some(screen) = Screen::open(&world, "the_inbox_fits_the_terminal_as_it_is_now") else { return };
+    let first = world.run_with(RUNS_COMMAND, &["--name", "first"]);
+    world.await_display(&first.uuid, "approval");
+    let question = format!("{}allow? [y]es", "x".repeat(50));
+    let call = json!({"name": "ask", "args": {"question": question}});
+    let second = world.run(&json!({"turns": [{"calls": [call]}, {"text": "done"}]}).to_string());
+    world.await_display(&second.uuid, "question");
+    screen.command("relive inbox");
+    screen.await_text("[y] allow  [n] deny");
+    screen.resize(40, 24);
+    // A key counts after the item was shown for a moment.
+    wait_for("the next one is shown", || {
+        screen.keys(&["Space"]);
+        screen.text().contains("\n  | xxx").then_some(())
+    });
+    let shown = screen.await_text("\n  |>xxx");
+    assert!(shown.contains("xxallow? [y]es\n"), "{shown}");
+    wait_for("the inbox is left", || {
+        screen.keys(&["q"]);
+        screen.text().contains("\ncode 0\n").then_some(())
+    });
 }
 
 #[test]

@@ -36,7 +36,7 @@ fn approvals_are_shown_once_and_answered_by_a_key() {
     assert!(shown.contains("Ctrl-] detaches, Ctrl-C asks it to stop"), "{shown}");
     assert!(shown.contains("PID 1 asks to run a command:\n  | echo 'a  b'\n  | echo second line\nallow?"), "{shown}");
     screen.line("what?");
-    screen.await_text("[y]es, [n]o, [a]lways?");
+    screen.await_text("\n[y]es, [n]o, [a]lways, then Enter:");
     screen.line("a");
     let shown = screen.await_text("PID 1 asks to overwrite notes:\n  |  one\n  | -two\n  | +2\n  |  3\nallow?");
     assert!(shown.contains("stored the rule for PID 1: shell:echo 'a  b'<LF>echo second line"), "{shown}");

@@ -113,7 +113,8 @@ async fn show(context: &Context, client: &Client<'_>, head: &str, item: &Item, k
     context.print(&format!("{head}{}", shown.text))?;
     let lines = shown.text.lines().count();
     if lines >= crate::commands::ps::height() {
-        context.print(&format!("{lines} lines: scroll up to see all of them\n"))?;
+        let what = if shown.whole { "lines" } else { "lines of it" };
+        context.print(&format!("{lines} {what}: scroll up to see them\n"))?;
     }
     // What was typed before this was shown is not an answer to it.
     if let Some(code) = keys.ignore(SEEN_AFTER).await.map_err(unusable)? {
@@ -132,16 +133,18 @@ struct Asked<'a> {
 
 /// Describes an item in full: the command or the change that is asked about, or how the process ended.
 pub(super) fn described(context: &Context, process: &Process, item: &Item) -> Shown {
+    // The terminal may have another width by now, and a line that is cut by the terminal has no bar.
+    let look = context.out.resized();
     let who = item.name.as_deref().map(|name| format!(" ({})", exact(name))).unwrap_or_default();
-    let kind = context.out.paint(Paint::Bold, item.kind.word());
+    let kind = look.paint(Paint::Bold, item.kind.word());
     let since = age(item.since, Timestamp::now());
     let mut text = format!("{kind} PID {}{who}, {since}\n", item.pid);
     text.push_str(&parked::then_paused(process));
-    let waiting = parked::describe(process, &context.out, |call| questions::shown(process, call, &context.out));
+    let waiting = parked::describe(process, &look, |call| questions::shown(process, call, &look));
     match waiting {
         Some(waiting) => return Shown { text: format!("{text}{}", waiting.text), whole: waiting.whole },
         None => {
-            text.push_str(&quoted(&item.text, &context.out).text);
+            text.push_str(&quoted(&item.text, &look).text);
             if process.dead_at.is_some() {
                 text.push_str(&format!("  {}\n", summary::line(process, process.exit.as_ref())));
             }
@@ -214,7 +217,14 @@ async fn ask(context: &Context, asked: &Asked<'_>, keys: &mut Keys) -> Outcome<T
                 return Ok(Then::Next);
             }
             key => {
-                let Some(answer) = item.answers.iter().find(|answer| answer.key == key) else { continue };
+                let Some(answer) = item.answers.iter().find(|answer| answer.key == key) else {
+                    context.print("this key does nothing here\n")?;
+                    // Whoever types words does not answer by one of their letters.
+                    if let Some(code) = keys.ignore_until_quiet(SEEN_AFTER).await.map_err(unusable)? {
+                        return Ok(Then::Leave(code));
+                    }
+                    continue;
+                };
                 if !shown.whole && needs_all_seen(item, answer) {
                     context.print(&not_whole(item, answer))?;
                     continue;

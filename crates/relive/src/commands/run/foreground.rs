@@ -268,13 +268,19 @@ impl<'a> Foreground<'a> {
 
     /// Says that the daemon has stopped. When it is back, the question is shown again, below that.
     fn daemon_turned(&mut self, turn: Turn) {
+        let is_asking = self.questions.is_asking();
+        if is_asking {
+            // Below the prompt.
+            self.client.context().say("");
+        }
         match turn {
             Turn::Stopped => self.show.left(absence::STOPPED),
-            Turn::Back if self.questions.is_asking() => {
+            Turn::Back => {
                 self.show.left("the daemon runs again");
-                self.ask();
+                if is_asking {
+                    self.ask();
+                }
             }
-            Turn::Back => self.show.left("the daemon runs again"),
         }
     }
 
@@ -432,7 +438,6 @@ impl<'a> Foreground<'a> {
             },
             Typed::Line(line) if self.absence.is_known() && !line.trim().is_empty() => {
                 context.say("not sent: the daemon has stopped (to start it: relive daemon start)");
-                self.questions.show_prompt();
             }
             Typed::Line(_)
                 if self.questions.is_asking() && self.withdrawn_at.is_some_and(|at| at.elapsed() < NEW_FOR) =>
