@@ -161,6 +161,22 @@ fn a_question_is_open_until_it_is_answered_and_its_answer_holds_for_its_call_alo
     assert_eq!((reply.question, reply.text.as_str()), (seq, "yes"), "whoever answers later can be told");
 }
 
+/// Whoever answers later can be told when, and only of the answer to the same question.
+#[test]
+fn the_last_answer_about_a_call_is_remembered_with_its_question_and_time() {
+    let fixture = Fixture::new();
+    let mut writer = spawn(&fixture);
+    append(&mut writer, vec![model_started(), model_ended("calls", 2), approval(0, Decision::Asked)]);
+    let asked = writer.history().question_seq;
+    assert_eq!(writer.history().last_verdict, None);
+    append(&mut writer, vec![approval(0, Decision::Allowed)]);
+    let verdict = writer.history().last_verdict.unwrap();
+    assert_eq!((verdict.question, verdict.outcome), (asked, None));
+    append(&mut writer, vec![call_ended(0, "x"), approval(1, Decision::Asked)]);
+    assert!(writer.history().question_seq > asked);
+    assert_eq!(writer.history().last_verdict, Some(verdict), "the next question has no answer yet");
+}
+
 /// A policy may forbid questions, and never asks whether one may be asked.
 #[test]
 fn a_question_needs_no_permission_to_be_asked() {

@@ -82,6 +82,38 @@ fn the_timeline_has_a_cursor() {
 }
 
 #[test]
+fn each_other_tab_has_its_screen() {
+    for (presses, tab, name) in
+        [(2, Tab::Events, "the_events"), (3, Tab::Context, "the_context"), (4, Tab::Lineage, "the_lineage")]
+    {
+        let mut dashboard = busy(PLAIN);
+        dashboard.press(&vec![Key::Tab; presses]);
+        let lines = vec![Line::plain("the first line of the tab"), Line::plain("the last one")];
+        assert_snapshot!(name, with_log(dashboard, tab, lines).screen(80, 24));
+    }
+}
+
+#[test]
+fn an_answer_in_own_words_says_how_it_is_sent() {
+    let mut dashboard = busy(PLAIN);
+    dashboard.press(&[Key::Down]);
+    dashboard.state.settle();
+    dashboard.screen(80, 24);
+    dashboard.pass(1_000);
+    dashboard.press(&[Key::Char('r')]);
+    dashboard.type_in("neither");
+    assert_snapshot!(dashboard.screen(80, 24));
+}
+
+#[test]
+fn a_window_that_shows_no_line_says_why() {
+    let mut dashboard = busy(PLAIN);
+    dashboard.press(&[Key::Char('?')]);
+    let screen = dashboard.screen(40, 5);
+    assert!(screen.contains("the screen is too small") && !screen.contains(" of "), "{screen}");
+}
+
+#[test]
 fn the_help_is_of_this_place() {
     let mut dashboard = busy(PLAIN);
     dashboard.press(&[Key::Char('?')]);

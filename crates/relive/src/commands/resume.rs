@@ -83,7 +83,8 @@ pub(crate) async fn run(context: &Context, args: &Args) -> Outcome<u8> {
     let Some(client) = args.targets.client(context).await? else { return batch.finish("nothing to resume") };
     let mut targets = args.targets.expand(&client, Scope::Suspended).await?;
     // A process that waits for an answer is resumed by the answer: `--all` and a pattern mean only a pause of it.
-    let is_meant = |process: &Process| process.pause_kept || !process.suspend_reason.is_some_and(SuspendReason::awaits_answer);
+    let is_meant =
+        |process: &Process| process.pause_kept || !process.suspend_reason.is_some_and(SuspendReason::awaits_answer);
     targets.retain(|target| target.found.as_deref().is_none_or(is_meant));
     for target in targets {
         let resumed = match target.error {

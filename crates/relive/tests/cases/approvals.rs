@@ -67,7 +67,9 @@ fn a_call_that_is_asked_about_is_not_made_before_the_answer() {
     let text = told["result"].as_str().unwrap();
     assert!(told["ok"] == false && text.contains("refused") && text.contains("one is enough"), "{told}");
     assert_eq!(world.records(&process.uuid, "call_started").len(), 1);
-    world.relive(&["resolve", "1", "--allow"]).fails(3, &["has its answer already: the call of write was denied (since 20"]);
+    world
+        .relive(&["resolve", "1", "--allow"])
+        .fails(3, &["has its answer already: the call of write was denied (since 20"]);
     world.relive(&["resolve", "1"]).fails(3, &["does not wait for an answer"]);
 }
 

@@ -46,6 +46,7 @@ mod hang_ups;
 #[expect(dead_code, reason = "other targets use the rest")]
 mod hasty;
 mod impostors;
+mod inbox;
 mod inherited;
 mod interactive;
 mod isolation;

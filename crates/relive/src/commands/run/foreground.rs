@@ -11,7 +11,7 @@ use std::future::Future;
 use std::pin::{Pin, pin};
 use std::time::{Duration, Instant};
 
-use self::absence::{Absence, Turn, now};
+use self::absence::{Absence, now};
 use self::delivery::daemon_now;
 use self::elsewhere::{CHECK_EVERY, may_be_answer};
 use super::leaving::Signals;
@@ -262,24 +262,6 @@ impl<'a> Foreground<'a> {
                 },
                 turn = self.absence.turns() => self.daemon_turned(turn),
                 _ = ticks.tick(), if self.show.has_output() && !self.questions.is_asking() => self.show.output(),
-            }
-        }
-    }
-
-    /// Says that the daemon has stopped. When it is back, the question is shown again, below that.
-    fn daemon_turned(&mut self, turn: Turn) {
-        let is_asking = self.questions.is_asking();
-        if is_asking {
-            // Below the prompt.
-            self.client.context().say("");
-        }
-        match turn {
-            Turn::Stopped => self.show.left(absence::STOPPED),
-            Turn::Back => {
-                self.show.left("the daemon runs again");
-                if is_asking {
-                    self.ask();
-                }
             }
         }
     }

@@ -224,7 +224,9 @@ impl<'a> Questions<'a> {
             About::Words { .. } if question.seen == Seen::Part => {
                 format!("once you have seen all of it: relive resolve {} --answer TEXT ", question.pid)
             }
-            About::Call { always: Always::Rule(_), .. } => "allow? [y]es, [n]o, [a]lways this command, then Enter: ".to_owned(),
+            About::Call { always: Always::Rule(_), .. } => {
+                "allow? [y]es, [n]o, [a]lways this command, then Enter: ".to_owned()
+            }
             About::Call { tool, always: Always::EveryCall } => {
                 format!("allow? [y]es, [n]o, [a]lways {}, then Enter: ", exact(tool))
             }

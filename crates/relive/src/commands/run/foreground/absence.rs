@@ -16,7 +16,7 @@ use crate::commands::run::questions::is_asked_here;
 /// How long the stream of the process has to be lost: a daemon that is started again at once is not worth a word.
 const LOST_FOR: Duration = Duration::from_secs(1);
 /// Says that nothing happens until there is another daemon.
-pub(super) const STOPPED: &str =
+const STOPPED: &str =
     "the daemon has stopped: the agent continues with the next one (to start it: relive daemon start)";
 
 /// What has become of the daemon.
@@ -78,6 +78,26 @@ impl Absence {
     async fn changed(&mut self) {
         if self.link.changed().await.is_err() {
             std::future::pending().await
+        }
+    }
+}
+
+impl Foreground<'_> {
+    /// Says that the daemon has stopped. When it is back, the question is shown again, below that.
+    pub(super) fn daemon_turned(&mut self, turn: Turn) {
+        let is_asking = self.questions.is_asking();
+        if is_asking {
+            // Below the prompt.
+            self.client.context().say("");
+        }
+        match turn {
+            Turn::Stopped => self.show.left(STOPPED),
+            Turn::Back => {
+                self.show.left("the daemon runs again");
+                if is_asking {
+                    self.ask();
+                }
+            }
         }
     }
 }
