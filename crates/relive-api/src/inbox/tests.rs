@@ -166,9 +166,14 @@ fn an_item_says_what_happened_in_words() {
     let ended = |reason: &str| json!({"code": 1, "reason": reason, "err": null});
     check(dead(1, true), json!({"status": killed, "exit": ended("interrupted")}), "ended by SIGTERM");
     let hint = "relive resume 5 --max-steps 4";
-    let steps = json!({"max_steps": 2, "hint": hint, "exit": ended("max steps exceeded")});
+    let reached = |limit: &str| json!({"max_steps": 2, "hint": hint, "reached_limit": limit});
+    let mut steps = reached("max_steps");
+    steps["exit"] = ended("max steps exceeded");
     check(dead(1, true), steps, "max steps exceeded: --max-steps 2");
-    check(suspended("budget_exceeded"), json!({"max_steps": 2, "hint": hint}), "reached --max-steps 2");
+    check(suspended("budget_exceeded"), reached("max_steps"), "reached --max-steps 2");
+    check(suspended("budget_exceeded"), reached("max_cost"), "reached --max-cost");
+    // The limit is a field: a hint is only for people.
+    check(suspended("budget_exceeded"), json!({"max_steps": 2, "hint": hint}), "budget exceeded");
     check(suspended("budget_exceeded"), json!({}), "budget exceeded");
     check(dead(1, true), json!({}), "no way");
     check(dead(3, true), json!({"exit": {"code": 3, "reason": "exited", "err": null}}), "exit code 3");

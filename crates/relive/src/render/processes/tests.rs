@@ -1,6 +1,7 @@
 //! Tables and trees as text.
 
 use relive_core::{SuspendReason, Usd, Why};
+use relive_types::LimitKind;
 use serde_json::json;
 
 use super::*;
@@ -223,27 +224,26 @@ fn details_show_the_reason_and_leave_out_absent_fields() {
 
 #[test]
 fn an_end_names_the_limit_that_was_reached() {
-    let check = |why: &str, reason: &str, hint: Option<&str>, expect: &str| {
+    let check = |why: &str, reason: &str, limit: Option<LimitKind>, expect: &str| {
         let mut ended = process(1, 0);
         ended.display = "dead".into();
         ended.why = serde_json::from_value(json!(why)).unwrap();
         ended.status = serde_json::from_value(json!({ "kind": "killed", "signal": "SIGTERM" })).unwrap();
         ended.exit = serde_json::from_value(json!({ "code": 2, "reason": reason, "err": null })).unwrap();
-        ended.hint = hint.map(str::to_owned);
+        (ended.hint, ended.reached_limit) = (limit.map(|_| "relive resume 1 --more".to_owned()), limit);
         (ended.max_steps, ended.max_tokens) = (Some(20), Some(1000));
         assert_eq!(exit(&ended), Some((2, expect.to_owned())));
         let shown = details(&ended, &Clock::utc(), &Look::plain());
         assert!(shown.contains(&format!("EXIT       2 ({expect})\n")), "{shown}");
-        assert_eq!(shown.contains("HINT       relive resume 1 "), hint.is_some(), "{shown}");
+        assert_eq!(shown.contains("HINT       relive resume 1 "), limit.is_some(), "{shown}");
     };
-    let resume = |option: &str| format!("relive resume 1 {option}");
     let steps = "max steps exceeded";
-    check("user", steps, Some(&resume("--max-steps 40")), "max steps exceeded: --max-steps 20");
-    check("budget", "budget_exceeded", Some(&resume("--max-tokens 2000")), "budget exceeded: --max-tokens 1000");
-    check("budget", "budget_exceeded", Some(&resume("--max-cost 0.5")), "budget exceeded: --max-cost");
+    check("user", steps, Some(LimitKind::MaxSteps), "max steps exceeded: --max-steps 20");
+    check("budget", "budget_exceeded", Some(LimitKind::MaxTokens), "budget exceeded: --max-tokens 1000");
+    check("budget", "budget_exceeded", Some(LimitKind::MaxCost), "budget exceeded: --max-cost");
     check("budget", "budget_exceeded", None, "budget exceeded: the budget of an ancestor");
-    check("timeout", "timed out", Some(&resume("--timeout 60s")), "timed out: --timeout after 1m05s");
-    check("user", "interrupted", Some(&resume("--max-steps 40")), "ended by SIGTERM");
+    check("timeout", "timed out", Some(LimitKind::Timeout), "timed out: --timeout after 1m05s");
+    check("user", "interrupted", Some(LimitKind::MaxSteps), "ended by SIGTERM");
 }
 
 #[test]
