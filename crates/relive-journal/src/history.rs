@@ -24,7 +24,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::hash::Hash;
 use crate::line;
-use crate::record::{Approval, Body, Decision, Outcome, Paused, Question, Record, Repair, Signalled};
+use crate::record::{Approval, Body, Decision, Paused, Question, Record, Repair, Signalled};
 use crate::recovery::OnInDoubt;
 
 pub use approvals::{Asked, Permit, RefusedBy, Reply, Verdict};
@@ -307,13 +307,7 @@ impl History {
                 self.settle(ended.call, place);
             }
             Body::Doubt(doubt) => self.settle(doubt.call, place),
-            Body::Resolved(resolved) => {
-                self.note_resolved(resolved, record);
-                match resolved.outcome {
-                    Outcome::Done | Outcome::NotDone => self.settle(resolved.call, place),
-                    Outcome::Retry => self.set_call(resolved.call, CallState::Waiting),
-                }
-            }
+            Body::Resolved(resolved) => self.resolve(resolved, record, place),
             Body::Approval(approval) => self.approve(approval, record),
             Body::Question(question) => self.ask_or_answer(question, record),
             Body::Acked(_) => self.unseen = false,

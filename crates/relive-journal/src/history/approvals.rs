@@ -1,6 +1,6 @@
 //! Approvals of calls.
 
-use super::{CallState, History, Phase};
+use super::{CallState, History, Phase, Place};
 use crate::policy::Permission;
 use crate::record::{Approval, Decision, Outcome, Question, Record, Resolved};
 use relive_core::Timestamp;
@@ -139,8 +139,16 @@ impl History {
         self.asked = Some(question.clone());
     }
 
+    pub(super) fn resolve(&mut self, resolved: &Resolved, record: &Record, place: Place) {
+        self.note_resolved(resolved, record);
+        match resolved.outcome {
+            Outcome::Done | Outcome::NotDone => self.settle(resolved.call, place),
+            Outcome::Retry => self.set_call(resolved.call, CallState::Waiting),
+        }
+    }
+
     /// Notes what a person said about a call in doubt. One answer settles all of them, and is for the first.
-    pub(super) fn note_resolved(&mut self, resolved: &Resolved, record: &Record) {
+    fn note_resolved(&mut self, resolved: &Resolved, record: &Record) {
         let is_same = |last: Verdict| last.at == record.at && last.outcome == Some(resolved.outcome);
         if resolved.by_policy || self.last_verdict.is_some_and(is_same) {
             return;

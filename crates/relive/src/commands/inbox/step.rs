@@ -178,7 +178,7 @@ fn not_whole(item: &Item, answer: &Answer) -> String {
 }
 
 async fn ask(context: &Context, asked: &Asked<'_>, keys: &mut Keys) -> Outcome<Then> {
-    let Asked { client, item, waiting, shown } = asked;
+    let Asked { client, waiting, .. } = asked;
     let mut daemon = Daemon::Runs;
     loop {
         context.print(&prompt(context, asked))?;
@@ -217,38 +217,44 @@ async fn ask(context: &Context, asked: &Asked<'_>, keys: &mut Keys) -> Outcome<T
                 return Ok(Then::Next);
             }
             key => {
-                let Some(answer) = item.answers.iter().find(|answer| answer.key == key) else {
-                    context.print("this key does nothing here\n")?;
-                    // Whoever types words does not answer by one of their letters.
-                    if let Some(code) = keys.ignore_until_quiet(SEEN_AFTER).await.map_err(unusable)? {
-                        return Ok(Then::Leave(code));
-                    }
-                    continue;
-                };
-                if !shown.whole && needs_all_seen(item, answer) {
-                    context.print(&not_whole(item, answer))?;
-                    continue;
-                }
-                let command = match complete(asked, answer, keys).await? {
-                    Completed::Command(command) => command,
-                    Completed::No => continue,
-                    Completed::Answered => {
-                        context.print("\n")?;
-                        return Ok(Then::Next);
-                    }
-                };
-                if keys.during(run(context, &command)).await? && answer.kind != AnswerKind::Look {
-                    context.print("\n")?;
-                    return Ok(Then::Next);
-                }
-                // The answer may have been refused because there is one.
-                if !waiting.is_still_open(client).await? {
-                    context.print(&format!("{}\n\n", waiting.outcome(client).await))?;
-                    return Ok(Then::Next);
+                if let Some(then) = answer_by(context, asked, key, keys).await? {
+                    return Ok(then);
                 }
             }
         }
     }
+}
+
+/// Answers with a key; `None` if the item has to be asked about again.
+async fn answer_by(context: &Context, asked: &Asked<'_>, key: char, keys: &mut Keys) -> Outcome<Option<Then>> {
+    let Asked { client, item, waiting, shown } = asked;
+    let Some(answer) = item.answers.iter().find(|answer| answer.key == key) else {
+        context.print("this key does nothing here\n")?;
+        // Whoever types words does not answer by one of their letters.
+        return Ok(keys.ignore_until_quiet(SEEN_AFTER).await.map_err(unusable)?.map(Then::Leave));
+    };
+    if !shown.whole && needs_all_seen(item, answer) {
+        context.print(&not_whole(item, answer))?;
+        return Ok(None);
+    }
+    let command = match complete(asked, answer, keys).await? {
+        Completed::Command(command) => command,
+        Completed::No => return Ok(None),
+        Completed::Answered => {
+            context.print("\n")?;
+            return Ok(Some(Then::Next));
+        }
+    };
+    if keys.during(run(context, &command)).await? && answer.kind != AnswerKind::Look {
+        context.print("\n")?;
+        return Ok(Some(Then::Next));
+    }
+    // The answer may have been refused because there is one.
+    if !waiting.is_still_open(client).await? {
+        context.print(&format!("{}\n\n", waiting.outcome(client).await))?;
+        return Ok(Some(Then::Next));
+    }
+    Ok(None)
 }
 
 /// What is known of the daemon.
