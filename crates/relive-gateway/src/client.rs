@@ -16,13 +16,15 @@ use rustix::io::Errno;
 use rustix::net::{AddressFamily, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketAddrUnix};
 use rustix::net::{SocketFlags, SocketType};
 use rustix::process::{Pid, Signal};
-use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
+use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, BufReader};
 use tokio::sync::{mpsc, oneshot, watch};
 use uuid::Uuid;
 
 use crate::hooks::Hook;
-use crate::protocol::{Answer, Asked, Entry, Facts, HELLO, LINE_MAX, Lease, PING, PONG, Request, Said, WELCOME, line};
-use crate::{GATEWAY, SOCKET};
+use crate::process::program_id;
+use crate::protocol::{Answer, Asked, Entry, Facts, HELLO, LINE_MAX, Lease, REFUSED, RUNS, Request, Said};
+use crate::protocol::{WELCOME, WHICH, line};
+use crate::{GATEWAY, SOCKET, wire};
 
 /// How long a gateway may take to answer. None of its operations takes long.
 const ANSWER_WITHIN: Duration = Duration::from_secs(5);
@@ -33,6 +35,8 @@ const REAP_EVERY: Duration = Duration::from_millis(50);
 const REAP_LOOKS: u32 = 100;
 /// How many requests wait.
 const REQUESTS_MAX: usize = 256;
+/// The longest answer to the question which program a gateway runs.
+const RUNS_MAX: usize = 256;
 /// The variables that say where this machine's certificates are.
 const CERTIFICATES: [&str; 2] = ["SSL_CERT_FILE", "SSL_CERT_DIR"];
 
@@ -50,6 +54,8 @@ pub enum Error {
 #[derive(Debug)]
 pub struct Gateway {
     stream: UnixStream,
+    /// The program that it runs; absent from one of an earlier version.
+    program: Option<String>,
     /// Present if this daemon has started it.
     child: Option<Child>,
 }
@@ -60,13 +66,13 @@ impl Gateway {
     pub fn find(data: &Path, lock: BorrowedFd<'_>) -> Result<Option<Self>, Error> {
         let Some((stream, pid)) = reach(data)? else { return Ok(None) };
         // The lock is not sent to one that does not run, because it would hold it.
-        if !is_awake(stream) {
+        let Ok(program) = which(stream) else {
             kill(pid);
             return Ok(None);
-        }
+        };
         let Some((stream, pid)) = reach(data)? else { return Ok(None) };
         match greet(&stream, lock) {
-            Ok(()) => Ok(Some(Self { stream, child: None })),
+            Ok(()) => Ok(Some(Self { stream, program, child: None })),
             Err(error) => {
                 kill(pid);
                 Err(error.into())
@@ -74,8 +80,16 @@ impl Gateway {
         }
     }
 
+    /// Tells whether it runs another program than the one at this path, and can be replaced without cutting an answer.
+    #[must_use]
+    pub fn is_outdated(&self, path: &Path) -> bool {
+        let current = program_id(path).ok();
+        self.program.is_some() && current.is_some() && self.program != current
+    }
+
     /// Starts a gateway, replacing any other one. It blocks.
     pub fn start(program: &Path, data: &Path, lock: BorrowedFd<'_>) -> Result<Self, Error> {
+        let id = program_id(program)?;
         let (stream, theirs) = UnixStream::pair()?;
         // No directory, no group, no closure: with any of them the standard library would fork.
         let mut command = Command::new(program);
@@ -87,7 +101,7 @@ impl Gateway {
         let mut child = command.spawn()?;
         drop(command);
         match greet(&stream, lock) {
-            Ok(()) => Ok(Self { stream, child: Some(child) }),
+            Ok(()) => Ok(Self { stream, program: Some(id), child: Some(child) }),
             Err(error) => {
                 let _ = child.kill();
                 let _ = child.wait();
@@ -106,7 +120,7 @@ impl Gateway {
 
     /// Talks to the gateway from now on. `hear` is told whatever its calls do.
     pub fn talk(self, hear: impl Fn(Uuid, Facts) + Send + Sync + 'static) -> io::Result<Link> {
-        let Self { stream, mut child } = self;
+        let Self { stream, program, mut child } = self;
         stream.set_read_timeout(None)?;
         stream.set_write_timeout(None)?;
         stream.set_nonblocking(true)?;
@@ -126,15 +140,24 @@ impl Gateway {
                 reap(child).await;
             }
         });
-        Ok(Link { requests, is_gone })
+        Ok(Link { requests, is_gone, takes_sockets: program.is_some() })
     }
+}
+
+/// A request that waits to be sent, and who waits for the answer.
+#[derive(Debug)]
+struct Asking {
+    asked: Asked,
+    descriptor: Option<OwnedFd>,
+    reply: oneshot::Sender<Answer>,
 }
 
 /// A connection to the gateway.
 #[derive(Debug, Clone)]
 pub struct Link {
-    requests: mpsc::Sender<(Asked, oneshot::Sender<Answer>)>,
+    requests: mpsc::Sender<Asking>,
     is_gone: watch::Receiver<bool>,
+    takes_sockets: bool,
 }
 
 impl Link {
@@ -148,9 +171,16 @@ impl Link {
         *self.is_gone.borrow()
     }
 
-    /// Serves a process, and returns its port.
-    pub async fn serve(&self, entry: Entry) -> Result<u16, Error> {
-        match self.ask(Asked::Serve { entry: Box::new(entry) }).await? {
+    /// Tells whether the gateway serves a process at a socket that it is given. One of an earlier version opens its own.
+    #[must_use]
+    pub fn takes_sockets(&self) -> bool {
+        self.takes_sockets
+    }
+
+    /// Serves a process at this socket, or at one that the gateway opens, and returns its port.
+    pub async fn serve(&self, entry: Entry, socket: Option<OwnedFd>) -> Result<u16, Error> {
+        let asked = Asked::Serve { entry: Box::new(entry), listener: socket.is_some() };
+        match self.ask_with(asked, socket).await? {
             Answer::Port(port) => Ok(port),
             other @ (Answer::Done | Answer::Processes(_) | Answer::Hooks(_) | Answer::Error(_)) => {
                 Err(unexpected(other))
@@ -186,6 +216,16 @@ impl Link {
         }
     }
 
+    /// Keeps hooks that another gateway has received, for a process that is about to be served.
+    pub async fn inherit(&self, uuid: Uuid, hooks: Vec<Hook>) -> Result<(), Error> {
+        self.done(Asked::Inherit { uuid, hooks }).await
+    }
+
+    /// Has the gateway leave everybody to another one. It ends when it has ended its calls and this link is dropped.
+    pub async fn retire(&self) -> Result<(), Error> {
+        self.done(Asked::Retire).await
+    }
+
     async fn done(&self, asked: Asked) -> Result<(), Error> {
         match self.ask(asked).await? {
             Answer::Done => Ok(()),
@@ -196,9 +236,13 @@ impl Link {
     }
 
     async fn ask(&self, asked: Asked) -> Result<Answer, Error> {
+        self.ask_with(asked, None).await
+    }
+
+    async fn ask_with(&self, asked: Asked, descriptor: Option<OwnedFd>) -> Result<Answer, Error> {
         let gone = || io::Error::from(io::ErrorKind::BrokenPipe);
         let (reply, replied) = oneshot::channel();
-        self.requests.send((asked, reply)).await.map_err(|_| gone())?;
+        self.requests.send(Asking { asked, descriptor, reply }).await.map_err(|_| gone())?;
         let answered = tokio::time::timeout(ANSWER_WITHIN, replied).await;
         Ok(answered.map_err(|_| io::Error::from(io::ErrorKind::TimedOut))?.map_err(|_| gone())?)
     }
@@ -253,14 +297,14 @@ async fn listen(
 
 async fn write_all(
     mut to: tokio::net::unix::OwnedWriteHalf,
-    mut asked: mpsc::Receiver<(Asked, oneshot::Sender<Answer>)>,
+    mut asked: mpsc::Receiver<Asking>,
     waiting: Waiting,
 ) -> io::Result<()> {
     let mut id = 0;
-    while let Some((what, reply)) = asked.recv().await {
+    while let Some(Asking { asked: what, descriptor, reply }) = asked.recv().await {
         id += 1;
         waiting.add(id, reply);
-        to.write_all(&line(&Request { id, what })).await?;
+        wire::write(&mut to, &line(&Request { id, what }), descriptor).await?;
     }
     Ok(())
 }
@@ -295,13 +339,18 @@ fn reach(data: &Path) -> Result<Option<(UnixStream, Pid)>, Error> {
     Ok(Some((UnixStream::from(socket), peer.pid)))
 }
 
-fn is_awake(mut stream: UnixStream) -> bool {
-    let mut buffer = [0; PONG.len()];
-    let answered = stream
-        .set_read_timeout(Some(AWAKE_WITHIN))
-        .and_then(|()| stream.write_all(PING.as_bytes()))
-        .and_then(|()| stream.read_exact(&mut buffer));
-    answered.is_ok() && buffer == PONG.as_bytes()
+/// Returns which program a gateway runs; none if it is of an earlier version. It fails for one that does not run.
+fn which(mut stream: UnixStream) -> io::Result<Option<String>> {
+    stream.set_read_timeout(Some(AWAKE_WITHIN))?;
+    stream.set_write_timeout(Some(AWAKE_WITHIN))?;
+    stream.write_all(WHICH.as_bytes())?;
+    let mut answer = String::new();
+    io::BufRead::read_line(&mut io::BufReader::new(stream.take(RUNS_MAX as u64)), &mut answer)?;
+    match answer.strip_prefix(RUNS).and_then(|program| program.strip_suffix('\n')) {
+        Some(program) => Ok(Some(program.to_owned())),
+        None if answer == REFUSED => Ok(None),
+        None => Err(io::ErrorKind::InvalidData.into()),
+    }
 }
 
 fn greet(stream: &UnixStream, lock: BorrowedFd<'_>) -> io::Result<()> {

@@ -11,14 +11,16 @@ use std::time::Duration;
 use rustix::fs::AtFlags;
 use rustix::io::Errno;
 use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags};
-use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
+use tokio::io::AsyncWriteExt as _;
 use tokio::sync::{Semaphore, mpsc, watch};
 use uuid::Uuid;
 
 use crate::entry::Served;
+use crate::hooks::Hooks;
 use crate::protocol::{
-    Answer, Asked, Entry, Facts, HELLO, LINE_MAX, PING, PONG, REFUSED, Request, Said, WELCOME, line,
+    Answer, Asked, Entry, Facts, HELLO, PING, PONG, REFUSED, RUNS, Request, Said, WELCOME, WHICH, line,
 };
+use crate::wire::Lines;
 use crate::{SOCKET, serve as port};
 
 /// How long a client may take to prove that it is the daemon.
@@ -33,8 +35,14 @@ const MESSAGES_MAX: usize = 1024;
 /// What all connections share.
 struct Control {
     data: OwnedFd,
+    /// Which program this is, see [`crate::process::program_id`].
+    program: String,
     client: reqwest::Client,
     entries: Mutex<HashMap<Uuid, Arc<Served>>>,
+    /// The hooks of processes that are about to be served.
+    hooks: Mutex<HashMap<Uuid, Hooks>>,
+    /// Whether another gateway serves everybody now.
+    retired: watch::Sender<bool>,
     /// Rings when the facts of a process have changed.
     bell: watch::Sender<()>,
     /// The number of the daemon's connection, of which the last one counts.
@@ -44,11 +52,19 @@ struct Control {
 }
 
 /// Serves the daemon, and those that it names, until nobody needs it any more.
-pub(crate) async fn serve(data: OwnedFd, starter: UnixStream, client: reqwest::Client) -> io::Result<()> {
+pub(crate) async fn serve(
+    data: OwnedFd,
+    program: String,
+    starter: UnixStream,
+    client: reqwest::Client,
+) -> io::Result<()> {
     let control = Arc::new(Control {
         data,
+        program,
         client,
         entries: Mutex::default(),
+        hooks: Mutex::default(),
+        retired: watch::Sender::new(false),
         bell: watch::Sender::new(()),
         holder: watch::Sender::new(0),
         // By its starter, or it ends here.
@@ -64,6 +80,11 @@ pub(crate) async fn serve(data: OwnedFd, starter: UnixStream, client: reqwest::C
     loop {
         // The sender is in `control`.
         let _ = is_held.wait_for(|is_held| !is_held).await;
+        if *control.retired.borrow() {
+            control.drained().await;
+            // The socket is that of its successor.
+            return Ok(());
+        }
         if control.entries().is_empty() || control.identity() != Some(identity) || !control.is_reachable() {
             break;
         }
@@ -132,7 +153,7 @@ impl Control {
     /// Accepts a client that proves that it holds the data directory.
     async fn greet(self: &Arc<Self>, stream: UnixStream) -> Option<tokio::net::UnixStream> {
         let control = Arc::clone(self);
-        let greeted = tokio::task::spawn_blocking(move || greet(&control.data, stream)).await;
+        let greeted = tokio::task::spawn_blocking(move || greet(&control, stream)).await;
         let stream = greeted.ok()?.ok()??;
         stream.set_nonblocking(true).ok()?;
         tokio::net::UnixStream::from_std(stream).ok()
@@ -163,25 +184,28 @@ impl Control {
     }
 
     async fn hear(self: &Arc<Self>, from: tokio::net::unix::OwnedReadHalf, say: mpsc::Sender<Said>) -> io::Result<()> {
-        let mut from = BufReader::new(from);
-        let mut text = Vec::new();
-        loop {
-            text.clear();
-            if (&mut from).take(LINE_MAX as u64).read_until(b'\n', &mut text).await? == 0 {
-                return Ok(());
-            }
+        let mut lines = Lines::new(from);
+        while let Some(text) = lines.next().await? {
             let Request { id, what } = serde_json::from_slice(&text)?;
-            let answer = self.answer(what).await;
+            let listener = match &what {
+                Asked::Serve { listener: true, .. } => {
+                    Some(lines.descriptors.pop_front().ok_or(io::ErrorKind::InvalidData)?)
+                }
+                _ => None,
+            };
+            let answer = self.answer(what, listener).await;
             if say.send(Said::Answer { id, answer }).await.is_err() {
-                return Ok(());
+                break;
             }
         }
+        Ok(())
     }
 
-    async fn answer(self: &Arc<Self>, asked: Asked) -> Answer {
+    async fn answer(self: &Arc<Self>, asked: Asked, listener: Option<OwnedFd>) -> Answer {
         match asked {
-            Asked::Serve { entry } => {
-                self.serve(*entry).await.map_or_else(|e| Answer::Error(e.to_string()), Answer::Port)
+            Asked::Serve { .. } if *self.retired.borrow() => Answer::Error("another gateway serves now".to_owned()),
+            Asked::Serve { entry, .. } => {
+                self.serve(*entry, listener).await.map_or_else(|e| Answer::Error(e.to_string()), Answer::Port)
             }
             Asked::Lease { uuid, lease } => {
                 let served = self.entries().get(&uuid).cloned();
@@ -205,10 +229,41 @@ impl Control {
                 Answer::Hooks(served.map(|served| served.hooks_after(after)).unwrap_or_default())
             }
             Asked::List => Answer::Processes(self.entries().keys().copied().collect()),
+            Asked::Inherit { uuid, hooks } => {
+                self.hooks().entry(uuid).or_default().inherit(hooks);
+                Answer::Done
+            }
+            Asked::Retire => self.retire().await.map_or_else(|e| Answer::Error(e.to_string()), |()| Answer::Done),
         }
     }
 
-    async fn serve(self: &Arc<Self>, entry: Entry) -> io::Result<u16> {
+    /// Leaves everybody to another gateway. Nobody finds this one any more.
+    async fn retire(&self) -> io::Result<()> {
+        self.retired.send_replace(true);
+        match rustix::fs::unlinkat(&self.data, SOCKET, AtFlags::empty()) {
+            Ok(()) | Err(Errno::NOENT) => {}
+            Err(error) => return Err(error.into()),
+        }
+        let all: Vec<_> = self.entries().values().cloned().collect();
+        for served in all {
+            served.retire().await?;
+        }
+        Ok(())
+    }
+
+    /// Waits until nobody needs a gateway that was replaced.
+    async fn drained(&self) {
+        let all: Vec<_> = self.entries().values().cloned().collect();
+        for served in all {
+            served.drained().await;
+        }
+    }
+
+    fn hooks(&self) -> MutexGuard<'_, HashMap<Uuid, Hooks>> {
+        self.hooks.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    async fn serve(self: &Arc<Self>, entry: Entry, listener: Option<OwnedFd>) -> io::Result<u16> {
         let known = self.entries().get(&entry.uuid).cloned();
         if let Some(known) = known {
             if entry.port.is_none_or(|port| port == known.port) {
@@ -218,9 +273,11 @@ impl Control {
             self.entries().remove(&entry.uuid);
             known.close().await;
         }
-        let bell = self.bell.clone();
-        let (served, listener) = Served::open(entry, bell)?;
+        let hooks = self.hooks().remove(&entry.uuid).unwrap_or_default();
+        let (served, listener) = Served::open(entry, listener, hooks, self.bell.clone())?;
         tokio::spawn(port::accept_all(Arc::clone(&served), listener, self.client.clone()));
+        let following = Arc::clone(&served);
+        tokio::spawn(async move { following.follow_predecessor().await });
         let opened = served.port;
         self.entries().insert(served.uuid, served);
         self.bell.send_replace(());
@@ -258,17 +315,17 @@ async fn write_all(mut to: tokio::net::unix::OwnedWriteHalf, mut said: mpsc::Rec
 }
 
 /// Hears the first line of a client: `None` unless it proves that it is the daemon. It blocks, but not for long.
-fn greet(data: &OwnedFd, mut stream: UnixStream) -> io::Result<Option<UnixStream>> {
+fn greet(control: &Control, mut stream: UnixStream) -> io::Result<Option<UnixStream>> {
     stream.set_nonblocking(false)?;
     stream.set_read_timeout(Some(PROOF_WITHIN))?;
     stream.set_write_timeout(Some(PROOF_WITHIN))?;
     let mut buffer = [0; 64];
     let mut room = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
-    let mut control = RecvAncillaryBuffer::new(&mut room);
+    let mut sent = RecvAncillaryBuffer::new(&mut room);
     let received =
-        rustix::net::recvmsg(&stream, &mut [IoSliceMut::new(&mut buffer)], &mut control, RecvFlags::CMSG_CLOEXEC)?;
+        rustix::net::recvmsg(&stream, &mut [IoSliceMut::new(&mut buffer)], &mut sent, RecvFlags::CMSG_CLOEXEC)?;
     let mut lock = None;
-    for message in control.drain() {
+    for message in sent.drain() {
         if let RecvAncillaryMessage::ScmRights(mut descriptors) = message {
             lock = descriptors.next();
         }
@@ -278,7 +335,11 @@ fn greet(data: &OwnedFd, mut stream: UnixStream) -> io::Result<Option<UnixStream
         stream.write_all(PONG.as_bytes())?;
         return Ok(None);
     }
-    let is_holder = lock.is_some_and(|lock| relive_keeper::holds_lock(lock, data));
+    if said == WHICH.as_bytes() {
+        stream.write_all(format!("{RUNS}{}\n", control.program).as_bytes())?;
+        return Ok(None);
+    }
+    let is_holder = lock.is_some_and(|lock| relive_keeper::holds_lock(lock, &control.data));
     if !is_holder || said != HELLO.as_bytes() {
         stream.write_all(REFUSED.as_bytes())?;
         return Ok(None);

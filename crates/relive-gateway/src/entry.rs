@@ -2,20 +2,25 @@
 
 use std::collections::BTreeMap;
 use std::io;
-use std::net::{Ipv4Addr, SocketAddr};
+use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use jiff::Timestamp;
-use tokio::net::{TcpListener, TcpSocket};
+use tokio::net::TcpListener;
 use tokio::sync::watch;
 use uuid::Uuid;
 
 use crate::gates::{Gate, Limit, gate};
 use crate::hooks::{Hook, Hooks};
-use crate::log::{Asked, Ended, Log};
+use crate::listen::{self, listen};
+use crate::log::{Asked, Begun, Ended, Log};
 use crate::protocol::{Auth, Entry, Facts, Lease, Wanted};
 
-const BACKLOG: u32 = 128;
+/// How often to look what the gateway before has recorded, while it has calls.
+const FOLLOW_EVERY: Duration = Duration::from_millis(50);
+/// How long it may take to record the calls of a program that has ended.
+const RECORDED_WITHIN: Duration = Duration::from_secs(3);
 
 /// A process that is served.
 #[derive(Debug)]
@@ -24,15 +29,21 @@ pub(crate) struct Served {
     pub(crate) port: u16,
     target: Mutex<Target>,
     lease: watch::Sender<Lease>,
-    log: Arc<Mutex<Log>>,
+    log: Arc<Mutex<CountedLog>>,
     state: Mutex<State>,
     facts: Mutex<Facts>,
     hooks: Mutex<Hooks>,
     /// Rings when the facts have changed.
     bell: watch::Sender<()>,
     closing: watch::Sender<bool>,
-    /// Held by every call that is under way.
-    calls: watch::Sender<usize>,
+    /// Whether another gateway serves the process now, and this one only ends its calls.
+    retired: watch::Sender<bool>,
+    /// Whether new connections are accepted.
+    accepting: watch::Sender<bool>,
+    /// The number of connections, and of calls under way.
+    open: watch::Sender<usize>,
+    /// Whether all calls of the gateway before have ended.
+    is_sole: watch::Sender<bool>,
 }
 
 /// Where calls go.
@@ -51,9 +62,19 @@ struct State {
     held: u32,
     limited: Option<Limit>,
     wanted: BTreeMap<u64, String>,
+    logged: Logged,
+}
+
+/// What is known of the log without waiting for it.
+#[derive(Debug, Clone, Copy)]
+struct Logged {
+    /// Grows with every change of the log, so that an earlier state does not replace a later one.
+    change: u64,
     /// The tokens that the lease does not know of.
     unsettled: u64,
-    log: u64,
+    length: u64,
+    /// Calls of the gateway before that are open.
+    inherited: usize,
 }
 
 /// Something that a call does, for as long as it is kept.
@@ -71,6 +92,22 @@ enum What {
     Existing,
 }
 
+/// The log, and how often it was changed.
+#[derive(Debug)]
+struct CountedLog {
+    log: Log,
+    changes: u64,
+}
+
+impl CountedLog {
+    fn logged(&mut self) -> Logged {
+        self.changes += 1;
+        let log = &self.log;
+        let (unsettled, inherited) = (log.unsettled(), log.inherited());
+        Logged { change: self.changes, unsettled, length: log.length, inherited }
+    }
+}
+
 /// What becomes of a call that waited for its turn.
 #[derive(Debug)]
 pub(crate) enum Passed {
@@ -79,24 +116,20 @@ pub(crate) enum Passed {
 }
 
 impl Served {
-    /// Binds the port of a process, and opens its log. It blocks.
-    pub(crate) fn open(entry: Entry, bell: watch::Sender<()>) -> io::Result<(Arc<Self>, TcpListener)> {
+    /// Opens the log of a process and its port: the socket that listens there already, if there is one. It blocks.
+    pub(crate) fn open(
+        entry: Entry,
+        listener: Option<OwnedFd>,
+        hooks: Hooks,
+        bell: watch::Sender<()>,
+    ) -> io::Result<(Arc<Self>, TcpListener)> {
         let Entry { uuid, port, token, upstream, auth, directory, lease } = entry;
-        let socket = TcpSocket::new_v4()?;
-        socket.set_reuseaddr(true)?;
-        socket.bind(SocketAddr::from((Ipv4Addr::LOCALHOST, port.unwrap_or(0))))?;
-        let mut log = Log::open(&directory, lease.settled)?;
-        let listener = socket.listen(BACKLOG)?;
-        let port = listener.local_addr()?.port();
-        let state = State {
-            next: log.next,
-            in_flight: 0,
-            held: 0,
-            limited: None,
-            wanted: BTreeMap::new(),
-            unsettled: log.unsettled(lease.settled),
-            log: log.length,
-        };
+        let listener = listener.map_or_else(|| listen(port), Ok)?;
+        let (listener, port) = listen::accept_at(listener, port)?;
+        let mut log = CountedLog { log: Log::open(&directory, lease.settled)?, changes: 0 };
+        let logged = log.logged();
+        let (next, wanted) = (log.log.next, BTreeMap::new());
+        let state = State { next, in_flight: 0, held: 0, limited: None, wanted, logged };
         let served = Arc::new(Self {
             uuid,
             port,
@@ -105,10 +138,13 @@ impl Served {
             log: Arc::new(Mutex::new(log)),
             state: Mutex::new(state),
             facts: Mutex::default(),
-            hooks: Mutex::default(),
+            hooks: Mutex::new(hooks),
             bell,
             closing: watch::Sender::new(false),
-            calls: watch::Sender::new(0),
+            retired: watch::Sender::new(false),
+            accepting: watch::Sender::new(true),
+            open: watch::Sender::new(0),
+            is_sole: watch::Sender::new(logged.inherited == 0),
         });
         served.publish();
         Ok((served, listener))
@@ -126,8 +162,12 @@ impl Served {
     }
 
     pub(crate) fn set_lease(&self, lease: Lease) {
-        let unsettled = self.log.lock().unwrap_or_else(PoisonError::into_inner).unsettled(lease.settled);
-        self.state().unsettled = unsettled;
+        let logged = {
+            let mut log = self.log.lock().unwrap_or_else(PoisonError::into_inner);
+            log.log.settle(lease.settled);
+            log.logged()
+        };
+        self.note(logged);
         self.lease.send_replace(lease);
         self.publish();
     }
@@ -146,11 +186,57 @@ impl Served {
         drop(self.closing.subscribe().wait_for(|closing| *closing).await);
     }
 
-    /// Ends all calls, and waits until they are recorded.
+    /// Ends all calls, and waits until they are recorded. Those of the gateway before end with the program.
     pub(crate) async fn close(&self) {
         self.closing.send_replace(true);
+        // The senders are this one.
+        let _ = self.open.subscribe().wait_for(|open| *open == 0).await;
+        let mut is_sole = self.is_sole.subscribe();
+        let _ = tokio::time::timeout(RECORDED_WITHIN, is_sole.wait_for(|is_sole| *is_sole)).await;
+    }
+
+    /// Leaves the process to another gateway: accepts no connection and begins no call from now on. Calls that wait are
+    /// passed on to the other one, and those that the provider has are ended here.
+    pub(crate) async fn retire(&self) -> io::Result<()> {
+        self.retired.send_replace(true);
+        self.with_log(Log::retire).await?;
         // The sender is this one.
-        let _ = self.calls.subscribe().wait_for(|calls| *calls == 0).await;
+        let _ = self.accepting.subscribe().wait_for(|accepting| !accepting).await;
+        Ok(())
+    }
+
+    pub(crate) fn is_retired(&self) -> bool {
+        *self.retired.borrow()
+    }
+
+    /// Waits until another gateway serves the process.
+    pub(crate) async fn retired(&self) {
+        // The sender is this one.
+        drop(self.retired.subscribe().wait_for(|retired| *retired).await);
+    }
+
+    /// Notes that no more connections are accepted.
+    pub(crate) fn accepts_no_more(&self) {
+        self.accepting.send_replace(false);
+    }
+
+    /// Waits until nobody is connected and no call is under way.
+    pub(crate) async fn drained(&self) {
+        // The sender is this one.
+        let _ = self.open.subscribe().wait_for(|open| *open == 0).await;
+    }
+
+    /// Follows the calls of the gateway before until all of them have ended.
+    pub(crate) async fn follow_predecessor(&self) {
+        loop {
+            let followed = self.with_log(|log| log.follow().map(|open| open == 0)).await;
+            self.publish();
+            if matches!(followed, Ok(true)) || self.is_retired() {
+                self.is_sole.send_replace(true);
+                return;
+            }
+            tokio::time::sleep(FOLLOW_EVERY).await;
+        }
     }
 
     fn publish(&self) {
@@ -159,8 +245,8 @@ impl Served {
         let facts = {
             let state = self.state();
             Facts {
-                log: state.log,
-                in_flight: state.in_flight,
+                log: state.logged.length,
+                in_flight: state.in_flight + u32::try_from(state.logged.inherited).unwrap_or(u32::MAX),
                 held: state.held,
                 limited_until_ms: state.limited.map(|limit| limit.until.as_millisecond()),
                 limited_call: state.limited.map(|limit| limit.told),
@@ -204,7 +290,7 @@ impl Served {
         state.next - 1
     }
 
-    /// Keeps the process from being forgotten while a call is under way.
+    /// Keeps the process from being forgotten, and this gateway from ending, while a connection or a call is under way.
     pub(crate) fn exist(self: &Arc<Self>) -> Doing {
         Doing::begin(self, What::Existing)
     }
@@ -222,7 +308,7 @@ impl Served {
         loop {
             let (unsettled, limited) = {
                 let state = self.state();
-                (state.unsettled, state.limited)
+                (state.logged.unsettled, state.limited)
             };
             let verdict = gate(&lease.borrow_and_update(), number, unsettled, limited, Timestamp::now());
             let until = match verdict {
@@ -277,32 +363,44 @@ impl Served {
     }
 
     /// Records that a call is about to be made.
-    pub(crate) async fn record_begin(&self, asked: Asked) -> io::Result<()> {
+    pub(crate) async fn record_begin(&self, asked: Asked) -> io::Result<Begun> {
         self.with_log(move |log| log.begin(&asked)).await
+    }
+
+    /// Records a call that is not made.
+    pub(crate) async fn record_refusal(&self, ended: Ended) -> io::Result<Begun> {
+        let recorded = self.with_log(move |log| log.refuse(&ended)).await;
+        self.publish();
+        recorded
     }
 
     /// Records the end of a call.
     pub(crate) async fn record_end(&self, ended: Ended) -> io::Result<()> {
-        let tokens = ended.tokens_in.saturating_add(ended.tokens_out);
         self.with_log(move |log| log.end(&ended)).await?;
-        {
-            let mut state = self.state();
-            state.unsettled = state.unsettled.saturating_add(tokens);
-        }
         self.publish();
         Ok(())
     }
 
-    async fn with_log(&self, change: impl FnOnce(&mut Log) -> io::Result<()> + Send + 'static) -> io::Result<()> {
+    async fn with_log<T: Send + 'static>(
+        &self,
+        change: impl FnOnce(&mut Log) -> io::Result<T> + Send + 'static,
+    ) -> io::Result<T> {
         let log = Arc::clone(&self.log);
         let changed = tokio::task::spawn_blocking(move || {
             let mut log = log.lock().unwrap_or_else(PoisonError::into_inner);
-            change(&mut log).map(|()| log.length)
+            let changed = change(&mut log.log);
+            (changed, log.logged())
         });
-        let length = changed.await.map_err(io::Error::other)??;
+        let (changed, logged) = changed.await.map_err(io::Error::other)?;
+        self.note(logged);
+        changed
+    }
+
+    fn note(&self, logged: Logged) {
         let mut state = self.state();
-        state.log = state.log.max(length);
-        Ok(())
+        if logged.change > state.logged.change {
+            state.logged = logged;
+        }
     }
 }
 
@@ -324,7 +422,7 @@ impl Doing {
             What::Asking => served.state().in_flight += 1,
             What::Waiting => served.state().held += 1,
             What::Wanting(_) => {}
-            What::Existing => served.calls.send_modify(|calls| *calls += 1),
+            What::Existing => served.open.send_modify(|open| *open += 1),
         }
         served.publish();
         Self { served: Arc::clone(served), what }
@@ -337,7 +435,7 @@ impl Drop for Doing {
             What::Asking => self.served.state().in_flight -= 1,
             What::Waiting => self.served.state().held -= 1,
             What::Wanting(number) => drop(self.served.state().wanted.remove(&number)),
-            What::Existing => self.served.calls.send_modify(|calls| *calls -= 1),
+            What::Existing => self.served.open.send_modify(|open| *open -= 1),
         }
         self.served.publish();
     }

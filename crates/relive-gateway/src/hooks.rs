@@ -49,6 +49,17 @@ impl Hooks {
         self.last
     }
 
+    /// Keeps hooks that another gateway has received.
+    pub(crate) fn inherit(&mut self, hooks: Vec<Hook>) {
+        for hook in hooks {
+            if self.kept.len() == KEPT_MAX {
+                self.kept.pop_front();
+            }
+            self.last = self.last.max(hook.number);
+            self.kept.push_back(hook);
+        }
+    }
+
     /// Keeps the body of a hook; `false` if it is none.
     pub(crate) fn add(&mut self, body: &[u8]) -> bool {
         self.add_at(body, Timestamp::now())

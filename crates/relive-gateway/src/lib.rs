@@ -10,6 +10,8 @@
 //!   answer is passed on. The daemon copies the log into the journal; it never writes to the log of a gateway that runs;
 //! - what a provider does not report, because its answer was cut, is estimated and marked;
 //! - it answers only the daemon that holds the lock of the data directory;
+//! - a gateway that is killed or replaced closes no port: the shim of the process has its socket, too;
+//! - one that is replaced begins no more calls, ends those under way, and passes other requests on to its successor;
 //! - while there is no daemon, agents spend within their last [`Lease`], and then wait.
 
 #![forbid(unsafe_code)]
@@ -21,16 +23,19 @@ mod entry;
 mod gates;
 mod hooks;
 mod limits;
+mod listen;
 mod log;
 mod meter;
 mod process;
 mod protocol;
 mod serve;
 mod upstream;
+mod wire;
 
 pub use api::Api;
 pub use client::{Error, Gateway, Link};
 pub use hooks::{HOOKS_PATH, Hook};
+pub use listen::{listen, port_of};
 pub use log::{Cut, Ended, close as close_log, read as read_log};
 pub use process::main;
 pub use protocol::{Auth, Entry, Exhausted, Facts, Lease, Wanted};

@@ -1,12 +1,17 @@
 //! The calls of one process, in a file of its directory: a line when a call begins, and one when it has ended.
+//!
+//! Each gateway whose calls are in the file has a shared lock on it. During an upgrade there are two: the one before ends its
+//! calls, and its successor begins new ones. Calls that are open although no other gateway has a lock were left by one that
+//! was killed.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io::{self, BufRead as _, BufReader, Read as _, Seek as _, SeekFrom, Write as _};
 use std::path::Path;
 
 use jiff::Timestamp;
-use rustix::fs::{Mode, OFlags};
+use rustix::fs::{FlockOperation, Mode, OFlags, flock};
+use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 
 use crate::LOG;
@@ -125,7 +130,24 @@ pub(crate) struct Log {
     /// The number of the next call.
     pub(crate) next: u64,
     /// The tokens of each call that has ended, by the end of its line.
-    pub(crate) used: BTreeMap<u64, u64>,
+    used: BTreeMap<u64, u64>,
+    /// The daemon has subtracted the calls up to this offset.
+    settled: u64,
+    /// The calls of this gateway that are open.
+    open: BTreeSet<u64>,
+    /// The open calls of the gateway before, which ends them itself, or is gone.
+    inherited: BTreeMap<u64, Asked>,
+    /// The lines up to this offset were read.
+    read_to: u64,
+    is_retired: bool,
+}
+
+/// Whether a call was recorded.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Begun {
+    Recorded,
+    /// Not recorded: another gateway begins the calls of the process now.
+    Retired,
 }
 
 impl Log {
@@ -142,66 +164,162 @@ impl Log {
         if metadata.len() == 0 {
             rustix::fs::fsync(&folder)?;
         }
-        let mut log = Self { file, length: metadata.len(), next: 1, used: BTreeMap::new() };
-        let mut open = BTreeMap::new();
-        let mut is_torn = false;
-        for_each_line(&log.file, 0, |line, end| match line {
-            Some(Line::Asked(asked)) => {
-                log.next = log.next.max(asked.number + 1);
-                open.insert(asked.number, asked);
-            }
-            Some(Line::Ended(ended)) => {
-                log.next = log.next.max(ended.number + 1);
-                open.remove(&ended.number);
-                if end > settled {
-                    log.used.insert(end, ended.tokens_in + ended.tokens_out);
-                }
-            }
-            None => is_torn = end == u64::MAX,
-        })?;
-        if is_torn {
-            log.write(b"\n")?;
-        }
-        for asked in open.into_values() {
-            let ended = asked.ended(asked.at);
-            let tokens_in = meter::estimate(asked.bytes);
-            log.end(&Ended { tokens_in, estimated: true, cut: Some(Cut::Gateway), ..ended })?;
-        }
+        let mut log = Self {
+            file,
+            length: metadata.len(),
+            next: 1,
+            used: BTreeMap::new(),
+            settled,
+            open: BTreeSet::new(),
+            inherited: BTreeMap::new(),
+            read_to: 0,
+            is_retired: false,
+        };
+        flock(&log.file, FlockOperation::NonBlockingLockShared)?;
+        log.read_lines()?;
+        log.end_inherited()?;
         Ok(log)
     }
 
+    /// Reads lines that were not read before.
+    fn read_lines(&mut self) -> io::Result<()> {
+        let (mut is_torn, mut read_to) = (false, self.read_to);
+        for_each_line(&self.file.try_clone()?, self.read_to, |line, end| {
+            is_torn = end == u64::MAX;
+            read_to = if is_torn { read_to } else { end };
+            match line {
+                Some(Line::Asked(asked)) => {
+                    self.next = self.next.max(asked.number + 1);
+                    if !self.open.contains(&asked.number) {
+                        self.inherited.insert(asked.number, asked);
+                    }
+                }
+                Some(Line::Ended(ended)) => {
+                    self.next = self.next.max(ended.number + 1);
+                    self.inherited.remove(&ended.number);
+                    if end > self.settled {
+                        self.used.insert(end, ended.tokens_in + ended.tokens_out);
+                    }
+                }
+                None => {}
+            }
+        })?;
+        self.read_to = read_to;
+        self.length = self.length.max(read_to);
+        if is_torn && self.is_alone()? {
+            self.write(b"\n")?;
+        }
+        Ok(())
+    }
+
+    /// Tells whether no other gateway has calls in the log.
+    fn is_alone(&self) -> io::Result<bool> {
+        let is_alone = match flock(&self.file, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => true,
+            Err(Errno::WOULDBLOCK) => false,
+            Err(error) => return Err(error.into()),
+        };
+        // Whether or not it was changed, the lock is shared again. The others are retired: they do not look, so that none
+        // of them can take this one for gone meanwhile.
+        flock(&self.file, FlockOperation::NonBlockingLockShared)?;
+        Ok(is_alone)
+    }
+
+    /// Ends the calls of the gateway before, if it is gone.
+    fn end_inherited(&mut self) -> io::Result<()> {
+        if self.inherited.is_empty() || !self.is_alone()? {
+            return Ok(());
+        }
+        // It may have ended some of them just before.
+        self.read_lines()?;
+        for asked in std::mem::take(&mut self.inherited).into_values() {
+            let tokens_in = meter::estimate(asked.bytes);
+            let ended = Ended { tokens_in, estimated: true, cut: Some(Cut::Gateway), ..asked.ended(asked.at) };
+            self.end(&ended)?;
+        }
+        Ok(())
+    }
+
+    /// Reads what the gateway before has recorded meanwhile, and returns how many of its calls are open.
+    pub(crate) fn follow(&mut self) -> io::Result<usize> {
+        self.read_lines()?;
+        self.end_inherited()?;
+        Ok(self.inherited.len())
+    }
+
+    /// Returns how many calls of the gateway before are open.
+    pub(crate) fn inherited(&self) -> usize {
+        self.inherited.len()
+    }
+
+    /// Begins no more calls: another gateway does.
+    pub(crate) fn retire(&mut self) -> io::Result<()> {
+        self.is_retired = true;
+        self.unlock_if_over()
+    }
+
+    fn unlock_if_over(&self) -> io::Result<()> {
+        if self.is_retired && self.open.is_empty() {
+            flock(&self.file, FlockOperation::Unlock)?;
+        }
+        Ok(())
+    }
+
     /// Records a call before it is made.
-    pub(crate) fn begin(&mut self, asked: &Asked) -> io::Result<()> {
+    pub(crate) fn begin(&mut self, asked: &Asked) -> io::Result<Begun> {
+        if self.is_retired {
+            return Ok(Begun::Retired);
+        }
         if self.length > LOG_MAX_BYTES {
             return Err(io::Error::other("too many calls were recorded"));
         }
-        self.append(&Line::Asked(asked.clone()))
+        self.append(&Line::Asked(asked.clone()))?;
+        self.open.insert(asked.number);
+        Ok(Begun::Recorded)
+    }
+
+    /// Records a call that is not made.
+    pub(crate) fn refuse(&mut self, ended: &Ended) -> io::Result<Begun> {
+        if self.is_retired {
+            return Ok(Begun::Retired);
+        }
+        self.end(ended).map(|()| Begun::Recorded)
     }
 
     /// Records the end of a call.
     pub(crate) fn end(&mut self, ended: &Ended) -> io::Result<()> {
-        self.append(&Line::Ended(Box::new(ended.clone())))?;
-        self.used.insert(self.length, ended.tokens_in + ended.tokens_out);
-        Ok(())
+        let end = self.append(&Line::Ended(Box::new(ended.clone())))?;
+        self.used.insert(end, ended.tokens_in + ended.tokens_out);
+        self.open.remove(&ended.number);
+        self.unlock_if_over()
     }
 
-    /// Forgets what the daemon has subtracted, and returns the tokens that it has not.
-    pub(crate) fn unsettled(&mut self, settled: u64) -> u64 {
+    /// Forgets what the daemon has subtracted.
+    pub(crate) fn settle(&mut self, settled: u64) {
+        self.settled = settled;
         self.used = self.used.split_off(&(settled + 1));
+    }
+
+    /// Returns the tokens that the daemon has not subtracted.
+    pub(crate) fn unsettled(&self) -> u64 {
         self.used.values().fold(0, |sum, tokens| sum.saturating_add(*tokens))
     }
 
-    fn append(&mut self, line: &Line) -> io::Result<()> {
+    /// Appends a line, and returns its end.
+    fn append(&mut self, line: &Line) -> io::Result<u64> {
         let mut text = serde_json::to_vec(line)?;
         text.push(b'\n');
-        self.write(&text)?;
-        rustix::fs::fdatasync(&self.file).map_err(Into::into)
+        let end = self.write(&text)?;
+        rustix::fs::fdatasync(&self.file)?;
+        Ok(end)
     }
 
-    fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
+    /// Writes at the end of the file, wherever that is: another gateway may have written, too.
+    fn write(&mut self, bytes: &[u8]) -> io::Result<u64> {
         self.file.write_all(bytes)?;
-        self.length += bytes.len() as u64;
-        Ok(())
+        let end = self.file.stream_position()?;
+        self.length = self.length.max(end);
+        Ok(end)
     }
 }
 
@@ -283,8 +401,8 @@ mod tests {
         for torn in 0..30 {
             std::fs::write(directory.path().join(LOG), [&text[..], &text[..torn]].concat()).unwrap();
             for _ in 0..2 {
-                let mut log = Log::open(directory.path(), whole[0].1).unwrap();
-                assert_eq!((log.next, log.unsettled(whole[0].1)), (3, 100), "{torn}");
+                let log = Log::open(directory.path(), whole[0].1).unwrap();
+                assert_eq!((log.next, log.unsettled()), (3, 100), "{torn}");
             }
             let calls = read(directory.path(), 0).unwrap();
             assert_eq!(calls.len(), 2, "{torn}");
@@ -302,10 +420,48 @@ mod tests {
             log.end(&ended(number, number * 10)).unwrap();
         }
         let calls = read(directory.path(), 0).unwrap();
-        assert_eq!(log.unsettled(0), 63);
-        assert_eq!(log.unsettled(calls[1].1), 31);
-        assert_eq!(log.unsettled(calls[2].1), 0);
+        let mut unsettled = |settled| {
+            log.settle(settled);
+            log.unsettled()
+        };
+        assert_eq!((unsettled(0), unsettled(calls[1].1), unsettled(calls[2].1)), (63, 31, 0));
         assert!(close(directory.path()).is_ok() && read(directory.path(), calls[2].1).unwrap().is_empty());
+    }
+
+    #[test]
+    fn two_gateways_write_to_one_log_and_the_calls_of_a_killed_one_are_ended_by_the_other() {
+        let directory = tempfile::tempdir().unwrap();
+        let open = || Log::open(directory.path(), 0).unwrap();
+        let numbers = || read(directory.path(), 0).unwrap().iter().map(|(call, _)| call.number).collect::<Vec<_>>();
+        let mut old = open();
+        for number in 1..=3 {
+            assert_eq!(old.begin(&asked(number)).unwrap(), Begun::Recorded);
+        }
+        old.retire().unwrap();
+        assert_eq!(old.begin(&asked(4)).unwrap(), Begun::Retired);
+        let mut new = open();
+        assert_eq!((new.next, new.inherited(), numbers()), (4, 3, vec![]));
+        // A third one, before the first two are done.
+        new.begin(&asked(4)).unwrap();
+        old.end(&ended(2, 20)).unwrap();
+        assert_eq!((new.follow().unwrap(), new.unsettled()), (2, 21));
+        new.end(&ended(4, 40)).unwrap();
+        new.begin(&asked(5)).unwrap();
+        new.retire().unwrap();
+        let mut third = open();
+        old.end(&ended(1, 10)).unwrap();
+        assert_eq!((third.follow().unwrap(), third.unsettled()), (2, 21 + 41 + 11));
+        let length = std::fs::metadata(directory.path().join(LOG)).unwrap().len();
+        assert_eq!((old.length, third.length), (length, length));
+        // Killed.
+        drop(old);
+        assert_eq!(third.follow().unwrap(), 2, "the second one has an open call");
+        new.end(&ended(5, 50)).unwrap();
+        assert_eq!(third.follow().unwrap(), 0, "it has ended its last call");
+        assert_eq!(numbers(), [2, 4, 1, 5, 3]);
+        let last = read(directory.path(), 0).unwrap().pop().unwrap().0;
+        assert_eq!((last.cut, last.estimated, last.tokens_in), (Some(Cut::Gateway), true, 100));
+        assert_eq!(third.unsettled(), 21 + 41 + 11 + 51 + 100);
     }
 
     #[test]

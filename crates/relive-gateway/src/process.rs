@@ -3,6 +3,7 @@
 use std::io::{self, Write as _};
 use std::os::fd::AsFd as _;
 use std::os::unix::net::UnixStream;
+use std::path::Path;
 
 use rustix::fs::{Mode, OFlags};
 use rustix::process::{DumpableBehavior, Resource, Rlimit};
@@ -23,7 +24,15 @@ pub fn main() -> ! {
     std::process::exit(code)
 }
 
+/// Returns a name of a program that changes when its file is replaced. Copies have different ones.
+pub(crate) fn program_id(path: &Path) -> io::Result<String> {
+    let found = rustix::fs::stat(path)?;
+    let (seconds, nanoseconds) = (found.st_mtime, found.st_mtime_nsec);
+    Ok(format!("{:x}.{:x}.{:x}.{seconds}.{nanoseconds}", found.st_dev, found.st_ino, found.st_size))
+}
+
 fn run() -> io::Result<()> {
+    let program = program_id(Path::new("/proc/self/exe"))?;
     hide()?;
     let data = std::env::args_os().nth(1).ok_or_else(|| io::Error::other("no data directory is named"))?;
     let data = rustix::fs::open(data, OFlags::DIRECTORY | OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?;
@@ -37,7 +46,7 @@ fn run() -> io::Result<()> {
     rustix::stdio::dup2_stdin(&null)?;
     let client = upstream::client().map_err(io::Error::other)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let served = runtime.block_on(control::serve(data, starter, client));
+    let served = runtime.block_on(control::serve(data, program, starter, client));
     runtime.shutdown_background();
     served
 }

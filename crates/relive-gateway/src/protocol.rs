@@ -10,6 +10,10 @@ pub(crate) const LINE_MAX: usize = 1 << 20;
 /// The first line of a client that proves nothing: an answer shows that the gateway runs.
 pub(crate) const PING: &str = "ping\n";
 pub(crate) const PONG: &str = "pong\n";
+/// The first line of a client that asks which program the gateway runs, and the beginning of the answer. A gateway of an earlier
+/// version refuses; it takes no sockets, and does not retire.
+pub(crate) const WHICH: &str = "which\n";
+pub(crate) const RUNS: &str = "runs ";
 /// The first line of the daemon, which comes with its lock, and the answer.
 pub(crate) const HELLO: &str = "hello 1\n";
 pub(crate) const WELCOME: &str = "welcome 1\n";
@@ -128,6 +132,9 @@ pub(crate) enum Asked {
     /// Serves a process; one that is served gets this key and lease.
     Serve {
         entry: Box<Entry>,
+        /// Whether the socket that listens at its port comes with this line.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        listener: bool,
     },
     Lease {
         uuid: Uuid,
@@ -143,6 +150,13 @@ pub(crate) enum Asked {
         uuid: Uuid,
         after: u64,
     },
+    /// Keeps hooks that the gateway before has received, for a process that is about to be served.
+    Inherit {
+        uuid: Uuid,
+        hooks: Vec<Hook>,
+    },
+    /// Leaves everybody to another gateway, ends the calls under way, and then ends itself.
+    Retire,
 }
 
 /// A message of the gateway.

@@ -9,7 +9,7 @@ use futures_util::stream;
 use http_body_util::combinators::BoxBody;
 use http_body_util::{BodyExt as _, Full, Limited, StreamBody};
 use hyper::body::{Bytes, Frame, Incoming};
-use hyper::header::CONTENT_TYPE;
+use hyper::header::{CONNECTION, CONTENT_TYPE, HeaderValue};
 use hyper::service::service_fn;
 use hyper::{HeaderMap, Response, StatusCode};
 use hyper_util::rt::TokioIo;
@@ -22,7 +22,7 @@ use crate::api::{Api, gemini_model};
 use crate::entry::{Doing, Passed, Served};
 use crate::hooks::{BODY_MAX, HOOKS_PATH};
 use crate::limits;
-use crate::log::{Asked, Cut, Ended};
+use crate::log::{Asked, Begun, Cut, Ended};
 use crate::meter::Meter;
 use crate::upstream::{self, Question};
 
@@ -34,6 +34,8 @@ const PIECES_MAX: usize = 16;
 const NAME_MAX: usize = 256;
 /// How long to wait after the listener failed, for lack of descriptors.
 const ACCEPT_AGAIN: Duration = Duration::from_millis(100);
+/// How long to wait before a request is passed on again to a gateway that does not listen yet.
+const PASS_ON_AGAIN: Duration = Duration::from_millis(100);
 
 type Body = BoxBody<Bytes, io::Error>;
 type Reply = oneshot::Sender<Response<Body>>;
@@ -44,12 +46,13 @@ struct Head {
     model: Option<String>,
 }
 
-/// Serves the port of a process until it is closed.
+/// Serves the port of a process until it is closed, or another gateway serves it.
 pub(crate) async fn accept_all(served: Arc<Served>, listener: TcpListener, client: reqwest::Client) {
     loop {
         let accepted = tokio::select! {
             accepted = listener.accept() => accepted,
-            () = served.closing() => return,
+            () = served.closing() => break,
+            () = served.retired() => break,
         };
         let Ok((stream, _)) = accepted else {
             tokio::time::sleep(ACCEPT_AGAIN).await;
@@ -57,6 +60,7 @@ pub(crate) async fn accept_all(served: Arc<Served>, listener: TcpListener, clien
         };
         let _ = stream.set_nodelay(true);
         let (served, client) = (Arc::clone(&served), client.clone());
+        let connected = served.exist();
         tokio::spawn(async move {
             let service = service_fn(|request| answer(Arc::clone(&served), client.clone(), request));
             let serving = hyper::server::conn::http1::Builder::new().serve_connection(TokioIo::new(stream), service);
@@ -65,8 +69,11 @@ pub(crate) async fn accept_all(served: Arc<Served>, listener: TcpListener, clien
                 _ = serving => {}
                 () = served.closing() => {}
             }
+            drop(connected);
         });
     }
+    drop(listener);
+    served.accepts_no_more();
 }
 
 async fn answer(
@@ -74,6 +81,19 @@ async fn answer(
     client: reqwest::Client,
     request: hyper::Request<Incoming>,
 ) -> Result<Response<Body>, Infallible> {
+    let mut response = answer_of(&served, client, request).await;
+    if served.is_retired() {
+        // The next request comes by a connection to the gateway that serves now.
+        response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+    }
+    Ok(response)
+}
+
+async fn answer_of(
+    served: &Arc<Served>,
+    client: reqwest::Client,
+    request: hyper::Request<Incoming>,
+) -> Response<Body> {
     let (head, body) = request.into_parts();
     let path = head.uri.path_and_query().map_or("/", |path| path.as_str()).to_owned();
     let api = Api::of(head.uri.path());
@@ -83,23 +103,47 @@ async fn answer(
         false => served.target().accepts(token),
     });
     if !is_ours {
-        return Ok(failed(api, 401, "authentication_error", "this port needs the token of its process"));
+        return failed(api, 401, "authentication_error", "this port needs the token of its process");
     }
-    if is_hook {
-        return Ok(take_hook(&served, body).await);
+    if is_hook && !served.is_retired() {
+        return take_hook(served, body).await;
     }
     let Ok(body) = Limited::new(body, REQUEST_MAX).collect().await else {
-        return Ok(failed(api, 413, "request_too_large", "the request is too long"));
+        return failed(api, 413, "request_too_large", "the request is too long");
     };
     let question = Question { method: head.method, path, headers: head.headers, body: body.to_bytes() };
     let (reply, replied) = oneshot::channel();
     // In a task of its own, because this one is dropped when the agent hangs up.
-    let doing = served.exist();
+    let (doing, served) = (served.exist(), Arc::clone(served));
     match api {
+        _ if served.is_retired() => drop(tokio::spawn(async move {
+            pass_on(&served, &client, &question, reply).await;
+            drop(doing);
+        })),
         Some(api) => drop(tokio::spawn(Call { served, client, question, api, _doing: doing }.run(reply))),
         None => drop(tokio::spawn(pass_through(served, client, question, reply, doing))),
     }
-    Ok(replied.await.unwrap_or_else(|_| failed(api, 503, "api_error", "the gateway of Relive ends")))
+    replied.await.unwrap_or_else(|_| failed(api, 503, "api_error", "the gateway of Relive ends"))
+}
+
+/// Passes a request on to the gateway that serves the process now, which may not listen yet.
+async fn pass_on(served: &Served, client: &reqwest::Client, question: &Question, mut reply: Reply) {
+    loop {
+        let sent = tokio::select! {
+            sent = upstream::pass_on(client, served.port, question) => sent,
+            () = reply.closed() => return,
+            () = served.closing() => return,
+        };
+        match sent {
+            Ok(response) => return copy(response, reply).await,
+            Err(error) if error.is_connect() => tokio::time::sleep(PASS_ON_AGAIN).await,
+            Err(error) => {
+                let path = question.path.split('?').next().unwrap_or_default();
+                drop(reply.send(failed(Api::of(path), 502, "api_error", &unreachable(&error))));
+                return;
+            }
+        }
+    }
 }
 
 /// Keeps what the agent reports of itself. The answer decides nothing: the agent continues as it would without the hook.
@@ -115,21 +159,29 @@ async fn take_hook(served: &Served, body: Incoming) -> Response<Body> {
 async fn pass_through(served: Arc<Served>, client: reqwest::Client, question: Question, reply: Reply, _doing: Doing) {
     let target = served.target();
     match upstream::send(&client, &target.upstream, &target.auth, &question).await {
-        Ok(mut response) => {
-            let Some(pieces) = begin(reply, &response) else { return };
-            loop {
-                let piece = match response.chunk().await {
-                    Ok(Some(piece)) => Ok(piece),
-                    Ok(None) => return,
-                    Err(error) => Err(io::Error::other(error)),
-                };
-                let is_over = piece.is_err();
-                if pieces.send(piece).await.is_err() || is_over {
-                    return;
-                }
-            }
-        }
+        Ok(response) => copy(response, reply).await,
         Err(error) => drop(reply.send(failed(None, 502, "api_error", &unreachable(&error)))),
+    }
+}
+
+/// Passes an answer on that is not counted here.
+async fn copy(mut response: reqwest::Response, reply: Reply) {
+    let Some(pieces) = begin(reply, &response) else { return };
+    loop {
+        let piece = tokio::select! {
+            piece = response.chunk() => piece,
+            // Whoever counts the answer hears that the agent has hung up.
+            () = pieces.closed() => return,
+        };
+        let piece = match piece {
+            Ok(Some(piece)) => Ok(piece),
+            Ok(None) => return,
+            Err(error) => Err(io::Error::other(error)),
+        };
+        let is_over = piece.is_err();
+        if pieces.send(piece).await.is_err() || is_over {
+            return;
+        }
     }
 }
 
@@ -164,6 +216,7 @@ impl Call {
                 passed = self.served.pass(number, &priced) => passed,
                 () = reply.closed() => return,
                 () = self.served.closing() => return,
+                () = self.served.retired() => return pass_on(&self.served, &self.client, &self.question, reply).await,
             };
             let asked = Asked {
                 number,
@@ -176,10 +229,14 @@ impl Call {
             if let Passed::Refused(reason) = passed {
                 return self.refuse(&asked, reason, reply).await;
             }
-            if let Err(error) = self.served.record_begin(asked.clone()).await {
-                let message = format!("Relive cannot record this call: {error}");
-                drop(reply.send(failed(Some(self.api), 500, "api_error", &message)));
-                return;
+            match self.served.record_begin(asked.clone()).await {
+                Ok(Begun::Recorded) => {}
+                Ok(Begun::Retired) => return pass_on(&self.served, &self.client, &self.question, reply).await,
+                Err(error) => {
+                    let message = format!("Relive cannot record this call: {error}");
+                    drop(reply.send(failed(Some(self.api), 500, "api_error", &message)));
+                    return;
+                }
             }
             match self.attempt(&asked, reply).await {
                 Attempt::Over => return,
@@ -191,11 +248,13 @@ impl Call {
     async fn refuse(&self, asked: &Asked, reason: String, reply: Reply) {
         let (status, body) = self.api.over_budget(&format!("Relive: {reason}"));
         let ended = Ended { status: Some(status), refused: Some(reason), ..asked.ended(asked.at) };
-        // Recorded or not, it is not made.
-        let _ = self.served.record_end(ended).await;
+        // Recorded or not, it is not made here.
+        if let Ok(Begun::Retired) = self.served.record_refusal(ended).await {
+            return pass_on(&self.served, &self.client, &self.question, reply).await;
+        }
         let mut response = whole(status, body);
         // Stops those that would ask again.
-        response.headers_mut().insert("x-should-retry", hyper::header::HeaderValue::from_static("false"));
+        response.headers_mut().insert("x-should-retry", HeaderValue::from_static("false"));
         drop(reply.send(response));
     }
 
@@ -381,7 +440,7 @@ fn whole(status: u16, body: String) -> Response<Body> {
     let body = Full::new(Bytes::from(body)).map_err(|never: Infallible| match never {}).boxed();
     let mut response = Response::new(body);
     *response.status_mut() = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-    response.headers_mut().insert(CONTENT_TYPE, hyper::header::HeaderValue::from_static("application/json"));
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
     response
 }
 

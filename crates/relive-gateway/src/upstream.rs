@@ -55,14 +55,10 @@ pub(crate) async fn send(
     auth: &Auth,
     question: &Question,
 ) -> Result<reqwest::Response, reqwest::Error> {
-    let url = format!("{}{}", base.trim_end_matches('/'), question.path);
     let mut headers = question.headers.clone();
-    for name in [HOST, CONTENT_LENGTH, AUTHORIZATION, EXPECT] {
-        headers.remove(name);
-    }
+    headers.remove(AUTHORIZATION);
     headers.remove(API_KEY);
     headers.remove(GOOGLE_KEY);
-    remove_hop_by_hop(&mut headers);
     // A compressed answer could not be read here.
     headers.insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
     let name = HeaderName::from_bytes(auth.header.as_bytes());
@@ -70,6 +66,29 @@ pub(crate) async fn send(
         value.set_sensitive(true);
         headers.insert(name, value);
     }
+    request(client, base, headers, question).await
+}
+
+/// Sends a request to the gateway that listens at the port of the process now, with the token that came with it.
+pub(crate) async fn pass_on(
+    client: &reqwest::Client,
+    port: u16,
+    question: &Question,
+) -> Result<reqwest::Response, reqwest::Error> {
+    request(client, &format!("http://127.0.0.1:{port}"), question.headers.clone(), question).await
+}
+
+async fn request(
+    client: &reqwest::Client,
+    base: &str,
+    mut headers: HeaderMap,
+    question: &Question,
+) -> Result<reqwest::Response, reqwest::Error> {
+    for name in [HOST, CONTENT_LENGTH, EXPECT] {
+        headers.remove(name);
+    }
+    remove_hop_by_hop(&mut headers);
+    let url = format!("{}{}", base.trim_end_matches('/'), question.path);
     let mut request = client.request(question.method.clone(), url).headers(headers);
     if !question.body.is_empty() {
         request = request.body(question.body.clone());

@@ -1,8 +1,10 @@
-//! The gateway of the data directory: found or started when a CLI agent needs it, and replaced when it is gone.
+//! The gateway of the data directory: found or started when a CLI agent needs it, and replaced when it is gone or runs another
+//! program than this daemon.
 
 use std::collections::HashMap;
 use std::io;
-use std::path::PathBuf;
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -42,6 +44,8 @@ struct Connection {
 #[derive(Debug)]
 struct Served {
     entry: Entry,
+    /// The socket that listens at its port, which outlives a gateway; absent if only the gateway has it.
+    socket: Option<Arc<OwnedFd>>,
     facts: watch::Sender<Facts>,
     /// Held while the gateway is told a lease, so that it has the last one.
     order: Arc<tokio::sync::Mutex<()>>,
@@ -69,15 +73,26 @@ impl Gateways {
         self.served.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Has a process served, and returns its port.
-    pub(crate) async fn serve(self: &Arc<Self>, entry: Entry) -> io::Result<u16> {
+    /// Has a process served, and returns its port. `socket` is the one that listens there already.
+    pub(crate) async fn serve(self: &Arc<Self>, mut entry: Entry, socket: Option<OwnedFd>) -> io::Result<u16> {
         let uuid = entry.uuid;
         let link = self.link(Absent::Start).await?;
         let link = link.ok_or_else(|| io::Error::other("this daemon has no gateway"))?;
+        let socket = match (socket, entry.port) {
+            _ if !link.takes_sockets() => None,
+            (Some(socket), _) => Some(socket),
+            (None, None) => Some(relive_gateway::listen(None)?),
+            // If this fails, the gateway has it.
+            (None, port @ Some(_)) => relive_gateway::listen(port).ok(),
+        };
+        if let Some(socket) = &socket {
+            entry.port = Some(relive_gateway::port_of(socket)?);
+        }
+        let (socket, facts) = (socket.map(Arc::new), watch::Sender::default());
+        let given = copy_of(socket.as_deref())?;
         // Known before it is served, so that its first facts are heard.
-        let facts = watch::Sender::default();
-        self.served().insert(uuid, Served { entry: entry.clone(), facts, order: Arc::default() });
-        let served = link.serve(entry).await;
+        self.served().insert(uuid, Served { entry: entry.clone(), socket, facts, order: Arc::default() });
+        let served = link.serve(entry, given).await;
         match served {
             Ok(port) => {
                 if let Some(served) = self.served().get_mut(&uuid) {
@@ -90,6 +105,11 @@ impl Gateways {
                 Err(io::Error::other(error))
             }
         }
+    }
+
+    /// Returns the socket that listens at the port of a process, for somebody who outlives the gateway and this daemon.
+    pub(crate) fn socket(&self, uuid: Uuid) -> Option<Arc<OwnedFd>> {
+        self.served().get(&uuid)?.socket.clone()
     }
 
     /// Returns what the calls of a process do, as it changes.
@@ -173,19 +193,17 @@ impl Gateways {
             return Ok(Some(link.clone()));
         }
         let data = Arc::clone(&self.data);
-        let found = tokio::task::spawn_blocking(move || {
-            let found = Gateway::find(data.root(), data.lock_descriptor());
-            match (found, absent) {
-                (Ok(Some(found)), _) => Ok(Some(found)),
-                (Ok(None), Absent::Leave) => Ok(None),
-                (Ok(None) | Err(_), Absent::Start) => {
-                    Gateway::start(&program, data.root(), data.lock_descriptor()).map(Some)
-                }
-                (Err(error), Absent::Leave) => Err(error),
+        let found = tokio::task::spawn_blocking(move || Gateway::find(data.root(), data.lock_descriptor()));
+        let found = found.await.map_err(io::Error::other)?;
+        let (gateway, handover) = match (found, absent) {
+            (Ok(Some(found)), _) if found.is_outdated(&program) => {
+                let handover = self.retire(found).await;
+                (self.start(&program).await?, handover)
             }
-        });
-        let Some(gateway) = found.await.map_err(io::Error::other)?.map_err(io::Error::other)? else {
-            return Ok(None);
+            (Ok(Some(found)), _) => (found, None),
+            (Ok(None), Absent::Leave) => return Ok(None),
+            (Ok(None) | Err(_), Absent::Start) => (self.start(&program).await?, None),
+            (Err(error), Absent::Leave) => return Err(io::Error::other(error)),
         };
         tracing::debug!("the gateway has the OS pid {:?}", gateway.os_pid());
         self.forget_hooks();
@@ -195,11 +213,36 @@ impl Gateways {
                 gateways.hear(uuid, facts);
             }
         })?;
+        if let Some(handover) = handover {
+            // Before anybody is served, so that later reports come after these.
+            handover.hand_over(&link).await;
+        }
         (connection.link, connection.started) = (Some(link.clone()), Some(Instant::now()));
         drop(connection);
         self.serve_again(&link).await;
         self.watch(link.clone());
         Ok(Some(link))
+    }
+
+    async fn start(&self, program: &Path) -> io::Result<Gateway> {
+        let (data, program) = (Arc::clone(&self.data), program.to_owned());
+        let started = tokio::task::spawn_blocking(move || {
+            Gateway::start(&program, data.root(), data.lock_descriptor()).map_err(io::Error::other)
+        });
+        started.await.map_err(io::Error::other)?
+    }
+
+    /// Has a gateway that runs another program leave everybody to the one that is started next. If it cannot, it ends when the
+    /// other one is there.
+    async fn retire(&self, gateway: Gateway) -> Option<Handover> {
+        let link = gateway.talk(|_, _| {}).ok()?;
+        match link.retire().await {
+            Ok(()) => Some(Handover(link)),
+            Err(error) => {
+                self.warnings.warn(format!("the gateway of another version was ended: {error}"));
+                None
+            }
+        }
     }
 
     /// Forgets how many hooks the gateway had: the next one counts its own, and has not told yet.
@@ -218,10 +261,14 @@ impl Gateways {
 
     /// Has those served that an earlier gateway served.
     async fn serve_again(&self, link: &Link) {
-        let entries: Vec<Entry> = self.served().values().map(|served| served.entry.clone()).collect();
-        for entry in entries {
+        let all: Vec<_> = self.served().values().map(|served| (served.entry.clone(), served.socket.clone())).collect();
+        for (entry, socket) in all {
             let uuid = entry.uuid;
-            if let Err(error) = link.serve(entry).await {
+            let served = match copy_of(socket.as_deref().filter(|_| link.takes_sockets())) {
+                Ok(socket) => link.serve(entry, socket).await.map_err(io::Error::other),
+                Err(error) => Err(error),
+            };
+            if let Err(error) = served {
                 self.warnings.warn(format!("CLI agent {uuid} cannot reach its model: {error}"));
             }
         }
@@ -245,4 +292,30 @@ impl Gateways {
             }
         });
     }
+}
+
+/// A gateway that has retired, and has reports that its successor has to know.
+struct Handover(Link);
+
+impl Handover {
+    /// Tells another gateway what the programs have reported of themselves. What it does not hear is not known of them until
+    /// they report again.
+    async fn hand_over(self, to: &Link) {
+        let Self(from) = self;
+        for uuid in from.list().await.unwrap_or_default() {
+            let mut after = 0;
+            while let Ok(hooks) = from.hooks(uuid, after).await
+                && let Some(last) = hooks.last()
+            {
+                after = last.number;
+                if to.inherit(uuid, hooks).await.is_err() {
+                    return;
+                }
+            }
+        }
+    }
+}
+
+fn copy_of(socket: Option<&OwnedFd>) -> io::Result<Option<OwnedFd>> {
+    socket.map(OwnedFd::try_clone).transpose()
 }

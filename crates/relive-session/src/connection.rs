@@ -181,7 +181,12 @@ impl Connection {
 
     /// Takes back a stored descriptor.
     pub async fn take(&self, name: &str) -> Result<(Outcome, Option<OwnedFd>), Gone> {
-        self.ask(Verb::Return { name: name.into() }, &[], None).await
+        self.ask(Verb::Return { name: name.into(), keep: false }, &[], None).await
+    }
+
+    /// Returns a copy of a stored descriptor. A shim of an earlier version no longer keeps it then.
+    pub async fn copy(&self, name: &str) -> Result<(Outcome, Option<OwnedFd>), Gone> {
+        self.ask(Verb::Return { name: name.into(), keep: true }, &[], None).await
     }
 
     async fn ask(

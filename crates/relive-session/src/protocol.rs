@@ -101,9 +101,12 @@ pub enum Verb {
         /// The name. An existing descriptor of this name is replaced.
         name: String,
     },
-    /// Returns the descriptor of this name, which is then no longer kept.
+    /// Returns the descriptor of this name.
     Return {
         name: String,
+        /// Whether the shim keeps it too. One of an earlier version does not.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        keep: bool,
     },
 }
 

@@ -97,7 +97,7 @@ fn serve(
         directory: root.to_owned(),
         lease: Lease::default(),
     };
-    let port = executor.block_on(link.serve(entry))?;
+    let port = executor.block_on(link.serve(entry, None))?;
     Ok(SocketAddr::from(([127, 0, 0, 1], port)))
 }
 

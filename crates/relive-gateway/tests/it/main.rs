@@ -2,6 +2,7 @@
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
 
+mod handover;
 mod place;
 
 use std::io::{Read as _, Write as _};
@@ -203,7 +204,7 @@ async fn a_gateway_outlives_its_daemon_and_the_next_daemon_finds_it() {
     assert_eq!(found.os_pid(), Some(os_pid));
     let link = found.talk(|_, _| {}).unwrap();
     assert_eq!(link.list().await.unwrap(), [place.uuid]);
-    assert_eq!(link.serve(place.entry(Some(port), Lease::default())).await.unwrap(), port);
+    assert_eq!(link.serve(place.entry(Some(port), Lease::default()), None).await.unwrap(), port);
     link.forget(place.uuid).await.unwrap();
     drop(link);
     let path = format!("/proc/{os_pid}");

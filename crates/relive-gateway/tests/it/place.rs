@@ -1,7 +1,7 @@
 //! A data directory with a gateway.
 
 use std::fs::File;
-use std::os::fd::{AsFd as _, BorrowedFd};
+use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -25,8 +25,18 @@ pub(crate) fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
 
 /// A question that the server takes from an agent, in any of the wire formats.
 pub(crate) fn body() -> String {
+    body_with(serde_json::json!([{"role": "user", "content": "hello"}]))
+}
+
+/// The question after the first answer.
+pub(crate) fn second_body() -> String {
+    body_with(serde_json::json!([{"role": "user", "content": "hello"}, {"role": "assistant", "content": "x"},
+        {"role": "user", "content": "and"}]))
+}
+
+fn body_with(messages: serde_json::Value) -> String {
     let question = serde_json::json!({"model": "m", "stream": true, "max_tokens": 10, "tools": [{"name": "t"}],
-        "messages": [{"role": "user", "content": "hello"}], "input": []});
+        "messages": messages, "input": []});
     question.to_string()
 }
 
@@ -43,7 +53,7 @@ pub(crate) struct Served {
     pub(crate) link: Link,
     pub(crate) port: u16,
     pub(crate) os_pid: u32,
-    facts: watch::Receiver<Facts>,
+    pub(crate) facts: watch::Receiver<Facts>,
 }
 
 fn open_lock(data: &Path) -> File {
@@ -117,13 +127,27 @@ impl Place {
     }
 
     pub(crate) async fn start_at(&self, port: Option<u16>, lease: Lease) -> Served {
+        let started = self.start_gateway();
+        let port = started.link.serve(self.entry(port, lease), None).await.unwrap();
+        Served { port, ..started }
+    }
+
+    /// Starts a gateway that serves nobody yet.
+    pub(crate) fn start_gateway(&self) -> Served {
         let program = PathBuf::from(env!("CARGO_BIN_EXE_gateway-test-process"));
         let gateway = Gateway::start(&program, self.data(), self.lock()).unwrap();
         let os_pid = gateway.os_pid().unwrap();
         let (tell, facts) = watch::channel(Facts::default());
         let link = gateway.talk(move |_, facts| drop(tell.send_replace(facts))).unwrap();
-        let port = link.serve(self.entry(port, lease)).await.unwrap();
-        Served { link, port, os_pid, facts }
+        Served { link, port: 0, os_pid, facts }
+    }
+
+    /// Starts a gateway that serves at this socket, which others have, too.
+    pub(crate) async fn start_with_socket(&self, socket: &OwnedFd, lease: Lease) -> Served {
+        let started = self.start_gateway();
+        let socket = socket.try_clone().unwrap();
+        let port = started.link.serve(self.entry(None, lease), Some(socket)).await.unwrap();
+        Served { port, ..started }
     }
 
     /// Asks somebody with this key; the status is 0 if the answer breaks off.
@@ -153,16 +177,24 @@ impl Served {
     }
 }
 
-async fn ask(url: String, key: String) -> (u16, String) {
+/// Returns a client that uses its connections again.
+pub(crate) fn client() -> reqwest::Client {
     // The first test that comes here installs it for all.
     let _ = rustls::crypto::ring::default_provider().install_default();
-    let client = reqwest::Client::builder().no_proxy().build().unwrap();
+    reqwest::Client::builder().no_proxy().build().unwrap()
+}
+
+async fn ask(url: String, key: String) -> (u16, String) {
+    ask_by(client(), url, key, body()).await
+}
+
+pub(crate) async fn ask_by(client: reqwest::Client, url: String, key: String, body: String) -> (u16, String) {
     let request = client
         .post(url)
         .header("authorization", format!("Bearer {key}"))
         .header("x-api-key", key)
         .header("anthropic-version", "2023-06-01")
-        .body(body());
+        .body(body);
     let Ok(response) = request.send().await else { return (0, String::new()) };
     let status = response.status().as_u16();
     match response.text().await {

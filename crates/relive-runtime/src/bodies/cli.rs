@@ -46,7 +46,7 @@ use crate::error::{Error, Result};
 use crate::gateways::Gateways;
 use crate::reload::LiveSettings;
 use crate::runtime::ProcessRef;
-use calls::{OnQuota, Recorded};
+use calls::{OnQuota, Recorded, ServedAt};
 use conversation::{Conversation, Finished};
 
 pub(crate) use agents::{ACP_PREFIX, BUILT_IN, built_in, built_in_terminal, provider_of};
@@ -295,7 +295,8 @@ impl RunningAgent<'_> {
         };
         let token = format!("relive-{}{}", new_secret()?, new_secret()?);
         let hash = relive_gateway::token_hash(&token);
-        let port = self.body.serve(self.process, &route, (None, hash.clone()), facts.called_to).await?;
+        let at = ServedAt { port: None, token: hash.clone(), socket: None };
+        let port = self.body.serve(self.process, &route, at, facts.called_to).await?;
         route.apply(port, &token, &mut spec.env, &mut spec.argv);
         if hooks::can_report(&facts.agent, &spec.argv) && self.body.gateways.takes_hooks(self.process.uuid).await {
             spec.argv.extend(hooks::arguments(port));

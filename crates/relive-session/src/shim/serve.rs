@@ -134,7 +134,11 @@ impl Shim {
             }
             Verb::Stat => Outcome::Stat(Box::new(self.stat())).into(),
             Verb::Store { name } => self.store(name, descriptor).into(),
-            Verb::Return { name } => match self.stored.iter().position(|(stored, _)| *stored == name) {
+            Verb::Return { name, keep } => match self.stored.iter().position(|(stored, _)| *stored == name) {
+                Some(index) if keep => match self.stored[index].1.try_clone() {
+                    Ok(copy) => Done::Now(Outcome::Done, Some(copy)),
+                    Err(error) => outcome("return", Err(error)).into(),
+                },
                 Some(index) => Done::Now(Outcome::Done, Some(self.stored.swap_remove(index).1)),
                 None => failed("return", libc::ENOENT).into(),
             },

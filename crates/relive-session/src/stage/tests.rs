@@ -62,7 +62,7 @@ fn verbs() -> Vec<Verb> {
         Verb::Deadline { left_ms: None },
         Verb::Stat,
         Verb::Store { name: name() },
-        Verb::Return { name: name() },
+        Verb::Return { name: name(), keep: false },
     ]
 }
 

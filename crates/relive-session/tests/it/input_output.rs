@@ -256,6 +256,9 @@ async fn a_stored_descriptor_is_kept_for_the_next_owner() {
     let next = Connection::adopt(running.directory.ctl_connect().unwrap()).await.unwrap();
     let Ok(Outcome::Stat(stat)) = next.request(Verb::Stat).await else { panic!("no stat") };
     assert_eq!(stat.stored, ["mine"]);
+    let (outcome, copy) = next.copy("mine").await.unwrap();
+    assert!(outcome == Outcome::Done && copy.is_some(), "a copy, and the shim keeps its own");
+    drop(copy);
     let (outcome, back) = next.take("mine").await.unwrap();
     assert_eq!(outcome, Outcome::Done);
     let mut back = std::fs::File::from(back.unwrap_or_else(|| panic!("no descriptor for {number}")));

@@ -1,6 +1,7 @@
 //! The model calls of a CLI agent that go through the gateway: copied from its log into the journal, and permitted.
 
 use std::io;
+use std::os::fd::{AsFd as _, OwnedFd};
 use std::sync::Arc;
 
 use relive_core::{Cause, End, ProcessStatus, Signal, SuspendReason, Timestamp, Usd, Why};
@@ -9,6 +10,7 @@ use relive_journal::Durability;
 use relive_journal::history::CliFacts;
 use relive_journal::record::{Body as Record, CliModelCall, CliRecord, OnBudget, Usage};
 use relive_llm::Prices;
+use relive_session::connection::Connection;
 use serde_json::json;
 use tokio::sync::watch;
 
@@ -18,6 +20,9 @@ use super::live::LiveGateway;
 use super::route::{self, NoRoute, Route};
 use crate::drive::Standing;
 use crate::runtime::ProcessRef;
+
+/// The name under which the shim of a process keeps the socket that listens at its port.
+const SOCKET: &str = "gateway";
 
 /// The model calls of one program.
 pub(super) struct Calls {
@@ -52,10 +57,10 @@ impl CliBody {
         &self,
         process: ProcessRef,
         route: &Route,
-        at: (Option<u16>, String),
+        at: ServedAt,
         called_to: u64,
     ) -> io::Result<u16> {
-        let (port, token) = at;
+        let ServedAt { port, token, socket } = at;
         // Held until it is known what it may spend.
         let lease = Lease { settled: called_to, hold: true, ..Lease::default() };
         let entry = Entry {
@@ -67,14 +72,25 @@ impl CliBody {
             directory: self.exec.data.directory(process.uuid).path().to_owned(),
             lease,
         };
-        self.gateways.serve(entry).await
+        self.gateways.serve(entry, socket).await
     }
+}
+
+/// Where the calls of a process are served.
+pub(super) struct ServedAt {
+    /// The port that its program knows.
+    pub(super) port: Option<u16>,
+    /// The hash of its token.
+    pub(super) token: String,
+    /// The socket that listens at the port.
+    pub(super) socket: Option<OwnedFd>,
 }
 
 impl Calls {
     /// Follows the calls of a program; nothing if they do not go through the gateway.
     pub(super) async fn begin(
         conversation: &Conversation,
+        connection: &Connection,
         facts: &CliFacts,
         on_budget: OnBudget,
         boundary: watch::Sender<bool>,
@@ -83,7 +99,8 @@ impl Calls {
         let (body, process) = (&conversation.body, conversation.process);
         if body.gateways.facts(process.uuid).is_none() {
             // Adopted: the gateway may serve it already.
-            let at = (Some(gateway.port), gateway.token.clone());
+            let socket = connection.copy(SOCKET).await.ok().and_then(|(_, socket)| socket);
+            let at = ServedAt { port: Some(gateway.port), token: gateway.token.clone(), socket };
             let served = match body.route(process, facts).await {
                 Ok(route) => body.serve(process, &route, at, facts.called_to).await,
                 Err(why) => Err(io::Error::other(why)),
@@ -92,6 +109,10 @@ impl Calls {
                 conversation.warn(&format!("its model calls cannot be followed: {error}"));
                 return None;
             }
+        }
+        if let Some(socket) = body.gateways.socket(process.uuid) {
+            // If its shim cannot keep it, a gateway that is killed while there is no daemon takes the port with it.
+            let _ = connection.store(SOCKET, socket.as_fd()).await;
         }
         boundary.send_replace(false);
         // Its account is open from now on.

@@ -65,7 +65,7 @@ impl Conversation {
     pub(super) async fn follow(self, connection: Connection, boundary: watch::Sender<bool>) -> Finished {
         let Some((mut known, history)) = self.known().await else { return Finished::Quiet };
         let on_budget = history.identity.as_ref().map_or(OnBudget::End, |identity| identity.spawned.on_budget);
-        let mut calls = Calls::begin(&self, &known.facts, on_budget, boundary).await;
+        let mut calls = Calls::begin(&self, &connection, &known.facts, on_budget, boundary).await;
         let Some(mut reader) = self.open_log() else { return Finished::Quiet };
         let (mut bell, mut pool_bell) = (self.owner.follow(), self.body.pool.follow());
         let mut seen = connection.seen();

@@ -50,7 +50,7 @@ impl Conversation {
             history.cli.as_deref().cloned().map(|facts| (facts, on_budget))
         });
         let Some((facts, on_budget)) = found.await.ok().flatten() else { return Finished::Quiet };
-        let mut calls = Calls::begin(&self, &facts, on_budget, boundary).await;
+        let mut calls = Calls::begin(&self, &connection, &facts, on_budget, boundary).await;
         let mut bell = self.owner.follow();
         let mut session = connection.seen();
         let mut seen = Seen { last_active: self.now(), asks_since: None, state: None };
