@@ -286,6 +286,8 @@ pub fn item_of(process: &Process) -> Option<Item> {
             answer('x', "end it", format!("relive kill {id}")),
         ];
         (ItemKind::Stalled, since, "makes no progress".to_owned(), answers)
+    } else if let Some((kind, since, text)) = dialog(process) {
+        (kind, since, text, vec![look('a', "answer it in its terminal", format!("relive attach {id}"))])
     } else {
         return None;
     };
@@ -311,6 +313,18 @@ pub fn question_id(process: &Process) -> Option<u64> {
     let asked = process.question.as_ref().map(|question| question.id);
     let call = process.approval.as_ref().or(process.in_doubt.first()).map(|call| call.id);
     asked.or(call)
+}
+
+/// Returns what a CLI agent asks in a dialog of its own, which is answered in its terminal.
+fn dialog(process: &Process) -> Option<(ItemKind, Timestamp, String)> {
+    let agent = process.agent.as_ref()?;
+    let dialog = agent.get("dialog")?.as_object()?;
+    let since = dialog.get("since")?.as_str()?.parse().ok()?;
+    let is_question = agent.get("waiting").and_then(|waiting| waiting.as_str()) == Some("question");
+    let kind = if is_question { ItemKind::Question } else { ItemKind::Approval };
+    let tool = dialog.get("tool").and_then(|tool| tool.as_str());
+    let tool = tool.map(|tool| format!(": {tool}")).unwrap_or_default();
+    Some((kind, since, format!("waits in its own dialog{tool}")))
 }
 
 fn ended(process: &Process, id: &str) -> Option<(ItemKind, Timestamp, String, Vec<Answer>)> {

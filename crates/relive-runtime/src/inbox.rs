@@ -65,7 +65,9 @@ impl Runtime {
             let state = self.lock();
             let views = state.table.processes(self.moment());
             views
-                .filter(|view| needs_somebody(view.suspend_reason, view.stalled))
+                .filter(|view| {
+                    needs_somebody(view.suspend_reason, view.stalled) || self.bodies.cli.agents.has_dialog(view.uuid)
+                })
                 .map(|view| self.shown(&state, &view))
                 .collect()
         };

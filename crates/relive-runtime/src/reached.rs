@@ -5,6 +5,7 @@ use std::sync::Arc;
 use relive_api::{Process, ResumeRequest};
 use relive_core::{Body, ErrorCode, Limits, Pid, SuspendReason, Usd, Uuid};
 use relive_flow::{Flow, SlotState, SlotStatus, Start};
+use relive_journal::record::OnBudget;
 
 use relive_types::program::quote;
 
@@ -96,11 +97,17 @@ impl Runtime {
     /// Refuses new limits that do nothing: those of agents for a program or a tree, and dollars for a script without costs.
     pub(crate) async fn limits_without_effect(self: &Arc<Self>, id: &str, request: &ResumeRequest) -> Option<Error> {
         let Limits { max_steps, max_tokens, max_cost_usd, timeout_ms } = request.limits;
-        if max_steps.is_none() && max_tokens.is_none() && max_cost_usd.is_none() {
+        if request.limits == Limits::default() {
             return None;
         }
         // A failure to look is told by the resume itself.
         let process = self.process(id).await.ok()?;
+        if process.body == Body::Cli && timeout_ms.is_some() {
+            return self.check_time_of_agent(id, &process, request).await;
+        }
+        if max_steps.is_none() && max_tokens.is_none() && max_cost_usd.is_none() {
+            return None;
+        }
         let steps = max_steps.map(|_| Limit::Steps.option());
         let (what, without_effect) = match process.body {
             Body::Agent => {
@@ -125,6 +132,24 @@ impl Runtime {
         let fork = if request.fork.is_some() { " --fork" } else { "" };
         let timeout = timeout_ms.map(|millis| format!(" --timeout {}", seconds(millis))).unwrap_or_default();
         Some(Error::new(ErrorCode::Invalid, message).with_hint(format!("relive resume{fork} {id}{timeout}")))
+    }
+
+    /// Refuses a time limit for a CLI agent that is to be suspended at its limits, as its start does: its shim ends it then.
+    async fn check_time_of_agent(self: &Arc<Self>, id: &str, process: &Process, request: &ResumeRequest) -> Option<Error> {
+        let (data, uuid) = (Arc::clone(&self.data), process.uuid);
+        let history = self.pools.journal.run(move || data.history(uuid)).await.ok()?.ok()?.0;
+        if history.identity.as_ref()?.spawned.on_budget != OnBudget::Suspend {
+            return None;
+        }
+        let name = history.cli.as_ref().map(|facts| facts.agent.agent.clone()).unwrap_or_default();
+        let message = format!(
+            "--timeout cannot be used with the CLI agent `{name}`, which was started with --on-budget suspend: at a time limit it always ends"
+        );
+        let Limits { max_tokens, max_cost_usd, .. } = request.limits;
+        let mut hint = format!("relive resume{} {id}", if request.fork.is_some() { " --fork" } else { "" });
+        hint.extend(max_tokens.map(|tokens| format!(" --max-tokens {tokens}")));
+        hint.extend(max_cost_usd.map(|cost| format!(" --max-cost {cost}")));
+        Some(Error::new(ErrorCode::Invalid, message).with_hint(hint))
     }
 
     /// Returns the refusal of a model for a process that asks none.

@@ -116,6 +116,7 @@ impl Runtime {
                 gateway: None,
                 in_terminal: facts.agent.terminal,
                 waiting: None,
+                dialog: None,
                 subagents: &Subagents::default(),
                 queued: None,
             };

@@ -16,6 +16,7 @@ use crate::{places, system};
 
 const PRIVATE_DIRECTORY: u32 = 0o700;
 const PRIVATE_FILE: u32 = 0o600;
+const READ_ONLY_FILE: u32 = 0o400;
 
 /// The directories of a program below one directory of the user.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -50,8 +51,8 @@ pub enum Missing {
     Directory,
     /// A file with this content is made.
     File(String),
-    /// Nothing: the program would take an empty one for more than none.
-    Leave,
+    /// An empty file is made that nobody may write. The program takes it for none, other than one that may be written.
+    Nothing,
 }
 
 /// The state of a program on this machine. All paths are canonical and exist.
@@ -142,7 +143,6 @@ impl FoundState {
                 }
                 Ok(found) if found.is_dir() => self.fixed.push((path, Shape::Directory)),
                 Ok(_) => self.fixed.push((path, Shape::Other)),
-                Err(_) if *missing == Missing::Leave => {}
                 Err(error) => {
                     self.unprotected.push(format!("{} cannot be made and protected: {error}", path.display()));
                 }
@@ -190,12 +190,14 @@ fn make_directory(base: &Path, below: &Path) -> Option<PathBuf> {
 fn make_missing(path: &Path, missing: &Missing) {
     let Some((parent, name)) = path.parent().and_then(open).zip(path.file_name()) else { return };
     match missing {
-        Missing::Leave => {}
         Missing::Directory => {
             let _ = rustix::fs::mkdirat(&parent, name, Mode::from_raw_mode(PRIVATE_DIRECTORY));
         }
         Missing::File(content) => {
             let _ = places::make_file(&parent, Path::new(name), content.as_bytes(), PRIVATE_FILE, None);
+        }
+        Missing::Nothing => {
+            let _ = places::make_file(&parent, Path::new(name), b"", READ_ONLY_FILE, None);
         }
     }
 }
@@ -218,7 +220,7 @@ mod tests {
             fixed: vec![
                 fixed(".cli/settings.json", Missing::File("{}\n".to_owned())),
                 fixed(".cli/plugins", Missing::Directory),
-                fixed(".cli/NOTES.md", Missing::Leave),
+                fixed(".cli/old.json", Missing::Nothing),
             ],
             private: vec![".cli/scripts".into()],
             home: Some(base.to_owned()),
@@ -231,14 +233,22 @@ mod tests {
         let base = dir.path().canonicalize().unwrap();
         let found = FoundState::look(&[state(&base)], &[]);
         assert_eq!(found.writable, [base.join(".cli"), base.join(".local/share/cli")]);
-        let fixed = [(base.join(".cli/settings.json"), Shape::Other), (base.join(".cli/plugins"), Shape::Directory)];
+        let fixed = [
+            (base.join(".cli/settings.json"), Shape::Other),
+            (base.join(".cli/plugins"), Shape::Directory),
+            (base.join(".cli/old.json"), Shape::Other),
+        ];
         assert_eq!((found.fixed.as_slice(), found.unprotected.len(), found.problems.len()), (&fixed[..], 0, 0));
         assert_eq!(found.private, [base.join(".cli/scripts")]);
         assert_eq!(std::fs::read_to_string(base.join(".cli/settings.json")).unwrap(), "{}\n");
         std::fs::write(base.join(".cli/settings.json"), "{\"mine\": 1}").unwrap();
-        std::fs::write(base.join(".cli/NOTES.md"), "mine").unwrap();
+        let nothing = base.join(".cli/old.json").metadata().unwrap();
+        assert_eq!((nothing.len(), nothing.mode() & 0o777), (0, 0o400));
+        std::fs::remove_file(base.join(".cli/old.json")).unwrap();
+        std::fs::write(base.join(".cli/old.json"), "mine").unwrap();
         let found = FoundState::look(&[state(&base)], &[]);
-        assert_eq!(found.fixed.last(), Some(&(base.join(".cli/NOTES.md"), Shape::Other)));
+        assert_eq!(found.fixed, fixed);
+        assert_eq!(std::fs::read_to_string(base.join(".cli/old.json")).unwrap(), "mine");
         assert_eq!(std::fs::read_to_string(base.join(".cli/settings.json")).unwrap(), "{\"mine\": 1}");
     }
 

@@ -38,6 +38,16 @@ fn each_state_has_its_kind_or_none() {
     };
     check(json!({}), None);
     check(suspended("user"), None);
+    let dialog = |waiting: &str| {
+        let agent = json!({"waiting": waiting, "dialog": {"since": "2026-11-15T12:01:00Z", "tool": "Bash"}});
+        json!({"body": "cli", "agent": agent})
+    };
+    check(dialog("approval"), Some(ItemKind::Approval));
+    check(dialog("question"), Some(ItemKind::Question));
+    let item = item_of(&process(&dialog("approval"))).unwrap();
+    assert_eq!((item.text.as_str(), item.since.as_second()), ("waits in its own dialog: Bash", 1_794_744_060));
+    assert_eq!(item.answers[0].command, "relive attach 000000a5");
+    check(json!({"agent": {"waiting": null, "dialog": null}}), None);
     check(suspended("daemon_stop"), None);
     check(suspended("approval"), Some(ItemKind::Approval));
     check(suspended("question"), Some(ItemKind::Question));

@@ -23,12 +23,18 @@ fn calls(world: &World, process: &Begun) -> Vec<Value> {
 
 /// Returns the OS pid of the gateway of a world.
 fn gateway_pid(world: &World) -> Option<u32> {
+    gateway_pids(world).first().copied()
+}
+
+fn gateway_pids(world: &World) -> Vec<u32> {
     let data = world.data();
-    fs::read_dir("/proc").unwrap().filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok()).find(|pid| {
+    let is_one = |pid: &u32| {
         let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
         let mut words = line.split(|byte| *byte == 0);
         words.next() == Some(b"relive-gateway") && words.next() == Some(data.as_os_str().as_encoded_bytes())
-    })
+    };
+    let all = fs::read_dir("/proc").unwrap().filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
+    all.filter(is_one).collect()
 }
 
 #[track_caller]
@@ -115,6 +121,9 @@ fn an_agent_that_waits_for_more_budget_is_suspended_and_makes_the_call_when_it_h
         assert_eq!((&info["suspend_reason"], &info["session"]["frozen"]), (&json!("budget_exceeded"), &json!(true)));
         let asked = || agents.server.requests().iter().filter(|request| request.body["tools"].is_array()).count();
         assert_eq!(asked(), 1);
+        let raised = ["resume", &process.uuid, "--timeout", "1h", "--max-tokens", "100000"];
+        let works = format!("relive resume {} --max-tokens 100000", process.uuid);
+        agents.world.relive(&raised).fails(2, &["--timeout", "--on-budget suspend", agent, &works]);
         agents.world.kill_daemon();
         wait_until("it is frozen", || agents.world.info(&process.uuid)["session"]["frozen"] == true);
         agents.world.relive(&["resume", &process.uuid, "--max-tokens", "100000"]).ok();
@@ -233,6 +242,82 @@ fn a_gateway_that_is_killed_in_an_answer_is_replaced_and_the_agent_asks_again() 
         let estimated = cut[0]["usage"]["tokens_in"].as_u64().unwrap();
         assert_eq!(info["tokens_in"], json!(input + estimated), "{info}");
         assert!(info["tokens_out"].as_u64().unwrap() >= output);
+    }
+}
+
+/// Returns how many connections wait to be accepted at a port of the loopback.
+fn waiting_at(port: u64) -> Option<u64> {
+    let table = fs::read_to_string("/proc/net/tcp").unwrap();
+    let at = format!("0100007F:{port:04X}");
+    let listens = |line: &&str| line.split_whitespace().nth(1) == Some(&at) && line.split_whitespace().nth(3) == Some("0A");
+    let queues = table.lines().find(listens)?.split_whitespace().nth(4)?.to_owned();
+    u64::from_str_radix(queues.split_once(':')?.1, 16).ok()
+}
+
+#[test]
+fn calls_wait_while_there_is_neither_a_gateway_nor_a_daemon() {
+    for (agent, tool) in AGENTS {
+        let test = format!("calls_wait_while_there_is({agent})");
+        let turns = [tool("while [ ! -e go ]; do sleep 0.05; done"), Turn::text("one")];
+        let Some(agents) = Agents::new(&test, agent, turns) else { continue };
+        let process = agents.run(agent, &["-y"]);
+        let info = wait_for("its tool runs", || {
+            Some(agents.world.info(&process.uuid)).filter(|info| {
+                info["agent"]["activity"] == "running_tool" && info["agent"]["gateway"]["in_flight"] == 0
+            })
+        });
+        let launched = agents.world.records(&process.uuid, "cli").into_iter();
+        let port = launched.filter_map(|record| record["launched"]["gateway"]["port"].as_u64()).next_back().unwrap();
+        agents.world.kill_daemon();
+        kill(gateway_pid(&agents.world).unwrap(), rustix::process::Signal::KILL);
+        wait_until("the gateway is gone", || gateway_pid(&agents.world).is_none());
+        fs::write(agents.world.work().join("go"), "").unwrap();
+        wait_until("its call waits", || waiting_at(port).is_some_and(|waiting| waiting > 0));
+        let after = agents.await_idle(&process, 1);
+        assert_eq!(after["session"]["host_pid"], info["session"]["host_pid"], "it is the same program");
+        assert_eq!(agents.said(&process).concat(), "one");
+        assert!(calls(&agents.world, &process).iter().all(|call| call["cut"].is_null()));
+        assert_tokens(&agents, &after);
+    }
+}
+
+#[test]
+fn another_build_takes_over_from_a_gateway_that_ends_its_answers() {
+    for (agent, _) in AGENTS {
+        let test = format!("another_build_takes_over({agent})");
+        let turns = [Turn::text("one").then(" two").then(" three").waits_after(4), Turn::text("four")];
+        let Some(agents) = Agents::new(&test, agent, turns) else { continue };
+        let process = agents.run(agent, &[]);
+        wait_until("the model answers", || {
+            agents.world.info(&process.uuid)["agent"]["gateway"]["in_flight"] == 1 && agents.server.under_way() > 0
+        });
+        let before = gateway_pid(&agents.world).unwrap();
+        agents.world.kill_daemon();
+        // The same program in another file is another build.
+        let build = agents.world.root().join("relive-new");
+        fs::copy(env!("CARGO_BIN_EXE_relive"), &build).unwrap();
+        let command = agents.world.command(&["ps"]);
+        let mut upgraded = std::process::Command::new(&build);
+        upgraded.args(command.get_args()).current_dir(agents.world.work()).env_clear();
+        upgraded.envs(command.get_envs().filter_map(|(name, value)| Some((name, value?))));
+        assert!(upgraded.status().unwrap().success());
+        let is_taken_over = || gateway_pids(&agents.world).iter().any(|pid| *pid != before);
+        wait_until("another gateway serves", is_taken_over);
+        // The answer that the one before passes on is shown as one of the agent.
+        wait_until("its answer is known", || agents.world.info(&process.uuid)["agent"]["gateway"]["in_flight"] == 1);
+        assert_eq!(agents.server.under_way(), 1);
+        agents.server.let_go();
+        agents.await_idle(&process, 1);
+        agents.world.relive(&["send", &process.uuid, "and on"]).ok();
+        let info = agents.await_idle(&process, 2);
+        assert_eq!(agents.said(&process), ["one two three", "four"]);
+        let recorded = calls(&agents.world, &process);
+        let is_whole = |call: &Value| call["cut"].is_null() && call["usage"]["estimated"].is_null();
+        assert!(recorded.iter().all(is_whole), "{recorded:?}");
+        assert_eq!(json!(recorded.len()), info["agent"]["gateway"]["calls"]);
+        assert_tokens(&agents, &info);
+        agents.world.relive(&["kill", &process.uuid]).ok();
+        wait_until("the one before has ended", || !gateway_pids(&agents.world).contains(&before));
     }
 }
 

@@ -183,9 +183,15 @@ fn the_interface_of_claude_says_that_it_asks_for_permission_and_that_it_is_idle(
     let info = wait_for("it asks", || Some(agents.world.info("me")).filter(asks));
     assert_eq!(info["doing"], "asks for permission in its terminal: Bash", "{info}");
     assert_eq!(fs::read_to_string(&settings).unwrap(), own, "the settings of the user are not touched");
+    let items = || agents.world.relive(&["inbox", "--json"]).ok().json()["items"].as_array().cloned().unwrap_or_default();
+    let item = items().pop().unwrap();
+    assert_eq!((&item["kind"], &item["text"]), (&json!("approval"), &json!("waits in its own dialog: Bash")), "{item}");
+    let command = item["answers"][0]["command"].as_str().unwrap();
+    assert!(command.starts_with("relive attach "), "{item}");
     // The gateway keeps what it reported.
     agents.world.kill_daemon();
     let info = wait_for("the next daemon knows it", || Some(agents.world.info("me")).filter(asks));
+    assert_eq!(items().pop().map(|same| same["id"].clone()), Some(item["id"].clone()));
     let made = agents.world.work().join("made");
     assert!(!made.exists());
     person.sees("Do you want to proceed");
@@ -198,6 +204,7 @@ fn the_interface_of_claude_says_that_it_asks_for_permission_and_that_it_is_idle(
         }
         made.exists().then_some(())
     });
+    wait_until("the item is withdrawn", || items().is_empty());
     person.sees("Pineapple");
     let is_idle = |info: &Value| info["agent"]["lifecycle"] == "idle" && info["agent"]["waiting"].is_null();
     let after = wait_for("it is idle", || Some(agents.world.info("me")).filter(is_idle));

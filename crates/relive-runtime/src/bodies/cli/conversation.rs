@@ -363,6 +363,7 @@ impl Conversation {
             note: known.note.clone(),
             gateway: known.gateway,
             in_terminal: false,
+            dialog_since: None,
             reports: true,
         };
         if self.body.agents.put(self.process.uuid, agent) {

@@ -76,6 +76,8 @@ pub(super) struct Reports {
     tool: Option<(String, Timestamp)>,
     /// The open requests of the program, which are answered in its terminal.
     asked: BTreeMap<String, Asked>,
+    /// Since when it waits for a person.
+    dialog_since: Option<Timestamp>,
     turn_since: Option<Timestamp>,
     subagents: Subagents,
 }
@@ -90,6 +92,7 @@ impl Reports {
             is_known: false,
             tool: None,
             asked: BTreeMap::new(),
+            dialog_since: None,
             turn_since: None,
             subagents: Subagents::default(),
         }
@@ -136,6 +139,7 @@ impl Reports {
         for event in &events {
             self.learn(event, at);
         }
+        self.dialog_since = self.stream.machine().waiting().map(|_| self.dialog_since.unwrap_or(at));
     }
 
     fn learn(&mut self, event: &Event, at: Timestamp) {
@@ -194,6 +198,11 @@ impl Reports {
         self.stream.machine().waiting().filter(|_| self.is_known)
     }
 
+    /// Returns since when it waits for a person in a dialog.
+    pub(super) fn dialog_since(&self) -> Option<Timestamp> {
+        self.dialog_since.filter(|_| self.is_known)
+    }
+
     /// Returns the first request that waits for an answer in the terminal.
     pub(super) fn asked(&self) -> Option<Asked> {
         self.asked.values().next().filter(|_| self.waiting().is_some()).cloned()
@@ -241,10 +250,14 @@ mod tests {
     fn the_state_follows_the_reports() {
         let mut reports = Reports::new(Dialect::Claude, Timestamp::UNIX_EPOCH);
         assert!(reports.state().is_none() && reports.is_at_rest());
+        let mut hooks: Vec<String> = Vec::new();
         let mut tell = |name: &str, more: Value| {
             let mut body = json!({"hook_event_name": name, "session_id": "s"});
             body.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
-            reports.take_in(&body.to_string(), Timestamp::UNIX_EPOCH);
+            let at = Timestamp::from_second(hooks.len() as i64).unwrap();
+            hooks.push(name.to_owned());
+            reports.take_in(&body.to_string(), at);
+            assert_eq!(reports.dialog_since(), (name == "PermissionRequest").then_some(at));
             (reports.state().unwrap(), reports.waiting(), reports.is_at_rest())
         };
         let call = json!({"tool_name": "Bash", "tool_use_id": "t", "tool_input": {"command": "ls"}});

@@ -25,6 +25,8 @@ pub(crate) struct LiveAgent {
     pub(crate) idle_kill_at: Option<Timestamp>,
     pub(crate) session_id: Option<String>,
     pub(crate) waiting: Option<Waiting>,
+    /// Since when it waits in a dialog of its own.
+    pub(crate) dialog_since: Option<Timestamp>,
     /// The tool that runs, and since when.
     pub(crate) tool: Option<(String, Timestamp)>,
     pub(crate) subagents: Subagents,
@@ -57,6 +59,7 @@ pub(crate) struct ShownAgent<'a> {
     pub(crate) in_terminal: bool,
     /// What it waits for, of a person.
     pub(crate) waiting: Option<Waiting>,
+    pub(crate) dialog: Option<Dialog<'a>>,
     pub(crate) subagents: &'a Subagents,
     pub(crate) queued: Option<Value>,
 }
@@ -74,9 +77,24 @@ impl ShownAgent<'_> {
             "gateway": self.gateway.map(LiveGateway::to_json),
             "terminal": self.in_terminal,
             "waiting": self.waiting,
+            "dialog": self.dialog.as_ref().map(Dialog::to_json),
             "subagents": self.subagents.to_json(),
             "queued": self.queued,
         })
+    }
+}
+
+/// A dialog in the terminal of an agent that waits for a person.
+#[derive(Debug)]
+pub(crate) struct Dialog<'a> {
+    since: Timestamp,
+    /// The tool that it asks about.
+    tool: Option<&'a str>,
+}
+
+impl Dialog<'_> {
+    fn to_json(&self) -> Value {
+        json!({"since": self.since.to_string(), "tool": self.tool})
     }
 }
 
@@ -126,6 +144,11 @@ impl LiveAgents {
         self.lock().get(&uuid).cloned()
     }
 
+    /// Tells whether an agent waits for a person in a dialog of its own.
+    pub(crate) fn has_dialog(&self, uuid: Uuid) -> bool {
+        self.lock().get(&uuid).is_some_and(|agent| agent.dialog_since.is_some())
+    }
+
     /// Returns the agent that has a subagent with this id.
     pub(crate) fn with_subagent(&self, id: &str) -> Option<Uuid> {
         self.lock().iter().find(|(_, agent)| agent.subagents.contains(id)).map(|(uuid, _)| *uuid)
@@ -156,6 +179,10 @@ impl LiveAgent {
             gateway: self.gateway,
             in_terminal: self.in_terminal,
             waiting: self.waiting,
+            dialog: self.dialog_since.map(|since| {
+                let tool = self.asked.as_ref().map(|asked| asked.tool.as_str());
+                Dialog { since, tool }
+            }),
             subagents: &self.subagents,
             queued: None,
         };

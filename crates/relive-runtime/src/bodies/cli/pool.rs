@@ -95,6 +95,7 @@ impl QueuePlace {
             gateway: None,
             in_terminal: self.in_terminal,
             waiting: None,
+            dialog: None,
             subagents: &Subagents::default(),
             queued: Some(json!({"place": self.place, "of": self.of, "since": self.since.to_string()})),
         };

@@ -26,8 +26,8 @@ struct Known {
     files_elsewhere: &'static [(&'static str, &'static str)],
     /// Directories in the first directory that stay as they are.
     subdirectories: &'static [&'static str],
-    /// Files in the first directory that stay as they are, and are not made: an empty one would replace another.
-    unmade: &'static [&'static str],
+    /// Files in the first directory that stay as they are, and where a missing one must not be taken for the settings.
+    absent: &'static [&'static str],
     /// What its other runs execute while they run.
     private: &'static [&'static str],
 }
@@ -57,8 +57,8 @@ const CLAUDE: Known = Known {
         "skills",
         "workflows",
     ],
-    // An earlier name of `.claude.json`, which claude prefers if there is one.
-    unmade: &[".config.json"],
+    // An earlier name of `.claude.json`, which claude prefers, unless it is empty and nobody may write it.
+    absent: &[".config.json"],
     private: &["session-env", "shell-snapshots"],
 };
 
@@ -75,7 +75,7 @@ const CODEX: Known = Known {
     files_elsewhere: &[],
     // The program itself may be in `packages`.
     subdirectories: &["hooks", "packages", "plugins", "prompts", "rules", "skills"],
-    unmade: &[],
+    absent: &[],
     private: &["shell_snapshots", "tmp"],
 };
 
@@ -86,7 +86,7 @@ const GEMINI: Known = Known {
     files_elsewhere: &[],
     // The last one has programs that it has downloaded.
     subdirectories: &["agents", "commands", "extensions", "hooks", "policies", "skills", "tmp/bin"],
-    unmade: &[],
+    absent: &[],
     private: &[],
 };
 
@@ -96,7 +96,7 @@ const QWEN: Known = Known {
     files: &[("settings.json", EMPTY_OBJECT), ("trustedFolders.json", EMPTY_OBJECT), (".env", ""), ("QWEN.md", "")],
     files_elsewhere: &[],
     subdirectories: &["agents", "commands", "extensions", "hooks", "skills", "tmp/bin"],
-    unmade: &[],
+    absent: &[],
     private: &[],
 };
 
@@ -107,7 +107,7 @@ const OPENCODE: Known = Known {
     files: &[],
     files_elsewhere: &[],
     subdirectories: &["bin"],
-    unmade: &[],
+    absent: &[],
     private: &[],
 };
 
@@ -161,9 +161,9 @@ impl Known {
         let files = self.files.iter().chain(files_elsewhere);
         let files = files.map(|(name, content)| fixed(name, Missing::File((*content).to_owned())));
         let subdirectories = self.subdirectories.iter().map(|name| fixed(name, Missing::Directory));
-        let unmade = self.unmade.iter().map(|name| fixed(name, Missing::Leave));
+        let absent = self.absent.iter().map(|name| fixed(name, Missing::Nothing));
         let private = self.private.iter().map(|name| first.join(name)).collect();
-        let fixed = files.chain(subdirectories).chain(unmade).collect();
+        let fixed = files.chain(subdirectories).chain(absent).collect();
         State { base, directories, fixed, private, home: Some(home.to_owned()) }
     }
 }
@@ -211,11 +211,8 @@ mod tests {
             let env: Vec<(String, String)> =
                 env.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
             let states = of(&built_in(name).unwrap(), Path::new("/home/a"), &env);
-            let made: Vec<PathBuf> = states
-                .iter()
-                .flat_map(|state| state.fixed.iter().map(|part| (state.base.join(&part.at), &part.missing)))
-                .filter_map(|(path, missing)| (*missing != Missing::Leave).then_some(path))
-                .collect();
+            let made: Vec<PathBuf> =
+                states.iter().flat_map(|state| state.fixed.iter().map(|part| state.base.join(&part.at))).collect();
             for path in expect {
                 assert!(made.contains(&path.into()), "{path} is not in {made:#?}");
             }
@@ -230,9 +227,9 @@ mod tests {
     }
 
     #[test]
-    fn the_earlier_configuration_of_claude_is_protected_and_not_made() {
+    fn the_earlier_configuration_of_claude_is_made_as_one_that_it_does_not_read() {
         let states = of(&built_in("claude").unwrap(), Path::new("/home/a"), &[]);
         let part = states[0].fixed.iter().find(|part| part.at == Path::new(".claude/.config.json"));
-        assert_eq!(part.map(|part| &part.missing), Some(&Missing::Leave), "claude would read it instead of its own");
+        assert_eq!(part.map(|part| &part.missing), Some(&Missing::Nothing), "it would read any other one");
     }
 }

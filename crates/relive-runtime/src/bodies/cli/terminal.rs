@@ -126,6 +126,7 @@ impl Conversation {
             idle_kill_at: None,
             session_id: facts.session_id.clone().or(told),
             waiting: reports.waiting(),
+            dialog_since: reports.dialog_since(),
             tool: reports.tool(),
             subagents: reports.subagents(),
             turn_since: reports.turn_since().or(seen.asks_since),
