@@ -287,7 +287,7 @@ pub fn item_of(process: &Process) -> Option<Item> {
         ];
         (ItemKind::Stalled, since, "makes no progress".to_owned(), answers)
     } else if let Some((kind, since, text)) = dialog(process) {
-        (kind, since, text, vec![look('a', "answer it in its terminal", format!("relive attach {id}"))])
+        (kind, since, text, vec![look('i', "answer it in its terminal", format!("relive attach {id}"))])
     } else {
         return None;
     };

@@ -52,5 +52,5 @@ pub use event::{
 pub use form::{DECLINE, FORM_TOOL, Filled, Form, UnfitAnswer, UnfitForm};
 pub use lines::{Line, LineSplitter, MAX_LINE_BYTES};
 pub use machine::{Activity, Lifecycle, Machine, Waiting};
-pub use parser::Parser;
+pub use parser::{CLAUDE_HOOKS, Parser};
 pub use stream::{AgentStream, LineReport};

@@ -19,6 +19,7 @@ use std::borrow::Cow;
 
 use self::acp::AcpParser;
 use self::claude::ClaudeParser;
+pub use self::claude::REPORTED as CLAUDE_HOOKS;
 use self::codex_app_server::CodexAppServerParser;
 use self::codex_exec::CodexExecParser;
 use self::gemini::GeminiParser;

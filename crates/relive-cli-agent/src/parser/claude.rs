@@ -13,6 +13,7 @@ mod subagents;
 mod system;
 
 pub(super) use control::read_input;
+pub use hooks::REPORTED;
 pub(super) use recognize::{is_hook, is_line};
 
 use self::failures::Speaker;

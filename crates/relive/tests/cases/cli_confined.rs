@@ -83,6 +83,69 @@ fn a_confined_claude_writes_to_its_directory_and_its_own_only() {
 }
 
 #[test]
+fn a_confined_claude_cannot_make_the_earlier_file_of_its_settings() {
+    let own = r#"echo '{"mcpServers": {}}' > ~/.claude/.config.json"#;
+    let turns = [bash(&format!("{own}; rm -f ~/.claude/.config.json; {own}; echo made > made; true")), Turn::text("x")];
+    let Some((agents, home)) = at_home("a_confined_claude_cannot_make", "claude", turns) else { return };
+    let process = agents.run("claude", &["-y", "--isolation", "confined"]);
+    agents.await_idle(&process, 1);
+    assert_eq!(fs::read_to_string(agents.world.work().join("made")).unwrap(), "made\n");
+    let earlier = home.path().join(".claude/.config.json");
+    assert_eq!(fs::read_to_string(&earlier).unwrap(), "");
+    agents.world.relive(&["kill", &process.uuid]).ok();
+    agents.world.await_field(&process.uuid, "state", "dead");
+    // Claude has its settings where it had them before.
+    let process = agents.run("claude", &["-y"]);
+    agents.await_idle(&process, 1);
+    let settings = fs::read_to_string(home.path().join(".claude.json")).unwrap();
+    assert!(settings.contains("\"projects\"") && fs::read_to_string(&earlier).unwrap().is_empty(), "{settings}");
+}
+
+/// The real programs, where `scripts/install-agents all` has installed them.
+fn real_confined(agent: &str, tool: &str) {
+    let command = "echo made > made; echo x > ~/outside; true";
+    let call = Turn::calls(tool, json!({"command": command, "description": "a command"}));
+    let Some((agents, home)) = at_home(&format!("confined({agent})"), agent, [call, Turn::text("One."), Turn::text("Two.")])
+    else {
+        return;
+    };
+    let agents = agents.with_acp_settings();
+    for directory in [".gemini", ".qwen"] {
+        let (from, to) = (agents.world.root().join("home").join(directory), home.path().join(directory));
+        fs::create_dir(&to).unwrap();
+        fs::copy(from.join("settings.json"), to.join("settings.json")).unwrap();
+    }
+    let process = agents.run(agent, &["-y", "--isolation", "confined"]);
+    let info = agents.await_idle(&process, 1);
+    assert_eq!(fs::read_to_string(agents.world.work().join("made")).unwrap(), "made\n");
+    assert!(!home.path().join("outside").exists());
+    assert_eq!(info["session"]["isolation"], "confined", "{info}");
+    kill(u32::try_from(info["session"]["host_pid"].as_u64().unwrap()).unwrap(), rustix::process::Signal::KILL);
+    agents.world.await_field(&process.uuid, "state", "dead");
+    agents.world.relive(&["resume", &process.uuid, "--input", "the second task"]).ok();
+    let info = agents.await_idle(&process, 2);
+    assert!(agents.last_question().contains("the task") && agents.last_question().contains("the second task"));
+    agents.world.relive(&["kill", &process.uuid]).ok();
+    agents.world.await_field(&process.uuid, "state", "dead");
+    agents.assert_nothing_left(&info["session"]["host_pid"]);
+}
+
+#[test]
+fn real_confined_gemini_works_and_continues() {
+    real_confined("gemini", "run_shell_command");
+}
+
+#[test]
+fn real_confined_qwen_works_and_continues() {
+    real_confined("qwen", "run_shell_command");
+}
+
+#[test]
+fn real_confined_opencode_works_and_continues() {
+    real_confined("opencode", "bash");
+}
+
+#[test]
 fn a_confined_codex_writes_to_its_directory_and_its_own_only() {
     confined("codex", |command| Turn::calls("exec_command", json!({"cmd": command})), ".codex", "config.toml", "hooks");
 }

@@ -28,9 +28,8 @@ pub(super) const SILENT_HOOKS: [&str; 14] = [
     "WorktreeRemove",
 ];
 
-/// The hooks that say something about the state.
-pub(super) const HANDLED: [&str; 15] = [
-    "SessionStart",
+/// The hooks that say something about the state, apart from [`SESSION_START`].
+pub const REPORTED: [&str; 14] = [
     "UserPromptSubmit",
     "PreToolUse",
     "PermissionRequest",
@@ -47,8 +46,16 @@ pub(super) const HANDLED: [&str; 15] = [
     "ElicitationResult",
 ];
 
+/// It says something about the state, too. Claude cannot report it by HTTP.
+const SESSION_START: &str = "SessionStart";
+
+/// Returns whether a hook says something about the state.
+pub(super) fn is_handled(name: &str) -> bool {
+    name == SESSION_START || REPORTED.contains(&name)
+}
+
 /// The hooks that concern the whole session regardless of their caller, and those that name the subagent themselves.
-const OF_SESSION: [&str; 5] = ["SessionStart", "SessionEnd", "Notification", "SubagentStart", "SubagentStop"];
+const OF_SESSION: [&str; 5] = [SESSION_START, "SessionEnd", "Notification", "SubagentStart", "SubagentStop"];
 
 /// The hooks that end something, of the session that they name.
 const ENDS: [&str; 9] = [
@@ -105,7 +112,7 @@ impl ClaudeParser {
             "StopFailure" => self.read_stop_failure(body, events),
             "SessionEnd" => self.read_session_end(body.text_at(&["reason"]), events),
             "Notification" => self.read_notification(body, events),
-            "SessionStart" => {}
+            SESSION_START => {}
             name if SILENT_HOOKS.contains(&name) => {}
             name => events.unknown(name),
         }
@@ -117,7 +124,7 @@ impl ClaudeParser {
     fn leave_lost_session(&mut self, hook: &str, body: Json<'_>, events: &mut LineEvents) {
         let [session_id, source] = body.fields(["session_id", "source"]);
         let is_process_start =
-            hook == "SessionStart" && source.is_some_and(|source| source.is("startup") || source.is("resume"));
+            hook == SESSION_START && source.is_some_and(|source| source.is("startup") || source.is("resume"));
         let has_work = self.hook_turn == Turn::Open || !self.hook_calls.is_empty();
         if is_process_start && (has_work || !self.background.is_empty()) {
             self.forget_session();
@@ -316,7 +323,7 @@ mod tests {
 
     #[test]
     fn every_listed_hook_is_recognized() {
-        for hook in SILENT_HOOKS.iter().chain(&HANDLED) {
+        for hook in SILENT_HOOKS.iter().chain(&REPORTED).chain(&[SESSION_START]) {
             let line = format!(r#"{{"hook_event_name":"{hook}","session_id":"s"}}"#);
             let events = Parser::new(Some(Dialect::Claude)).read(Line::Whole(line.as_bytes()));
             assert!(!events.iter().any(|event| matches!(event.kind, EventKind::Unknown { .. })), "{hook}");

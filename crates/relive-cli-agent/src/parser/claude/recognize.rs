@@ -1,6 +1,6 @@
 //! Distinguishes claude's lines and hooks from lines of other programs with the same names.
 
-use super::hooks::{HANDLED, SILENT_HOOKS};
+use super::hooks::{SILENT_HOOKS, is_handled};
 use super::system::is_known_subtype;
 use crate::json::Json;
 
@@ -61,7 +61,7 @@ pub(in crate::parser) fn is_line(kind: &str, line: Json<'_>) -> bool {
 /// Returns whether only claude calls this hook. Gemini's hooks have some of the same names, but also a `timestamp`.
 pub(in crate::parser) fn is_hook(name: &str, body: Json<'_>) -> bool {
     let [session_id, timestamp] = body.fields(["session_id", "timestamp"]);
-    let is_known = HANDLED.contains(&name) || SILENT_HOOKS.contains(&name);
+    let is_known = is_handled(name) || SILENT_HOOKS.contains(&name);
     is_known && is_text(session_id) && timestamp.is_none()
 }
 

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use relive_cli_agent::{Activity, AgentStream, Dialect, Event, EventKind, Lifecycle, Waiting};
+use relive_cli_agent::{Activity, AgentStream, CLAUDE_HOOKS, Dialect, Event, EventKind, Lifecycle, Waiting};
 use relive_core::Timestamp;
 use relive_gateway::{HOOKS_PATH, Hook};
 use relive_types::CliAgent;
@@ -17,20 +17,6 @@ use super::live::Asked;
 use super::route::program_of;
 use super::subagents::Subagents;
 
-/// The events that are reported. There is no hook by HTTP for the start of a session.
-const EVENTS: [&str; 11] = [
-    "UserPromptSubmit",
-    "PreToolUse",
-    "PermissionRequest",
-    "PostToolUse",
-    "PostToolUseFailure",
-    "SubagentStart",
-    "SubagentStop",
-    "Notification",
-    "Stop",
-    "StopFailure",
-    "SessionEnd",
-];
 /// How long claude waits for an answer, in seconds.
 const TIMEOUT_S: u64 = 5;
 /// The variable with the token for hooks. Claude gives hooks no variable with a key of its own.
@@ -59,7 +45,7 @@ pub(super) fn arguments(port: u16) -> [String; 2] {
         "headers": {"Authorization": format!("Bearer ${TOKEN}")},
         "allowedEnvVars": [TOKEN],
     });
-    let hooks: Value = EVENTS.iter().map(|event| ((*event).to_owned(), json!([{"hooks": [hook]}]))).collect();
+    let hooks: Value = CLAUDE_HOOKS.iter().map(|event| ((*event).to_owned(), json!([{"hooks": [hook]}]))).collect();
     [SETTINGS.to_owned(), json!({ "hooks": hooks }).to_string()]
 }
 
