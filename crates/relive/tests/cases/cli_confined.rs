@@ -98,7 +98,7 @@ fn a_confined_claude_cannot_make_the_earlier_file_of_its_settings() {
     let process = agents.run("claude", &["-y"]);
     agents.await_idle(&process, 1);
     let settings = fs::read_to_string(home.path().join(".claude.json")).unwrap();
-    assert!(settings.contains("\"projects\"") && fs::read_to_string(&earlier).unwrap().is_empty(), "{settings}");
+    assert!(settings.contains("firstStartTime") && fs::read_to_string(&earlier).unwrap().is_empty(), "{settings}");
 }
 
 /// The real programs, where `scripts/install-agents all` has installed them.

@@ -194,7 +194,8 @@ fn the_interface_of_claude_says_that_it_asks_for_permission_and_that_it_is_idle(
     assert_eq!(items().pop().map(|same| same["id"].clone()), Some(item["id"].clone()));
     let made = agents.world.work().join("made");
     assert!(!made.exists());
-    person.sees("Do you want to proceed");
+    // Its words may be drawn one by one.
+    person.sees("proceed?");
     // The dialog ignores a key in its first moments. Later ones are empty messages, which are not sent.
     let mut pressed: Option<Instant> = None;
     wait_for("the call is allowed", || {
