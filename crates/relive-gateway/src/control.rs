@@ -187,12 +187,10 @@ impl Control {
         let mut lines = Lines::new(from);
         while let Some(text) = lines.next().await? {
             let Request { id, what } = serde_json::from_slice(&text)?;
-            let listener = match &what {
-                Asked::Serve { listener: true, .. } => {
-                    Some(lines.descriptors.pop_front().ok_or(io::ErrorKind::InvalidData)?)
-                }
-                _ => None,
-            };
+            let mut listener = None;
+            if matches!(what, Asked::Serve { listener: true, .. }) {
+                listener = Some(lines.descriptors.pop_front().ok_or(io::ErrorKind::InvalidData)?);
+            }
             let answer = self.answer(what, listener).await;
             if say.send(Said::Answer { id, answer }).await.is_err() {
                 break;

@@ -89,11 +89,7 @@ async fn answer(
     Ok(response)
 }
 
-async fn answer_of(
-    served: &Arc<Served>,
-    client: reqwest::Client,
-    request: hyper::Request<Incoming>,
-) -> Response<Body> {
+async fn answer_of(served: &Arc<Served>, client: reqwest::Client, request: hyper::Request<Incoming>) -> Response<Body> {
     let (head, body) = request.into_parts();
     let path = head.uri.path_and_query().map_or("/", |path| path.as_str()).to_owned();
     let api = Api::of(head.uri.path());

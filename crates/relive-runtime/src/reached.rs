@@ -135,7 +135,12 @@ impl Runtime {
     }
 
     /// Refuses a time limit for a CLI agent that is to be suspended at its limits, as its start does: its shim ends it then.
-    async fn check_time_of_agent(self: &Arc<Self>, id: &str, process: &Process, request: &ResumeRequest) -> Option<Error> {
+    async fn check_time_of_agent(
+        self: &Arc<Self>,
+        id: &str,
+        process: &Process,
+        request: &ResumeRequest,
+    ) -> Option<Error> {
         let (data, uuid) = (Arc::clone(&self.data), process.uuid);
         let history = self.pools.journal.run(move || data.history(uuid)).await.ok()?.ok()?.0;
         if history.identity.as_ref()?.spawned.on_budget != OnBudget::Suspend {

@@ -178,7 +178,9 @@ impl State {
             }
             AnswerKind::Look => match relive_commands(&command) {
                 // It needs the terminal.
-                Some(words) if words.len() == 1 && words[0].first().is_some_and(|word| word == "attach") => self.attach(),
+                Some(words) if words.len() == 1 && words[0].first().is_some_and(|word| word == "attach") => {
+                    self.attach()
+                }
                 Some(_) | None => self.run_answer(&command, Output::Window),
             },
             AnswerKind::Command | AnswerKind::Ack => self.give_answer(&command, id),

@@ -283,6 +283,25 @@ impl RunningAgent<'_> {
         recorded.is_ok()
     }
 
+    /// Waits until a program can continue its conversation without losing it, or is to be ended.
+    async fn wait_to_continue(&self, facts: &CliFacts, how: CliStart) {
+        let Some(at) = agents::continues_at(&facts.agent, &facts.launches, how, self.body.clock.now()) else { return };
+        let name = &facts.agent.agent;
+        let text = format!("{name} continues at {at}: it would overwrite a conversation of the same minute");
+        self.journal.event("waits", serde_json::json!({"text": text, "until": at.to_string()}));
+        let mut bell = self.owner.follow();
+        while self.owner.told_to_end().is_none() {
+            let left = Duration::try_from(at.duration_since(self.body.clock.now())).unwrap_or_default();
+            if left.is_zero() {
+                return;
+            }
+            tokio::select! {
+                () = tokio::time::sleep(left) => {}
+                changed = bell.changed() => if changed.is_err() { return },
+            }
+        }
+    }
+
     /// Has the calls of a program that is about to start go through the gateway, if they can.
     async fn lead_through_gateway(&self, facts: &CliFacts, spec: &mut Spec) -> io::Result<Option<CliGateway>> {
         let limits = self.owner.look(|history| history.limits).await.map_err(io::Error::other)?;
@@ -344,6 +363,7 @@ impl Tenant for RunningAgent<'_> {
             if let Some(refused) = agents::refusal(&facts, how) {
                 return Err(io::Error::other(refused));
             }
+            self.wait_to_continue(&facts, how).await;
             let mut spec = Spec { argv: agents::argv(self.process.uuid, &facts, how), ..spec };
             confine(&facts, &mut spec);
             let gateway = self.lead_through_gateway(&facts, &mut spec).await?;

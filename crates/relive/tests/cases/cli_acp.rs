@@ -425,6 +425,14 @@ fn real(name: &str, tool: &str) -> Option<(Agents, Begun)> {
     Some((agents, process))
 }
 
+/// Waits until a program was started this often: gemini continues in the next minute only.
+pub(crate) fn await_launches(agents: &Agents, process: &Begun, count: usize) {
+    wait_until("its next program starts", || {
+        let records = agents.world.records(&process.uuid, "cli");
+        records.iter().filter(|record| record["launched"].is_object()).count() == count
+    });
+}
+
 /// The same program is killed, and its conversation continues in another one.
 fn real_continues(name: &str, tool: &str) {
     let Some((agents, process)) = real(name, tool) else { return };
@@ -432,6 +440,7 @@ fn real_continues(name: &str, tool: &str) {
     kill(u32::try_from(info["session"]["host_pid"].as_u64().unwrap()).unwrap(), rustix::process::Signal::KILL);
     agents.world.await_field(&process.uuid, "state", "dead");
     agents.world.relive(&["resume", &process.uuid, "--input", "the second task"]).ok();
+    await_launches(&agents, &process, 2);
     agents.world.await_display(&process.uuid, "approval");
     agents.world.relive(&["resolve", &process.uuid, "--deny"]).ok();
     wait_until("the turn is over", || agents.world.info(&process.uuid)["agent"]["lifecycle"] == "idle");

@@ -105,7 +105,8 @@ fn a_confined_claude_cannot_make_the_earlier_file_of_its_settings() {
 fn real_confined(agent: &str, tool: &str) {
     let command = "echo made > made; echo x > ~/outside; true";
     let call = Turn::calls(tool, json!({"command": command, "description": "a command"}));
-    let Some((agents, home)) = at_home(&format!("confined({agent})"), agent, [call, Turn::text("One."), Turn::text("Two.")])
+    let Some((agents, home)) =
+        at_home(&format!("confined({agent})"), agent, [call, Turn::text("One."), Turn::text("Two.")])
     else {
         return;
     };
@@ -123,6 +124,7 @@ fn real_confined(agent: &str, tool: &str) {
     kill(u32::try_from(info["session"]["host_pid"].as_u64().unwrap()).unwrap(), rustix::process::Signal::KILL);
     agents.world.await_field(&process.uuid, "state", "dead");
     agents.world.relive(&["resume", &process.uuid, "--input", "the second task"]).ok();
+    crate::cli_acp::await_launches(&agents, &process, 2);
     let info = agents.await_idle(&process, 2);
     assert!(agents.last_question().contains("the task") && agents.last_question().contains("the second task"));
     agents.world.relive(&["kill", &process.uuid]).ok();

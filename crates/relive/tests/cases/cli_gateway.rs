@@ -249,7 +249,8 @@ fn a_gateway_that_is_killed_in_an_answer_is_replaced_and_the_agent_asks_again() 
 fn waiting_at(port: u64) -> Option<u64> {
     let table = fs::read_to_string("/proc/net/tcp").unwrap();
     let at = format!("0100007F:{port:04X}");
-    let listens = |line: &&str| line.split_whitespace().nth(1) == Some(&at) && line.split_whitespace().nth(3) == Some("0A");
+    let listens =
+        |line: &&str| line.split_whitespace().nth(1) == Some(&at) && line.split_whitespace().nth(3) == Some("0A");
     let queues = table.lines().find(listens)?.split_whitespace().nth(4)?.to_owned();
     u64::from_str_radix(queues.split_once(':')?.1, 16).ok()
 }

@@ -183,7 +183,8 @@ fn the_interface_of_claude_says_that_it_asks_for_permission_and_that_it_is_idle(
     let info = wait_for("it asks", || Some(agents.world.info("me")).filter(asks));
     assert_eq!(info["doing"], "asks for permission in its terminal: Bash", "{info}");
     assert_eq!(fs::read_to_string(&settings).unwrap(), own, "the settings of the user are not touched");
-    let items = || agents.world.relive(&["inbox", "--json"]).ok().json()["items"].as_array().cloned().unwrap_or_default();
+    let items =
+        || agents.world.relive(&["inbox", "--json"]).ok().json()["items"].as_array().cloned().unwrap_or_default();
     let item = items().pop().unwrap();
     assert_eq!((&item["kind"], &item["text"]), (&json!("approval"), &json!("waits in its own dialog: Bash")), "{item}");
     let command = item["answers"][0]["command"].as_str().unwrap();

@@ -1,7 +1,9 @@
 //! The CLI agents that are known by name, and the command lines of their runs.
 
+use std::time::Duration;
+
 use relive_cli_agent::Dialect;
-use relive_core::Uuid;
+use relive_core::{Timestamp, Uuid};
 use relive_journal::history::CliFacts;
 use relive_journal::record::CliStart;
 use relive_types::CliAgent;
@@ -190,6 +192,28 @@ fn codex_handshake(facts: &CliFacts, how: CliStart, cwd: &str) -> Vec<String> {
     lines.iter().map(|line| format!("{line}\n")).collect()
 }
 
+/// How long gemini may take from its start to its first conversation.
+const GEMINI_STARTS_WITHIN: Duration = Duration::from_secs(30);
+const MINUTE_S: i64 = 60;
+
+/// Returns when a program can continue its conversation; `None` if that is now. Gemini names the file of a conversation by the
+/// minute in which a program has begun or continued it, and begins the file anew: in the same minute it loses what it has said.
+pub(super) fn continues_at(
+    agent: &CliAgent,
+    launches: &[Timestamp],
+    how: CliStart,
+    now: Timestamp,
+) -> Option<Timestamp> {
+    let is_gemini = dialect_of(agent) == Dialect::Acp && route::program_of(agent) == "gemini";
+    if !is_gemini || how != CliStart::Resume {
+        return None;
+    }
+    let named_at_latest = launches.last()?.checked_add(GEMINI_STARTS_WITHIN).ok()?;
+    let minute = now.as_second().div_euclid(MINUTE_S);
+    let next = Timestamp::from_second((minute + 1) * MINUTE_S).ok()?;
+    (named_at_latest.as_second().div_euclid(MINUTE_S) >= minute).then_some(next)
+}
+
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
@@ -269,5 +293,21 @@ pub(super) mod tests {
         claude.agent.fork.clear();
         let refused = refusal(&claude, CliStart::Fork).unwrap();
         assert_eq!(refused, "a conversation of `claude` cannot be forked: agents/claude.yaml has no `fork`");
+    }
+
+    #[test]
+    fn a_gemini_continues_in_another_minute_than_its_last_program_began() {
+        let at = |text: &str| format!("2026-11-18T{text}Z").parse::<Timestamp>().unwrap();
+        let check = |name: &str, how, launched: &str, now: &str, expect: Option<&str>| {
+            let launches = [at("01:00:00"), at(launched)];
+            let agent = built_in(name).unwrap();
+            assert_eq!(continues_at(&agent, &launches, how, at(now)), expect.map(at), "{name} {launched} {now}");
+        };
+        check("gemini", CliStart::Resume, "05:08:10", "05:08:40", Some("05:09:00"));
+        check("gemini", CliStart::Resume, "05:08:10", "05:09:00", None);
+        // Its file may have the name of the next minute.
+        check("gemini", CliStart::Resume, "05:08:40", "05:09:20", Some("05:10:00"));
+        check("gemini", CliStart::New, "05:08:10", "05:08:40", None);
+        check("qwen", CliStart::Resume, "05:08:10", "05:08:40", None);
     }
 }
