@@ -27,7 +27,7 @@ use crate::path::FilePath;
 use crate::settings::Settings;
 use crate::store::Store;
 pub use outer::OuterRules;
-use patterns::{compile, compile_file, literal_directories};
+use patterns::{compile, compile_file, compile_names, literal_directories};
 pub(crate) use recorded::RecordedRules;
 use repository::Repository;
 pub(crate) use repository::Tracked;
@@ -35,8 +35,8 @@ pub(crate) use repository::Tracked;
 /// The largest size of a rules file.
 pub(crate) const RULES_MAX: u64 = 1 << 20;
 
-/// Names of files that hold keys and passwords, in any directory. A tracked file with such a name is still included.
-/// `docs/workspaces.md` lists all of them.
+/// Names of files that hold keys and passwords, in any directory and in upper or lower case. A tracked file with such a
+/// name is still included. `docs/workspaces.md` lists all of them.
 const SECRETS: &[&str] = &[
     ".env",
     ".env.*",
@@ -71,7 +71,27 @@ const SECRETS: &[&str] = &[
     ".ssh/",
 ];
 
-static SECRET_NAMES: LazyLock<Gitignore> = LazyLock::new(|| compile_file(SECRETS.join("\n").as_bytes()));
+/// How editors and people name a backup of such a file; `NAME` is its own name.
+const BACKUPS: &[&str] = &["NAME~", "NAME.bak", "NAME.old", "NAME.orig", "NAME.save", "NAME.swp", ".NAME.swp", "#NAME#"];
+
+static SECRET_NAMES: LazyLock<Gitignore> = LazyLock::new(|| compile_names(&secret_patterns()));
+
+/// Returns the patterns of all names that look like secrets, each for any directory.
+fn secret_patterns() -> Vec<String> {
+    let (kept, left_out): (Vec<&str>, Vec<&str>) = SECRETS.iter().partition(|name| name.starts_with('!'));
+    let mut patterns = Vec::new();
+    for name in left_out {
+        // Without this, a pattern with a slash matches only at the top.
+        patterns.push(format!("**/{name}"));
+        let (above, own) = name.rsplit_once('/').map_or(("", name), |(above, own)| (above, own));
+        let above = if above.is_empty() { String::new() } else { format!("{above}/") };
+        let backups = BACKUPS.iter().filter(|_| !own.is_empty());
+        patterns.extend(backups.map(|backup| format!("**/{above}{}", backup.replace("NAME", own))));
+    }
+    // The last pattern that matches counts.
+    patterns.extend(kept.iter().map(|name| format!("!**/{}", &name[1..])));
+    patterns
+}
 
 /// The decision about a directory entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -347,5 +367,7 @@ mod tests {
         let (kept, left_out): (Vec<&str>, Vec<&str>) = SECRETS.iter().partition(|name| name.starts_with('!'));
         let kept = kept.iter().map(|name| &name[1..]);
         assert_eq!(listed, left_out.iter().copied().chain(kept).collect::<Vec<_>>());
+        let backups = text.split_once("So do backups of them:").unwrap().1.split_once(".\n").unwrap().0;
+        assert_eq!(backups.split('`').skip(1).step_by(2).collect::<Vec<_>>(), BACKUPS);
     }
 }

@@ -29,6 +29,17 @@ pub(super) fn compile_file(text: &[u8]) -> Gitignore {
     builder.build().unwrap_or_else(|_| Gitignore::empty())
 }
 
+/// Compiles patterns of names that are matched in upper and lower case.
+pub(super) fn compile_names(patterns: &[String]) -> Gitignore {
+    let mut builder = GitignoreBuilder::new("");
+    // Files of one name are the same file on some file systems, and a key is one in capitals too.
+    let _ = builder.case_insensitive(true);
+    for pattern in patterns {
+        let _ = builder.add_line(None, &as_git_reads(pattern).unwrap_or_default());
+    }
+    builder.build().unwrap_or_else(|_| Gitignore::empty())
+}
+
 /// Rewrites a pattern where the `ignore` crate and Git differ; `None` if it matches nothing in Git.
 ///
 /// In Git, `{` and `}` are ordinary characters, no class matches a slash, a pattern that ends with a lone

@@ -423,3 +423,30 @@ fn random_rules_match_git() {
 fn stars_stand_alone(line: &str) -> bool {
     line.trim().trim_start_matches('!').split('/').all(|part| !part.contains("**") || part == "**")
 }
+
+#[test]
+fn secrets_are_left_out_in_any_directory_in_any_case_and_as_backups() {
+    let mut bed = bed();
+    let secrets = [
+        ".aws/credentials",
+        "deploy/.aws/credentials",
+        "deploy/deep/.docker/config.json",
+        "sub/.kube/config",
+        "sub/.kube/config~",
+        "sub/.ssh/id_rsa",
+        ".ENV",
+        ".Env.Local",
+        "K.PEM",
+        "sub/ID_RSA",
+        ".env~",
+        "sub/#server.key#",
+        "sub/.server.key.swp",
+        "sub/server.key.bak",
+    ];
+    let others = [".ENV.example", "aws/credentials", "sub/.docker/other.json", "config", "keys.txt", "x.bak", "y~"];
+    secrets.iter().chain(&others).for_each(|path| bed.write(path, "x"));
+    let snapshot = bed.snapshot();
+    let mut expected = others.to_vec();
+    expected.sort_unstable();
+    assert_eq!(bed.ls_tree(&snapshot), expected);
+}
