@@ -38,6 +38,9 @@ pub struct GcAnswer {
     /// What became of the snapshots of files; absent where there are none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub snapshots: Option<GcSnapshots>,
+    /// Why snapshots that nothing needs any more are still there, although they were to be removed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub not_freed: Option<String>,
 }
 
 /// An ended process that can be removed.

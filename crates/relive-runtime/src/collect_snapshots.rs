@@ -14,12 +14,12 @@ use crate::runtime::Runtime;
 
 impl Runtime {
     /// Removes snapshots that no journal names, or says how much that would give back if the journals of `without`
-    /// were removed first. `None` where there are none.
+    /// were removed first, and the bytes that stay because the disk is too full. `None` where there are none.
     pub(crate) async fn collect_snapshots(
         self: &Arc<Self>,
         removal: Removal,
         without: HashSet<Uuid>,
-    ) -> Result<Option<GcSnapshots>> {
+    ) -> Result<Option<(GcSnapshots, u64)>> {
         if !self.workspaces.exists() {
             return Ok(None);
         }
@@ -29,8 +29,9 @@ impl Runtime {
                 break collected;
             }
         };
-        let Collected { bytes_before, bytes_after, .. } = collected;
-        Ok(Some(GcSnapshots { bytes: bytes_before, freed_bytes: bytes_before.saturating_sub(bytes_after) }))
+        let Collected { bytes_before, bytes_after, blocked_bytes, .. } = collected;
+        let freed_bytes = bytes_before.saturating_sub(bytes_after);
+        Ok(Some((GcSnapshots { bytes: bytes_before, freed_bytes }, blocked_bytes)))
     }
 
     async fn collect_unless_in_the_way(

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use relive_api::{GcAnswer, GcCandidate, GcRequest};
 use relive_config::StallPolicy;
-use relive_core::{Cause, Effect, Moment, Pid, Signal, SuspendReason, Urgency, Uuid, Why};
+use relive_core::{Cause, Effect, ErrorCode, Moment, Pid, Signal, SuspendReason, Urgency, Uuid, Why};
 use relive_journal::data::{Candidate, Collected, GcReason, GcRules};
 
 use crate::error::Result;
@@ -40,7 +40,7 @@ impl Runtime {
                     match runtime.gc(GcRequest::default()).await {
                         Ok(answer) => {
                             let is_over = answer.left == 0;
-                            let told = answer.warnings.into_iter().chain(answer.failures);
+                            let told = answer.warnings.into_iter().chain(answer.failures).chain(answer.not_freed);
                             told.for_each(|warning| runtime.warn_once(warning));
                             if is_over {
                                 return;
@@ -170,6 +170,7 @@ impl Runtime {
             failures: Vec::new(),
             left: 0,
             snapshots: None,
+            not_freed: None,
         };
         if !answer.collected {
             let without = survey.candidates.iter().map(|candidate| candidate.uuid).collect();
@@ -218,7 +219,19 @@ impl Runtime {
     /// Collects the snapshots that no process but these names, or says why they stay.
     async fn add_snapshots(self: &Arc<Self>, answer: &mut GcAnswer, removal: Removal, without: HashSet<Uuid>) {
         match (self.collect_snapshots(removal, without).await, removal) {
-            (Ok(snapshots), _) => answer.snapshots = snapshots,
+            (Ok(found), _) => {
+                let (snapshots, blocked_bytes) = found.unzip();
+                answer.snapshots = snapshots;
+                answer.not_freed = blocked_bytes.filter(|bytes| *bytes > 0).map(|bytes| {
+                    format!(
+                        "{bytes} bytes of snapshots are partly garbage, and the disk has too little free space to write \
+                         the rest of them anew: free some space, then try again"
+                    )
+                });
+            }
+            (Err(error), Removal::Remove) if error.code() == ErrorCode::Exhausted => {
+                answer.not_freed = Some(format!("the snapshots were not collected: {error}"));
+            }
             (Err(error), Removal::Remove) => {
                 answer.warnings.push(format!("the snapshots were not collected: {error}"));
             }

@@ -72,7 +72,8 @@ const SECRETS: &[&str] = &[
 ];
 
 /// How editors and people name a backup of such a file; `NAME` is its own name.
-const BACKUPS: &[&str] = &["NAME~", "NAME.bak", "NAME.old", "NAME.orig", "NAME.save", "NAME.swp", ".NAME.swp", "#NAME#"];
+const BACKUPS: &[&str] =
+    &["NAME~", "NAME.bak", "NAME.old", "NAME.orig", "NAME.save", "NAME.swp", ".NAME.swp", "#NAME#"];
 
 static SECRET_NAMES: LazyLock<Gitignore> = LazyLock::new(|| compile_names(&secret_patterns()));
 

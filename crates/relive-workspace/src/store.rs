@@ -81,7 +81,8 @@ impl Store {
         disk.create_directories(&root.join("refs")).context("create", root)?;
         let root = root.canonicalize().context("open", root)?;
         let directory = open_directory(&root)?;
-        for (name, text) in [("config", CONFIG), ("HEAD", HEAD)] {
+        // The generation is there from the beginning, because a full disk has no space for it later.
+        for (name, text) in [("config", CONFIG), ("HEAD", HEAD), (GENERATION, "0\n")] {
             if !root.join(name).exists() {
                 disk.replace(&directory, name, text.as_bytes(), Durability::Synced)
                     .context("create", &root.join(name))?;
@@ -242,13 +243,17 @@ impl Store {
 
     /// Refuses to write `bytes` more if too little space would be left.
     pub(crate) fn check_space(&self, bytes: u64) -> Result<()> {
-        let found = rustix::fs::statvfs(&self.0.root).context("look at", &self.0.root)?;
-        let free_bytes = found.f_bavail.saturating_mul(found.f_frsize);
+        let free_bytes = self.free_bytes()?;
         let floor_bytes = self.0.free_floor_bytes;
         if free_bytes < floor_bytes.saturating_add(bytes) {
             return Err(Error::NoSpace { path: self.0.root.clone(), free_bytes, floor_bytes });
         }
         Ok(())
+    }
+
+    fn free_bytes(&self) -> Result<u64> {
+        let found = rustix::fs::statvfs(&self.0.root).context("look at", &self.0.root)?;
+        Ok(found.f_bavail.saturating_mul(found.f_frsize))
     }
 
     /// Returns the bytes of all packs and their indexes.

@@ -1,6 +1,8 @@
 //! Garbage collection, and merging many small packs into one.
 
 use std::collections::{HashMap, HashSet};
+use std::fs::File;
+use std::io::ErrorKind;
 use std::sync::Arc;
 
 use rustix::fs::FlockOperation;
@@ -10,7 +12,7 @@ use super::delta;
 use super::measure::{PackOutput, PackSize};
 use super::pack::Pack;
 use super::sink::Deflater;
-use super::writer::{PackWriter, Packed, PackedKind};
+use super::writer::{PackWriter, Packed, PackedKind, Reserve};
 use super::{GENERATION, Store, open_directory};
 use crate::control::Control;
 use crate::disk::Durability;
@@ -51,9 +53,12 @@ pub struct Collected {
     pub bytes_before: u64,
     /// The size of the store afterwards. A dry run counts it as the removal does, and writes nothing.
     pub bytes_after: u64,
+    /// The size of packs with garbage that stay because the disk has too little space to write the rest of them anew.
+    pub blocked_bytes: u64,
 }
 
 /// An object to keep, and the earlier version of the same path that may be the base of its delta.
+#[derive(Debug, Clone, Copy)]
 struct Live {
     id: ObjectId,
     base: Option<ObjectId>,
@@ -80,6 +85,7 @@ impl Store {
             missing,
             bytes_before: self.bytes(),
             bytes_after: 0,
+            blocked_bytes: 0,
         };
         let is_kept = |pack: &Arc<Pack>| {
             let (count, used) =
@@ -94,7 +100,11 @@ impl Store {
                 kept.iter().map(|pack| pack.bytes()).sum::<u64>() + size.bytes()
             }
             Removal::Remove => {
-                self.replace(&kept, &replaced, objects, control)?;
+                let is_garbage = |pack: &Arc<Pack>| !pack.ids().any(|id| needed.contains(&id));
+                let (garbage, replaced): (Vec<_>, Vec<_>) = replaced.into_iter().partition(is_garbage);
+                // First what needs no space: a collection is how space is made on a full disk.
+                self.remove_packs(&garbage)?;
+                collected.blocked_bytes = self.replace_or_shrink(&kept, replaced, objects, control)?;
                 self.bytes()
             }
         };
@@ -110,33 +120,98 @@ impl Store {
             return Ok(());
         }
         let objects = replaced.iter().flat_map(|pack| pack.ids()).map(|id| Live { id, base: None }).collect();
-        self.replace(&kept, &replaced, objects, control)
+        self.check_space(replaced.iter().map(|pack| pack.bytes()).sum())?;
+        self.replace(&kept, &replaced, objects, (Reserve::Kept, control))
+    }
+
+    /// Replaces packs; where that needs more than there is above the reserve, only those with garbage, one after the
+    /// other. Returns the size of those for which even that is too little.
+    fn replace_or_shrink(
+        &self,
+        kept: &[Arc<Pack>],
+        mut replaced: Vec<Arc<Pack>>,
+        objects: Vec<Live>,
+        control: &Control,
+    ) -> Result<u64> {
+        match self.check_space(replaced.iter().map(|pack| pack.bytes()).sum()) {
+            Err(Error::NoSpace { .. }) => {}
+            Err(error) => return Err(error),
+            Ok(()) => {
+                self.replace(kept, &replaced, objects, (Reserve::Kept, control))?;
+                return Ok(0);
+            }
+        }
+        let needed: HashSet<ObjectId> = objects.iter().map(|object| object.id).collect();
+        let in_use = |pack: &Arc<Pack>| pack.ids().filter(|id| needed.contains(id)).count();
+        replaced.retain(|pack| in_use(pack) < pack.ids().count());
+        // What frees most for what it needs comes first, and makes space for the others.
+        replaced.sort_by_key(|pack| (pack.bytes() * in_use(pack) as u64) / (pack.ids().count() as u64).max(1));
+        let mut blocked_bytes = 0;
+        for pack in replaced {
+            let others: Vec<_> = self.packs().into_iter().filter(|other| other.path() != pack.path()).collect();
+            let of_pack = || objects.iter().filter(|object| pack.find(object.id).is_some()).copied().collect();
+            let mut size = PackSize::default();
+            self.copy_objects(&others, of_pack(), control, &mut size)?;
+            // The reserve is for the journals, which grow meanwhile.
+            if size.bytes() > self.free_bytes()? / 2 {
+                blocked_bytes += pack.bytes();
+                continue;
+            }
+            self.replace(&others, std::slice::from_ref(&pack), of_pack(), (Reserve::Used, control))?;
+        }
+        Ok(blocked_bytes)
     }
 
     /// Writes `objects`, except those in kept packs, to a new pack and removes the replaced packs.
-    fn replace(&self, kept: &[Arc<Pack>], replaced: &[Arc<Pack>], objects: Vec<Live>, control: &Control) -> Result<()> {
+    fn replace(
+        &self,
+        kept: &[Arc<Pack>],
+        replaced: &[Arc<Pack>],
+        objects: Vec<Live>,
+        (reserve, control): (Reserve, &Control),
+    ) -> Result<()> {
         if replaced.is_empty() {
             return Ok(());
         }
-        self.check_space(replaced.iter().map(|pack| pack.bytes()).sum())?;
-        let mut writer = PackWriter::new(self)?;
+        let mut writer = PackWriter::new(self, reserve)?;
         if let Err(error) = self.copy_objects(kept, objects, control, &mut writer) {
             writer.discard();
             return Err(error);
         }
         let name = writer.finish()?;
-        let generation = self.generation()? + 1;
-        let root = open_directory(self.path())?;
-        let text = format!("{generation}\n");
-        self.disk().replace(&root, GENERATION, text.as_bytes(), Durability::Synced).context("write", self.path())?;
+        let is_replaced = |pack: &&Arc<Pack>| name.as_deref() != pack.path().file_stem();
+        let removed: Vec<_> = replaced.iter().filter(is_replaced).cloned().collect();
+        self.remove_packs(&removed)
+    }
+
+    fn remove_packs(&self, packs: &[Arc<Pack>]) -> Result<()> {
+        if packs.is_empty() {
+            return Ok(());
+        }
+        self.note_removal()?;
         let path = self.pack_directory();
         let directory = open_directory(&path)?;
-        for pack in replaced.iter().filter(|pack| name.as_deref() != pack.path().file_stem()) {
+        for pack in packs {
             for file in [pack.index_path(), pack.path()] {
                 self.disk().unlink(&directory, file.file_name().unwrap_or_default()).context("remove", file)?;
             }
         }
         self.refresh()
+    }
+
+    /// Makes every cache look again which objects there are. On a full disk the file is overwritten, which needs no space:
+    /// the number only grows, and is within one sector.
+    fn note_removal(&self) -> Result<()> {
+        let text = format!("{}\n", self.generation()? + 1);
+        let (root, path) = (open_directory(self.path())?, self.path().join(GENERATION));
+        match self.disk().replace(&root, GENERATION, text.as_bytes(), Durability::Synced) {
+            Err(full) if matches!(full.kind(), ErrorKind::StorageFull | ErrorKind::QuotaExceeded) => {
+                let file = File::options().write(true).open(&path).map_err(|_| full).context("write", &path)?;
+                self.disk().write_at(&file, text.as_bytes(), 0).context("write", &path)?;
+                self.disk().sync(&file).context("sync", &path)
+            }
+            written => written.context("write", &path),
+        }
     }
 
     /// Copies `objects` to a new pack, except those in kept packs.

@@ -10,7 +10,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use flate2::{Compress, Compression, FlushCompress, Status};
 
 use super::Store;
-use super::writer::{PackWriter, Packed, PackedKind};
+use super::writer::{PackWriter, Packed, PackedKind, Reserve};
 use crate::error::{Context as _, Result};
 use crate::object::{Hasher, Kind, ObjectId, hash};
 
@@ -85,7 +85,7 @@ struct State {
 impl State {
     fn writer(&mut self, store: &Store) -> Result<&mut PackWriter> {
         if self.writer.is_none() {
-            self.writer = Some(PackWriter::new(store)?);
+            self.writer = Some(PackWriter::new(store, Reserve::Kept)?);
         }
         // Created above.
         self.writer.as_mut().ok_or_else(|| crate::Error::Busy { path: store.path().to_owned() })

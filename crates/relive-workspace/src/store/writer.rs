@@ -35,7 +35,16 @@ pub(super) struct PackWriter {
     /// The length of the pack so far, including the buffer.
     len: u64,
     space_checked_at: u64,
+    reserve: Reserve,
     entries: Vec<Entry>,
+}
+
+/// Whether the space that has to stay free does so while a pack is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Reserve {
+    Kept,
+    /// The pack replaces a larger one.
+    Used,
 }
 
 #[derive(Debug)]
@@ -60,9 +69,11 @@ pub(super) enum PackedKind {
 }
 
 impl PackWriter {
-    pub(super) fn new(store: &Store) -> Result<Self> {
+    pub(super) fn new(store: &Store, reserve: Reserve) -> Result<Self> {
         static NEXT: AtomicU64 = AtomicU64::new(0);
-        store.check_space(0)?;
+        if reserve == Reserve::Kept {
+            store.check_space(0)?;
+        }
         let path = store.pack_directory();
         let directory = open_directory(&path)?;
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
@@ -78,6 +89,7 @@ impl PackWriter {
             buffer,
             len,
             space_checked_at: 0,
+            reserve,
             entries: Vec::new(),
         })
     }
@@ -139,7 +151,7 @@ impl PackWriter {
         if self.buffer.len() < BUFFER {
             return Ok(());
         }
-        if self.len - self.space_checked_at > SPACE_EVERY {
+        if self.reserve == Reserve::Kept && self.len - self.space_checked_at > SPACE_EVERY {
             self.store.check_space(0)?;
             self.space_checked_at = self.len;
         }

@@ -254,6 +254,61 @@ fn a_full_disk_leaves_the_store_unchanged() {
 }
 
 #[test]
+fn a_collection_needs_no_reserve() {
+    let mut bed = bed();
+    bed.write("small", "x");
+    shell(&bed.root, "head -c 3000000 /dev/urandom > large");
+    let both = bed.snapshot();
+    fs::remove_file(bed.path("large")).unwrap();
+    let small = bed.snapshot();
+    bed.write("small", "y");
+    bed.snapshot();
+    // All that is free is kept free.
+    let store = Store::open(bed.store.path(), Disk::new(), u64::MAX / 2).unwrap();
+    let done = store.collect(&[small], Removal::Remove, &Control::default()).unwrap();
+    assert_eq!(done.blocked_bytes, 0);
+    assert!(done.bytes_before > 3_000_000 && done.bytes_after < 10_000, "{done:?}");
+    assert!(matches!(store.diff(&both, &small), Err(Error::Missing(_))));
+    bed.restore(&small);
+    assert_eq!(bed.read("small"), "x");
+    bed.git(&["fsck", "--full", "--strict", "--no-dangling"]);
+}
+
+#[test]
+fn garbage_is_removed_from_a_disk_without_a_free_byte() {
+    let directory = tempfile::tempdir().unwrap();
+    let mount = std::process::Command::new("mount")
+        .args(["-t", "tmpfs", "-o", "size=4m", "none"])
+        .arg(directory.path())
+        .status();
+    if !mount.is_ok_and(|status| status.success()) {
+        // Not root.
+        return;
+    }
+    let store = Store::open(&directory.path().join("store"), Disk::new(), 1 << 20).unwrap();
+    let root = tempfile::tempdir().unwrap();
+    let mut workspace = relive_workspace::Workspace::open(&store, root.path(), Settings::default()).unwrap();
+    let mut snapshot = || workspace.snapshot(&Control::default()).unwrap().snapshot;
+    shell(root.path(), "head -c 1000000 /dev/urandom > kept; head -c 200000 /dev/urandom > f");
+    let first = snapshot();
+    shell(root.path(), "rm f; head -c 500000 /dev/urandom > g");
+    snapshot();
+    shell(root.path(), "rm g");
+    let last = snapshot();
+    shell(directory.path(), "head -c 9m /dev/zero > filler 2> /dev/null || true");
+    let done = store.collect(&[last], Removal::Remove, &Control::default()).unwrap();
+    assert!(done.bytes_before - done.bytes_after > 500_000, "what only garbage is in is removed: {done:?}");
+    assert!(done.blocked_bytes > 1_000_000, "the other pack has to be written anew: {done:?}");
+    assert!(store.diff(&first, &last).is_ok());
+    fs::remove_file(directory.path().join("filler")).unwrap();
+    let done = store.collect(&[last], Removal::Remove, &Control::default()).unwrap();
+    assert!(done.blocked_bytes == 0 && done.bytes_before - done.bytes_after > 200_000, "{done:?}");
+    assert!(matches!(store.diff(&first, &last), Err(Error::Missing(_))));
+    drop((workspace, store));
+    std::process::Command::new("umount").arg(directory.path()).status().unwrap();
+}
+
+#[test]
 fn a_store_may_be_named_by_a_relative_path() {
     let directory = tempfile::tempdir_in(".").unwrap();
     let relative = std::path::Path::new(directory.path().file_name().unwrap()).join("deep/store");

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use relive_api::{GcAnswer, GcCandidate, GcRequest, Process};
-use relive_core::Uuid;
+use relive_core::{ErrorCode, Uuid};
 use relive_types::program::quote;
 use relive_types::short_id::short;
 use serde_json::json;
@@ -89,6 +89,7 @@ pub(crate) async fn run(context: &Context, args: &Args) -> Outcome<u8> {
         let part = client.gc(&collect).await?;
         answer.left = part.left;
         answer.snapshots = part.snapshots.or(answer.snapshots);
+        answer.not_freed = part.not_freed.or(answer.not_freed);
         answer.removed.extend(part.removed);
         answer.freed_bytes += part.freed_bytes;
         answer.failures.extend(part.failures);
@@ -114,7 +115,13 @@ pub(crate) async fn run(context: &Context, args: &Args) -> Outcome<u8> {
         Some(_) | None => Vec::new(),
     };
     tell(context, args, &answer, &ended)?;
-    Ok(0)
+    match &answer.not_freed {
+        Some(why) => {
+            context.say(&format!("error: {why}"));
+            Ok(CommandError::new(ErrorCode::Exhausted, why.as_str()).exit_code())
+        }
+        None => Ok(0),
+    }
 }
 
 fn nothing() -> GcAnswer {
@@ -127,6 +134,7 @@ fn nothing() -> GcAnswer {
         failures: Vec::new(),
         left: 0,
         snapshots: None,
+        not_freed: None,
     }
 }
 
@@ -175,6 +183,9 @@ fn tell(context: &Context, args: &Args, answer: &GcAnswer, ended: &[Process]) ->
         let mut told = json!({ "removed": removed, "freed_bytes": freed_bytes, "uuids": answer.removed });
         if let Some(snapshots) = answer.snapshots.filter(|snapshots| snapshots.freed_bytes > 0) {
             told["snapshots"] = json!(snapshots);
+        }
+        if let Some(why) = &answer.not_freed {
+            told["not_freed"] = json!(why);
         }
         return context.print_json(&told);
     }
