@@ -5,8 +5,8 @@ use relive_journal::record::Snapshot;
 
 /// Takes snapshots of the working directory of one process.
 pub trait Snapshots: Send + Sync + std::fmt::Debug {
-    /// Takes a snapshot. Dropping the future does not stop one that was begun.
-    fn take(&self, occasion: Occasion) -> BoxFuture<'static, Seen>;
+    /// Takes a snapshot of the files after a step. Dropping the future does not stop one that was begun.
+    fn take(&self, occasion: Occasion, after: u32) -> BoxFuture<'static, Seen>;
 
     /// Returns the record that says that the files could not be seen; none where they never were.
     fn unseen(&self) -> Option<Box<Snapshot>>;

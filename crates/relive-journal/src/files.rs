@@ -204,6 +204,32 @@ impl FileHistory {
         }
     }
 
+    /// Returns the last step up to `last` that may have changed files and whose snapshot was not recorded.
+    #[must_use]
+    pub fn unseen_until(&self, last: u32) -> Option<u32> {
+        let seen = self.states.last().map_or(0, FileState::last_step);
+        let is_unseen = |effect: &&Effect| effect.looked == Looked::No && effect.step > seen && effect.step <= last;
+        self.effects.iter().filter(is_unseen).map(|effect| effect.step).max()
+    }
+
+    /// Tells whether a call up to a step may have changed files.
+    #[must_use]
+    pub fn may_have_changed(&self, step: u32) -> bool {
+        self.effects.iter().any(|effect| effect.step <= step)
+    }
+
+    /// Adds a look at the files after a step that the journal does not have yet. Without a snapshot, nothing had changed.
+    pub fn add_look(&mut self, at: Timestamp, after: u32, snapshot: Option<Snapshot>) {
+        self.effects.iter_mut().filter(|effect| effect.step <= after).for_each(|effect| {
+            effect.looked = Looked::BeforeNextCall;
+        });
+        let is_known =
+            |found: &Snapshot| self.snapshots().any(|known| (known.after, known.files) == (after, found.files));
+        if let Some(snapshot) = snapshot.filter(|snapshot| !is_known(snapshot)) {
+            self.push(at, snapshot.files, Some(snapshot), None);
+        }
+    }
+
     /// The snapshots of steps, first to last; also those that say only that nobody looked.
     fn of_steps(&self) -> impl DoubleEndedIterator<Item = &Snapshot> {
         self.snapshots().filter(|snapshot| !snapshot.before_verb)

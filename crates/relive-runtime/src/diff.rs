@@ -2,6 +2,7 @@
 
 use std::collections::HashSet;
 use std::sync::Arc;
+use std::time::Duration;
 
 use relive_api::{DiffQuery, FileChange, FilesDiff};
 use relive_core::{ErrorCode, Uuid};
@@ -12,8 +13,10 @@ use relive_workspace::{Change, EntryKind, FileState, Store, TextDiff, shown};
 use crate::error::{Error, Result};
 use crate::runtime::Runtime;
 use crate::workspace_list::{not_kept, paths};
-use crate::workspaces::from_record;
+use crate::workspaces::{Awaited, from_record};
 
+/// How long a command waits for a snapshot that is being taken.
+const LOOK_WITHIN: Duration = Duration::from_secs(10);
 /// A longer unified diff is cut.
 const TEXT_MAX: usize = 4 << 20;
 /// So many files are compared line by line; of the others only the names are told.
@@ -30,10 +33,14 @@ impl Runtime {
     /// Compares two states of the files of a process.
     pub async fn diff(self: &Arc<Self>, id: &str, query: DiffQuery) -> Result<FilesDiff> {
         let (uuid, note) = self.identity_of(&self.look_up(id).await?)?;
-        let history = self.file_history(uuid).await?;
         let last_step = self.on_disk(move |data| data.history(uuid)).await??.0.completed_step;
+        let (history, not_yet) = self.files_so_far(uuid, last_step).await?;
         let activity = self.files_activity(uuid);
-        let Some(sides) = sides(&history, query, (last_step, activity)).map_err(|step| unknown_step(id, step))? else {
+        let Some(sides) = sides(&history, query, (last_step, activity)).map_err(|step| match not_yet {
+            Some(first) if step >= first && step <= last_step => not_known_yet(id, step),
+            Some(_) | None => unknown_step(id, step),
+        })?
+        else {
             // It changed nothing, or nobody looked.
             let step = query.to.or(query.from).unwrap_or(last_step);
             let note = note.or_else(|| Some(no_snapshots(id, self.workspaces.are_wanted())));
@@ -66,7 +73,10 @@ impl Runtime {
         let unknown = unknown.map(|step| {
             format!("no snapshot was taken after step {step}, so what it and later steps changed is not known")
         });
-        let notes: Vec<String> = note.into_iter().chain(unknown).collect();
+        let not_yet = not_yet.filter(|step| *step <= sides.to.0).map(|step| {
+            format!("the snapshot after step {step} is still being taken, so what this step changed is not known yet")
+        });
+        let notes: Vec<String> = note.into_iter().chain(unknown).chain(not_yet).collect();
         let note = Some(notes.join("; ")).filter(|note| !note.is_empty());
         let (from, to, skipped) = (sides.from.0, sides.to.0, paths(&not_kept));
         Ok(FilesDiff { from, to, trees, files, diff, skipped, not_kept, note })
@@ -78,7 +88,24 @@ impl Runtime {
         if is_running { Activity::Running } else { Activity::AtRest }
     }
 
-    /// Reads the states of the files of a process.
+    /// Reads the states of the files of a process up to its last step, including a snapshot that is not in its journal yet:
+    /// waits for one that is being taken. Also returns the step whose snapshot does not come in time.
+    pub(crate) async fn files_so_far(&self, uuid: Uuid, last_step: u32) -> Result<(FileHistory, Option<u32>)> {
+        let mut history = self.file_history(uuid).await?;
+        let Some(step) = history.unseen_until(last_step) else { return Ok((history, None)) };
+        match self.workspaces.await_look(uuid, step, LOOK_WITHIN).await {
+            Awaited::Looked(look) => {
+                if look.is_seen || look.record.is_some() {
+                    history.add_look(self.now(), look.after, look.record.map(|record| *record));
+                }
+                Ok((history, None))
+            }
+            Awaited::Stopped => Ok((self.file_history(uuid).await?, None)),
+            Awaited::NotInTime => Ok((history, Some(step))),
+        }
+    }
+
+    /// Reads the states of the files of a process, as its journal has them.
     pub(crate) async fn file_history(&self, uuid: Uuid) -> Result<FileHistory> {
         match self.on_disk(move |data| data.file_history(uuid)).await? {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => Err(self.gone_error(uuid).await?),
@@ -110,6 +137,12 @@ fn sides(files: &FileHistory, query: DiffQuery, (last_step, activity): (u32, Act
 fn foreign(history: &FileHistory, from: u32, to: u32) -> HashSet<String> {
     let between = history.snapshots().filter(|snapshot| snapshot.after > from && snapshot.after <= to);
     between.flat_map(|snapshot| snapshot.foreign.iter().cloned()).collect()
+}
+
+/// Says that the files of a step will be known in a moment.
+pub(crate) fn not_known_yet(id: &str, step: u32) -> Error {
+    let message = format!("the files of {id} after step {step} are not known yet: their snapshot is still being taken");
+    Error::new(ErrorCode::Conflict, message).with_hint("try again in a moment")
 }
 
 pub(crate) fn unknown_step(id: &str, step: u32) -> Error {

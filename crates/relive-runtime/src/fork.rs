@@ -147,7 +147,10 @@ impl Runtime {
         let (view, has_copy) = (copy.as_ref().map(MadeCopy::view), copy.is_some());
         let here = match has_copy {
             true => None,
-            false => begun_here(&self.file_history(source).await?, step, self.files_activity(source)),
+            false => {
+                let (files, _) = self.files_so_far(source, origin.completed_step).await?;
+                begun_here(&files, step, self.files_activity(source))
+            }
         };
         let runtime = Arc::clone(self);
         let forked = self.in_bulk(move |data| {

@@ -10,6 +10,7 @@ use relive_journal::files::{Activity, FileHistory};
 use relive_journal::record::{Body, FilesId, Grade as RecordedGrade, Input, OwnWorkspace, Snapshot as Record, Spawned};
 use relive_workspace::Grade;
 
+use crate::diff::not_known_yet;
 use crate::error::{Error, Result};
 use crate::lookup::Presence;
 use crate::pools::FILE_WITHIN;
@@ -187,9 +188,20 @@ impl Runtime {
         if wanted == Some(WorkspaceKind::Here) {
             return here(cwd);
         }
+        let (history, not_yet) = self.files_so_far(original.uuid, step).await?;
         let activity = self.files_activity(original.uuid);
-        let history = self.file_history(original.uuid).await?;
         let Some(files) = history.after(step, activity) else {
+            if not_yet.is_some() {
+                return Err(not_known_yet(&original.uuid.to_string(), step));
+            }
+            if wanted.is_none() && history.may_have_changed(step) && self.living(original.uuid).is_some() {
+                let message = format!(
+                    "the files of step {step} are not known, so the fork would work in {cwd}, beside the original, which \
+                     has not ended"
+                );
+                return Err(Error::new(ErrorCode::Conflict, message)
+                    .with_hint("--workspace here works there all the same; or end the original first"));
+            }
             if wanted == Some(WorkspaceKind::Own) {
                 let message = format!("the files of step {step} are not known, so they cannot be copied");
                 return Err(Error::new(ErrorCode::Conflict, message)

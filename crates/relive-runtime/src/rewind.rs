@@ -256,7 +256,7 @@ impl Turn {
         {
             return Err(unknown_step(id, step));
         }
-        let history = self.runtime.file_history(self.uuid()).await?;
+        let (history, _) = self.runtime.files_so_far(self.uuid(), standing.last_step).await?;
         if order.to == Goal::BeforeLastVerb {
             history.before_last_verb().map_err(|why| no_undo(id, why))?;
         }
@@ -298,7 +298,7 @@ impl Turn {
         if !order.dry_run {
             self.check_still(id, &standing)?;
         }
-        let history = runtime.file_history(uuid).await?;
+        let (history, _) = runtime.files_so_far(uuid, standing.last_step).await?;
         let target = self.target(id, order.to, &history, standing.last_step)?;
         let restore = self.restore_order(&standing, order, target)?;
         let found = match runtime.plan_restore(restore.clone(), order.caller.clone()).await {

@@ -36,7 +36,7 @@ impl Runtime {
         let mut end = None;
         let (process, files) = match self.look_up(id).await? {
             LookedUp::Living { process, note } => {
-                (Process { note, ..listed(process.of.pid)? }, self.known_files(process.uuid).await)
+                (Process { note, ..listed(process.of.pid)? }, self.known_files_so_far(process.uuid).await)
             }
             LookedUp::Remembered(pid) => {
                 let process = listed(pid)?;

@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use relive_api::{NotKept, OwnWorkspace, OwnWorkspaces, RemoveWorkspaceRequest, Workspace, WorkspaceKind};
 use relive_core::{ErrorCode, Uuid};
@@ -12,8 +13,11 @@ use crate::error::{Error, Result};
 use crate::own_workspace::grade_word;
 use crate::owner::Lane;
 use crate::runtime::Runtime;
-use crate::workspaces::{Take, Whose, from_record, named};
+use crate::workspaces::{Awaited, Look, Take, Whose, from_record, named};
 use relive_workspace::{FilePath, GIT_INDEX, Grade, SkipReason, Snapshot, Store, disk_usage, shown};
+
+/// How long `info` waits for a snapshot that is being taken.
+const SHORTLY: Duration = Duration::from_secs(2);
 
 impl Runtime {
     /// Lists the own workspaces there are.
@@ -200,9 +204,16 @@ impl Runtime {
         })
     }
 
-    /// The files of a process that the table knows.
-    pub(crate) async fn known_files(&self, uuid: Uuid) -> Option<KnownFiles> {
-        self.on_disk(move |data| data.info(uuid)).await.ok()?.ok()??.files
+    /// The files of a process that the table knows, including a snapshot that is not in its journal yet.
+    pub(crate) async fn known_files_so_far(&self, uuid: Uuid) -> Option<KnownFiles> {
+        let look = self.workspaces.last_look(uuid, SHORTLY).await;
+        let known = self.on_disk(move |data| data.info(uuid)).await.ok()?.ok()??.files?;
+        match look {
+            Awaited::Looked(Look { record: Some(record), .. }) => Some(KnownFiles { last: record.files, ..known }),
+            Awaited::Looked(_) | Awaited::Stopped => Some(known),
+            // Nothing is better than a number that is wrong.
+            Awaited::NotInTime => None,
+        }
     }
 }
 

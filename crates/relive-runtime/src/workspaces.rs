@@ -8,6 +8,7 @@ mod change;
 mod errors;
 #[cfg(feature = "faults")]
 mod faulty;
+mod looks;
 mod open;
 mod own;
 mod path_locks;
@@ -24,6 +25,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, Weak};
 use std::time::{Duration, Instant};
 
 use relive_config::Snapshots as Wanted;
+use relive_core::Uuid;
 use relive_journal::record::{FilesId, Grade as RecordedGrade};
 use relive_journal::{Hash, Pool};
 #[cfg(not(feature = "faults"))]
@@ -43,6 +45,7 @@ use starts::Starts;
 
 pub(crate) use change::{Changed, Lacks, OnInterrupted, Planned, RestoreOrder};
 pub(crate) use errors::{check_no_link, count_files, named};
+pub(crate) use looks::{Awaited, Look};
 pub(crate) use process::ProcessFiles;
 pub(crate) use take::{Take, Taken, Whose};
 
@@ -118,6 +121,8 @@ struct Inner {
     /// Processes that are being created.
     starts: Mutex<Starts>,
     recent: Mutex<VecDeque<(Instant, Snapshot)>>,
+    /// What running processes have seen of their files.
+    looks: Mutex<HashMap<Uuid, Arc<looks::Looks>>>,
     /// The processes that run.
     running: Mutex<Vec<Weak<Mutex<process::State>>>>,
     /// Held for reading while a snapshot is taken and not remembered yet, for writing by the garbage collector.
@@ -154,6 +159,7 @@ impl Workspaces {
             removing: PathLocks::default(),
             starts: Mutex::default(),
             recent: Mutex::default(),
+            looks: Mutex::default(),
             running: Mutex::default(),
             collecting: RwLock::default(),
             removal_waits: Arc::default(),

@@ -61,12 +61,13 @@ impl Loop {
     pub(super) async fn ask(&mut self, step: u32) -> Step {
         let mut attempts = Attempts::default();
         loop {
+            // Before a summary is asked for, which may take as long as the answer.
+            self.look_at_files(step);
             self.make_room(step).await?;
             let question = self.question(step).await?;
             let asked_tokens = question.estimated_tokens();
             // Git is looked at while the model thinks, so that it costs the step nothing.
             let git = self.look_at_git();
-            self.look_at_files(step);
             let mut heard = Heard::default();
             let error = match self.ask_once(question, &mut heard, Aloud::Yes).await {
                 Ok(()) if heard.is_empty() => {

@@ -58,7 +58,7 @@ impl PendingLook {
             if occasion == Occasion::Start {
                 let _ = tokio::time::timeout(FIRST_LOOK_AFTER, hurried.notified()).await;
             }
-            snapshots.take(occasion).await
+            snapshots.take(occasion, after).await
         });
         Self { occasion, after, hurry, task }
     }

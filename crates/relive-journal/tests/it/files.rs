@@ -317,3 +317,21 @@ fn a_rename_to_another_file_system_names_both_files() {
     let said = format!("{} and {} are not on the same file system", from.display(), to.display());
     assert_eq!((error.kind(), error.to_string()), (std::io::ErrorKind::CrossesDevices, said));
 }
+
+#[test]
+fn a_look_that_is_not_recorded_yet_can_be_added() {
+    let fixture = Fixture::new();
+    let mut writer = two_steps(&fixture);
+    append(&mut writer, changing_step(3));
+    let mut files = fixture.data.file_history(uuid()).unwrap();
+    assert_eq!((files.unseen_until(2), files.unseen_until(3)), (None, Some(3)));
+    assert_eq!(files.after(3, Running), None);
+    let mut without = files.clone();
+    without.add_look(now().at, 3, None);
+    assert_eq!((without.after(3, Running), without.unseen_until(3)), (Some(id("two")), None), "nothing had changed");
+    let three = || Some(Snapshot { base: Some(id("two").tree), ..Snapshot::new(3, id("three")) });
+    files.add_look(now().at, 3, three());
+    files.add_look(now().at, 3, three());
+    assert_eq!((files.after(3, Running), files.after(2, Running)), (Some(id("three")), Some(id("two"))));
+    assert_eq!((files.last(), files.states.len()), (Some(id("three")), 4), "it is added once");
+}

@@ -161,7 +161,7 @@ impl Body for AgentBody {
             };
             // Where there were snapshots before, the journal has to say that there are none now.
             let snapshots = (workspaces.are_wanted() || files.last.is_some()).then(|| {
-                let files = ProcessFiles::new(workspaces, warnings, cwd.into(), root, &files);
+                let files = ProcessFiles::new(workspaces, warnings, cwd.into(), (cx.process.uuid, root), &files);
                 Arc::new(files) as Arc<dyn Snapshots>
             });
             let agent = Agent {

@@ -11,6 +11,7 @@ use relive_journal::history::Files;
 use relive_journal::record::Snapshot as Record;
 use relive_workspace::{Grade, Snapshot};
 
+use super::looks::Looks;
 use super::{Take, Whose, Workspaces, from_record, lock, to_record};
 use crate::error::Error;
 use crate::warnings::Warnings;
@@ -24,6 +25,8 @@ pub(crate) struct ProcessFiles {
     by: Uuid,
     at_best: Grade,
     state: Arc<Mutex<State>>,
+    uuid: Uuid,
+    looks: Arc<Looks>,
 }
 
 /// What a running process knows of its files.
@@ -41,8 +44,14 @@ pub(super) struct State {
 }
 
 impl ProcessFiles {
-    /// `by` is the root of its tree.
-    pub(crate) fn new(workspaces: Workspaces, warnings: Warnings, directory: PathBuf, by: Uuid, files: &Files) -> Self {
+    /// `by` is the root of the process's tree.
+    pub(crate) fn new(
+        workspaces: Workspaces,
+        warnings: Warnings,
+        directory: PathBuf,
+        (uuid, by): (Uuid, Uuid),
+        files: &Files,
+    ) -> Self {
         // Snapshots are of the directory itself, whatever it is called.
         let directory = directory.canonicalize().unwrap_or(directory);
         let state = State {
@@ -61,12 +70,48 @@ impl ProcessFiles {
         }
         running.push(Arc::downgrade(&state));
         drop(running);
-        Self { workspaces, warnings, directory, by, at_best, state }
+        let looks = workspaces.begin_looks(uuid);
+        Self { workspaces, warnings, directory, by, at_best, state, uuid, looks }
     }
 }
 
 impl Snapshots for ProcessFiles {
-    fn take(&self, occasion: Occasion) -> BoxFuture<'static, Seen> {
+    fn take(&self, occasion: Occasion, after: u32) -> BoxFuture<'static, Seen> {
+        let (looks, state, seen) = (Arc::clone(&self.looks), Arc::clone(&self.state), self.look(occasion));
+        if occasion == Occasion::Start {
+            return seen;
+        }
+        async move {
+            let seen = seen.await;
+            let is_off = lock(&state).off.is_some();
+            looks.publish(after, &seen, is_off);
+            seen
+        }
+        .boxed()
+    }
+
+    fn unseen(&self) -> Option<Box<Record>> {
+        unseen(&self.state, "no snapshot was taken in time")
+    }
+
+    fn mark(&self, change: Change) {
+        let mut state = lock(&self.state);
+        match change {
+            Change::Begins => {
+                state.calls += 1;
+                self.workspaces.begin_change(&self.directory, self.by);
+            }
+            Change::Ended => {
+                state.calls = state.calls.saturating_sub(1);
+                self.workspaces.end_change(&self.directory, self.by);
+                self.looks.expect_one();
+            }
+        }
+    }
+}
+
+impl ProcessFiles {
+    fn look(&self, occasion: Occasion) -> BoxFuture<'static, Seen> {
         let (workspaces, warnings, state) = (self.workspaces.clone(), self.warnings.clone(), Arc::clone(&self.state));
         let (directory, by, at_best) = (self.directory.clone(), self.by, self.at_best);
         async move {
@@ -114,24 +159,6 @@ impl Snapshots for ProcessFiles {
         }
         .boxed()
     }
-
-    fn unseen(&self) -> Option<Box<Record>> {
-        unseen(&self.state, "no snapshot was taken in time")
-    }
-
-    fn mark(&self, change: Change) {
-        let mut state = lock(&self.state);
-        match change {
-            Change::Begins => {
-                state.calls += 1;
-                self.workspaces.begin_change(&self.directory, self.by);
-            }
-            Change::Ended => {
-                state.calls = state.calls.saturating_sub(1);
-                self.workspaces.end_change(&self.directory, self.by);
-            }
-        }
-    }
 }
 
 /// What is recorded where the files could not be seen.
@@ -156,6 +183,7 @@ fn unseen_at(state: &Mutex<State>, occasion: Occasion, why: &str) -> Option<Box<
 
 impl Drop for ProcessFiles {
     fn drop(&mut self) {
+        self.workspaces.end_looks(self.uuid, &self.looks);
         // A call that was left open, because its session stands still, changes nothing now.
         for _ in 0..lock(&self.state).calls {
             self.workspaces.end_change(&self.directory, self.by);
@@ -247,13 +275,14 @@ mod tests {
         std::fs::write(work.join("f"), "1").unwrap();
         let workspaces = workspaces(root.path());
         let by = Uuid::from_u128(1);
-        let process = ProcessFiles::new(workspaces.clone(), Warnings::default(), work.clone(), by, &Files::default());
-        let first = process.take(Occasion::Start).await.record.unwrap().files;
+        let process =
+            ProcessFiles::new(workspaces.clone(), Warnings::default(), work.clone(), (by, by), &Files::default());
+        let first = process.take(Occasion::Start, 0).await.record.unwrap().files;
         // A quarter of an hour later.
         lock(&workspaces.0.recent).clear();
         workspaces.collect([], Instant::now(), Removal::Remove).unwrap();
         std::fs::write(work.join("f"), "2").unwrap();
-        let seen = process.take(Occasion::Step).await;
+        let seen = process.take(Occasion::Step, 1).await;
         assert_eq!((seen.missing, seen.record.unwrap().base), (None, Some(first.tree)));
         drop(process);
         lock(&workspaces.0.recent).clear();

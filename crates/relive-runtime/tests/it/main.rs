@@ -10,6 +10,7 @@ mod clocks;
 mod costs;
 mod disks;
 mod ends;
+mod files;
 mod flows;
 mod forks;
 mod hang_ups;
