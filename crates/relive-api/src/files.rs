@@ -22,6 +22,12 @@ pub struct Workspace {
     /// The same paths, each with the reason.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub not_kept: Vec<NotKept>,
+    /// Whether the files after some step are not known.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub unknown_steps: bool,
+    /// Whether that is so of the last step that may have changed files.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub unknown_now: bool,
 }
 
 /// A path that a snapshot could not keep.
@@ -220,6 +226,10 @@ pub struct BlamedLine {
     /// The process; absent where it was there before, or somebody else's work.
     pub uuid: Option<Uuid>,
     pub step: Option<u32>,
+    /// The first and the last of several steps, one of which wrote the line: no snapshot was taken between them. Then there
+    /// is no `step`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub steps: Option<(u32, u32)>,
     pub at: Option<Timestamp>,
     /// The intent of the process.
     pub intent: Option<String>,

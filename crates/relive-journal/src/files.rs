@@ -108,6 +108,8 @@ impl FileState {
 /// The changes of one step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct StepFiles {
+    /// The first step whose changes these are: an earlier one where nobody looked between the two.
+    pub first: u32,
     pub from: FilesId,
     pub to: FilesId,
 }
@@ -317,10 +319,12 @@ impl FileHistory {
             (self.states.iter().position(is_of_step), self.states.iter().rfind(|state| is_of_step(state)))
         else {
             let files = self.after(step, activity)?;
-            return Some(StepFiles { from: files, to: files });
+            return Some(StepFiles { first: step, from: files, to: files });
         };
         let from =
             first.checked_sub(1).and_then(|before| self.states.get(before)).map_or(last.files, |state| state.files);
-        Some(StepFiles { from, to: last.files })
+        let unseen = self.states[..first].iter().rev().take_while(|state| state.is_unseen());
+        let first = unseen.last().map_or(step, |state| state.last_step().min(step));
+        Some(StepFiles { first, from, to: last.files })
     }
 }

@@ -90,12 +90,22 @@ pub struct KnownFiles {
     pub first: FilesId,
     /// The last known state of the files.
     pub last: FilesId,
+    /// Whether the files after some step are not known.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub has_unknown_step: bool,
+    /// Whether that is so of the last step that may have changed them.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_unknown_now: bool,
 }
 
 impl KnownFiles {
     fn of(history: &History) -> Option<Self> {
         let own = history.identity.as_ref()?.spawned.workspace.is_some();
-        Some(Self { own, first: history.files.first?, last: history.files.last? })
+        let files = &history.files;
+        // Of a process that runs, the snapshot may still come.
+        let is_unknown_now = files.has_unknown_step && files.has_unseen_effect;
+        let (first, last, has_unknown_step) = (files.first?, files.last?, files.has_unknown_step);
+        Some(Self { own, first, last, has_unknown_step, is_unknown_now })
     }
 }
 

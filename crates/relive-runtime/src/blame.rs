@@ -32,6 +32,8 @@ struct Version {
 struct Author {
     uuid: Uuid,
     step: u32,
+    /// The first step that may have written it, if no snapshot was taken after that.
+    first: Option<u32>,
     at: Timestamp,
     intent: String,
 }
@@ -134,8 +136,13 @@ fn versions_of(process: &Process, history: &FileHistory, inside: &str, copy: Opt
         let files = BlameVersion { copy, ..from_record(files).into() };
         Version { at, files, author }
     };
-    let mut versions = Vec::new();
+    let (mut versions, mut unseen_from) = (Vec::new(), None);
     for state in history.states.iter().filter(|state| !state.is_of_origin) {
+        if let Some(unseen) = state.snapshot.as_ref().filter(|snapshot| snapshot.is_unseen()) {
+            unseen_from.get_or_insert(unseen.after);
+            continue;
+        }
+        let first = unseen_from.take();
         let Some(snapshot) = &state.snapshot else {
             versions.push(version(state.at, state.files, None));
             continue;
@@ -153,6 +160,7 @@ fn versions_of(process: &Process, history: &FileHistory, inside: &str, copy: Opt
         let author = (snapshot.base.is_some() && !is_foreign).then(|| Author {
             uuid: process.uuid,
             step: snapshot.after,
+            first: first.filter(|first| *first < snapshot.after),
             at: state.at,
             intent: process.intent.clone(),
         });
@@ -166,7 +174,8 @@ fn blamed_line(number: u64, line: relive_workspace::BlamedLine, versions: &[Vers
     BlamedLine {
         line: number,
         uuid: author.map(|author| author.uuid),
-        step: author.map(|author| author.step),
+        step: author.filter(|author| author.first.is_none()).map(|author| author.step),
+        steps: author.and_then(|author| Some((author.first?, author.step))),
         at: author.map(|author| author.at),
         intent: author.map(|author| author.intent.clone()),
         text: line.text,

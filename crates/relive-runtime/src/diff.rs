@@ -57,6 +57,10 @@ impl Runtime {
         };
         let foreign = foreign(&history, sides.from.0, sides.to.0);
         let unknown = history.unknown_from(activity).filter(|first| *first <= sides.to.0);
+        let first = sides.from.0 + 1;
+        let several = query.from.filter(|step| query.to.is_none() && first < *step).map(|step| {
+            format!("no snapshot was taken after step {first}, so these are the changes of steps {first} to {step}")
+        });
         let (workspaces, is_copy) = (self.workspaces.clone(), self.workspaces.has_own(uuid));
         let compared = self.pools.reads.run(move || {
             let store = workspaces.store()?;
@@ -76,7 +80,7 @@ impl Runtime {
         let not_yet = not_yet.filter(|step| *step <= sides.to.0).map(|step| {
             format!("the snapshot after step {step} is still being taken, so what this step changed is not known yet")
         });
-        let notes: Vec<String> = note.into_iter().chain(unknown).chain(not_yet).collect();
+        let notes: Vec<String> = note.into_iter().chain(unknown).chain(several).chain(not_yet).collect();
         let note = Some(notes.join("; ")).filter(|note| !note.is_empty());
         let (from, to, skipped) = (sides.from.0, sides.to.0, paths(&not_kept));
         Ok(FilesDiff { from, to, trees, files, diff, skipped, not_kept, note })
@@ -127,7 +131,7 @@ fn sides(files: &FileHistory, query: DiffQuery, (last_step, activity): (u32, Act
         (Some(from), Some(to)) => Sides { from: known(from)?, to: known(to)? },
         (Some(step), None) => {
             let changed = files.step(step, activity).filter(|_| step <= last_step).ok_or(step)?;
-            Sides { from: (step.saturating_sub(1), changed.from), to: (step, changed.to) }
+            Sides { from: (changed.first.saturating_sub(1), changed.from), to: (step, changed.to) }
         }
     };
     Ok(Some(sides))

@@ -39,6 +39,8 @@ impl MadeCopy {
             changed: Some(0),
             skipped: Vec::new(),
             not_kept: Vec::new(),
+            unknown_steps: false,
+            unknown_now: false,
         }
     }
 }

@@ -184,7 +184,7 @@ impl Runtime {
 
     /// Where a process works, and what is known of its files. Reads no history of a process that has ended.
     pub(crate) async fn workspace_of(&self, cwd: &str, known: Option<KnownFiles>) -> Option<Workspace> {
-        let KnownFiles { own, first, last } = known?;
+        let KnownFiles { own, first, last, has_unknown_step, is_unknown_now } = known?;
         let workspaces = self.workspaces.clone();
         let changed = self.pools.reads.run(move || {
             let (store, last) = (workspaces.store().ok()?, from_record(last));
@@ -201,6 +201,8 @@ impl Runtime {
             changed,
             skipped: paths(&not_kept),
             not_kept,
+            unknown_steps: has_unknown_step,
+            unknown_now: is_unknown_now,
         })
     }
 
@@ -259,5 +261,16 @@ pub(crate) fn works_in(history: &History) -> Option<Workspace> {
     let spawned = &history.identity.as_ref()?.spawned;
     let kind = if spawned.workspace.is_some() { WorkspaceKind::Own } else { WorkspaceKind::Here };
     let (path, skipped, not_kept) = (spawned.cwd.clone(), Vec::new(), Vec::new());
-    Some(Workspace { kind, path, grade: None, tree: None, changed: None, skipped, not_kept })
+    let (unknown_steps, unknown_now) = (false, false);
+    Some(Workspace {
+        kind,
+        path,
+        grade: None,
+        tree: None,
+        changed: None,
+        skipped,
+        not_kept,
+        unknown_steps,
+        unknown_now,
+    })
 }

@@ -18,6 +18,9 @@ pub struct Files {
     /// Whether a merge that was forced left a side of some files only in the own workspace.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_partly_merged: bool,
+    /// Whether a record says that nobody looked after some step.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub has_unknown_step: bool,
     /// Whether a call with an effect has ended since `last`, so that changes since may be its.
     pub has_unseen_effect: bool,
     /// The step that the files were put back to while nobody could tell the model.
@@ -66,6 +69,7 @@ impl Files {
         self.last = Some(snapshot.files);
         self.unfinished = None;
         self.has_unseen_effect = snapshot.is_unseen();
+        self.has_unknown_step |= snapshot.is_unseen();
     }
 
     pub(super) fn rewind(&mut self, rewound: &Rewound) {

@@ -79,7 +79,7 @@ pub(crate) fn check(fixture: &Fixture) {
     assert_eq!((files.after(0, AtRest), files.after(1, AtRest)), (Some(id("base")), Some(id("one"))));
     assert_eq!(files.after(2, AtRest).map(|files| files.grade), Some(Grade::Partial));
     assert_eq!(files.after(3, AtRest), None, "nobody looked after the third step");
-    assert_eq!(files.step(1, AtRest), Some(StepFiles { from: id("base"), to: id("one") }));
+    assert_eq!(files.step(1, AtRest), Some(StepFiles { first: 1, from: id("base"), to: id("one") }));
     for line in lines(&journal(fixture)) {
         let line = std::str::from_utf8(line).unwrap();
         let is_about_files = line.contains("\"kind\":\"snapshot\"") || line.contains("\"kind\":\"rewound\"");
@@ -207,8 +207,8 @@ fn steps_without_a_change_have_the_files_of_the_step_before_or_after() {
     let after: Vec<_> = (0..=4).map(|step| files.after(step, AtRest)).collect();
     let (base, three) = (Some(id("base")), Some(id("three")));
     assert_eq!(after, [base, base, base, three, three]);
-    assert_eq!(files.step(3, AtRest), Some(StepFiles { from: id("base"), to: id("three") }));
-    assert_eq!(files.step(2, AtRest), Some(StepFiles { from: id("base"), to: id("base") }));
+    assert_eq!(files.step(3, AtRest), Some(StepFiles { first: 3, from: id("base"), to: id("three") }));
+    assert_eq!(files.step(2, AtRest), Some(StepFiles { first: 2, from: id("base"), to: id("base") }));
 }
 
 /// Nothing is recorded where nothing changed, so whether anybody looked is told from what followed.
@@ -263,7 +263,7 @@ fn steps_after_a_rewind_begin_with_the_files_that_were_put_back() {
     append(&mut writer, vec![snapshot(4, "four", Some("base"))]);
     assert_eq!((known(3, AtRest), known(4, AtRest)), (Some(id("base")), Some(id("four"))));
     let files = fixture.data.file_history(uuid()).unwrap();
-    assert_eq!(files.step(4, AtRest), Some(StepFiles { from: id("base"), to: id("four") }));
+    assert_eq!(files.step(4, AtRest), Some(StepFiles { first: 4, from: id("base"), to: id("four") }));
 }
 
 #[test]
@@ -316,6 +316,25 @@ fn a_rename_to_another_file_system_names_both_files() {
     let error = relive_journal::Disk::new().rename(&from, &to).unwrap_err();
     let said = format!("{} and {} are not on the same file system", from.display(), to.display());
     assert_eq!((error.kind(), error.to_string()), (std::io::ErrorKind::CrossesDevices, said));
+}
+
+#[test]
+fn the_changes_of_a_step_that_nobody_saw_are_not_only_those_of_the_next() {
+    let fixture = Fixture::new();
+    let mut writer = two_steps(&fixture);
+    let unseen = |step| Body::Snapshot(Box::new(Snapshot::unseen(step, id("two"))));
+    append(&mut writer, changing_step(3));
+    append(&mut writer, vec![unseen(3)]);
+    append(&mut writer, changing_step(4));
+    append(&mut writer, vec![unseen(4)]);
+    append(&mut writer, changing_step(5));
+    append(&mut writer, vec![snapshot(5, "five", Some("two"))]);
+    let files = fixture.data.file_history(uuid()).unwrap();
+    let five = files.step(5, AtRest).unwrap();
+    assert_eq!((five.first, five.from.tree, five.to), (3, id("two").tree, id("five")));
+    assert_eq!(files.step(2, AtRest).unwrap().first, 2);
+    let known = ProcInfo::of(&fixture.history(uuid())).unwrap().files.unwrap();
+    assert!(known.has_unknown_step && !known.is_unknown_now);
 }
 
 #[test]

@@ -54,7 +54,12 @@ fn row(line: &BlamedLine, look: &Look) -> Vec<Cell> {
     const INTENT_MAX: usize = 24;
     let intent = line.intent.as_deref().map_or_else(|| "-".to_owned(), |text| fit(&one_line(text), INTENT_MAX, look));
     let uuid = line.uuid.map_or_else(|| "-".to_owned(), short_id::short);
-    let step = line.step.map_or_else(|| "-".to_owned(), |step| step.to_string());
+    let step = match (line.step, line.steps) {
+        (Some(step), _) => step.to_string(),
+        (None, Some((first, last))) if first.checked_add(1) == Some(last) => format!("{first} or {last}"),
+        (None, Some((first, last))) => format!("{first} to {last}"),
+        (None, None) => "-".to_owned(),
+    };
     [uuid, step, intent, line.line.to_string(), crate::terminal::without_controls(&line.text).into_owned()]
         .map(Cell::plain)
         .to_vec()

@@ -108,6 +108,8 @@ pub(crate) struct Steps {
     are_files_seen: bool,
     /// Why not, if not.
     unseen_why: Option<String>,
+    /// The first step of those after which nobody looked.
+    unseen_from: Option<u32>,
     /// The files that the last snapshot could not keep.
     last_not_kept: Vec<NotKept>,
 }
@@ -129,6 +131,9 @@ pub(crate) struct ChangedFiles {
     /// How many of them were not compared line by line.
     #[serde(skip_serializing_if = "is_zero")]
     pub uncounted: u64,
+    /// The first step whose changes these are too, because no snapshot was taken after it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub from_step: Option<u32>,
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
@@ -143,7 +148,8 @@ impl ChangedFiles {
             "none".to_owned()
         } else {
             let Self { added, removed, uncounted, .. } = self;
-            format!("{}{foreign}", summary(self.changed, Lines { added, removed, uncounted }))
+            let since = self.from_step.map_or_else(String::new, |step| format!(", since step {step}"));
+            format!("{}{foreign}{since}", summary(self.changed, Lines { added, removed, uncounted }))
         }
     }
 }
@@ -280,11 +286,13 @@ impl Steps {
         self.are_files_seen = !snapshot.is_unseen();
         if snapshot.is_unseen() {
             self.unseen_why.clone_from(&snapshot.why);
+            self.unseen_from.get_or_insert(snapshot.after);
             if let Some(step) = self.rows.iter_mut().rfind(|step| step.step == snapshot.after) {
                 step.set_unknown(snapshot.why.as_deref());
             }
             return;
         }
+        let unseen_from = self.unseen_from.take();
         let lacking: Vec<NotKept> = snapshot.not_kept.iter().map(shown_as).collect();
         let before = std::mem::replace(&mut self.last_not_kept, lacking.clone());
         let Snapshot { after, base, changed, added, removed, uncounted, .. } = snapshot;
@@ -300,6 +308,7 @@ impl Steps {
                 removed: sum.removed + removed,
                 foreign: sum.foreign + foreign,
                 uncounted: sum.uncounted + uncounted,
+                from_step: unseen_from.filter(|first| *first < after).or(sum.from_step),
             });
         }
     }
