@@ -1,6 +1,6 @@
 //! Agents whose directory is gone: they are told so once, and not by every tool they call.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use relive_core::{Body, ErrorCode};
 
@@ -24,7 +24,7 @@ impl Turn {
             check_no_link(&directory).map(|()| !matches!(directory.try_exists(), Ok(false)))
         });
         if looked.await?? {
-            return Ok(());
+            return self.runtime.check_settled(Path::new(&spawned.cwd)).await;
         }
         let message = format!("process {uuid} cannot be resumed: its directory {} was removed", spawned.cwd);
         let hint = match spawned.workspace {

@@ -91,6 +91,7 @@ impl Runtime {
         let real = self.pools.files.run_within(FILE_WITHIN, move || Path::new(&typed).canonicalize()).await?;
         let cwd = real.ok().and_then(|path| path.into_os_string().into_string().ok()).unwrap_or(cwd);
         if wanted.unwrap_or(usual) == WorkspaceKind::Here {
+            self.check_settled(Path::new(&cwd)).await?;
             return Ok(RunPlace { cwd, own: None, records: Vec::new() });
         }
         self.check_copy(&cwd, isolated.as_ref()).await?;
@@ -106,6 +107,32 @@ impl Runtime {
             }
             Err(error) => Err(error),
         }
+    }
+
+    /// Refuses to let a process work in a directory where a rewind, restore or merge is half done. Rolls it back if that is
+    /// possible now and nobody works there.
+    pub(crate) async fn check_settled(&self, directory: &Path) -> Result<()> {
+        let Some(half_done) = self.workspaces.half_done_around(directory) else { return Ok(()) };
+        let is_there = |cwd: &Path| cwd.starts_with(&half_done) || half_done.starts_with(cwd);
+        let at_work = {
+            let state = self.lock();
+            let all: Vec<_> =
+                state.table.processes(self.moment()).map(|view| (view.uuid, is_there(Path::new(view.cwd)))).collect();
+            drop(state);
+            all.into_iter()
+                .any(|(uuid, is_there)| is_there && self.owners.find(uuid).is_some_and(|owner| owner.has_body()))
+        };
+        if at_work {
+            let path = half_done.display();
+            let message =
+                format!("a change of {path} was interrupted and is half done, and another process is running there");
+            return Err(Error::new(ErrorCode::Conflict, message)
+                .with_hint("relive ps; when that has ended or is paused, try again"));
+        }
+        let workspaces = self.workspaces.clone();
+        let settled = self.in_bulk(move |_| workspaces.settle_in(&half_done, OnInterrupted::RollBack)).await??;
+        settled.into_iter().for_each(|text| self.warn(text));
+        Ok(())
     }
 
     /// Refuses a copy with something that is hidden from an isolated process: in the copy it would not be.
@@ -188,6 +215,7 @@ impl Runtime {
     ) -> Result<Option<MadeCopy>> {
         let cwd = original.cwd.as_str();
         if wanted == Some(WorkspaceKind::Here) {
+            self.check_settled(Path::new(cwd)).await?;
             return here(cwd);
         }
         let (history, not_yet) = self.files_so_far(original.uuid, step).await?;
@@ -209,6 +237,7 @@ impl Runtime {
                 return Err(Error::new(ErrorCode::Conflict, message)
                     .with_hint("--workspace here works in the directory of the original"));
             }
+            self.check_settled(Path::new(cwd)).await?;
             return here(cwd);
         };
         let (workspaces, of) = (self.workspaces.clone(), PathBuf::from(cwd));

@@ -140,7 +140,11 @@ impl Runtime {
         let workspaces = self.workspaces.clone();
         let settled = self.in_bulk(move |_| workspaces.settle_interrupted()).await;
         for settled in settled.unwrap_or_default() {
-            self.warn(settled.text());
+            match &settled.applied {
+                Ok(_) => self.warn(settled.text()),
+                // `daemon status` says it as long as it is so.
+                Err(_) => tracing::warn!("{}", settled.text()),
+            }
         }
         let runtime = Arc::clone(self);
         // Nobody needs what is left of a workspace that was removed, and there may be much of it.

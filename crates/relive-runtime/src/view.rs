@@ -164,7 +164,7 @@ impl Runtime {
             running,
             suspended,
             free_bytes: space.free_bytes,
-            warnings: self.warnings.all(),
+            warnings: self.warnings.all().into_iter().chain(self.workspaces.half_done()).collect(),
         })
     }
 }

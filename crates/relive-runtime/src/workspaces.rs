@@ -18,7 +18,7 @@ mod starts;
 mod take;
 mod target;
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, Weak};
@@ -121,6 +121,8 @@ struct Inner {
     /// Processes that are being created.
     starts: Mutex<Starts>,
     recent: Mutex<VecDeque<(Instant, Snapshot)>>,
+    /// Directories in which a change is half done and could not be rolled back, and why.
+    half_done: Mutex<BTreeMap<PathBuf, settle::HalfDone>>,
     /// What running processes have seen of their files.
     looks: Mutex<HashMap<Uuid, Arc<looks::Looks>>>,
     /// The processes that run.
@@ -159,6 +161,7 @@ impl Workspaces {
             removing: PathLocks::default(),
             starts: Mutex::default(),
             recent: Mutex::default(),
+            half_done: Mutex::default(),
             looks: Mutex::default(),
             running: Mutex::default(),
             collecting: RwLock::default(),

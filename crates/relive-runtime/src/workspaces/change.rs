@@ -156,7 +156,14 @@ impl Workspaces {
         let _counted = self.0.collecting.read().unwrap_or_else(PoisonError::into_inner);
         self.touch(workspace.root());
         let applied = workspace.apply(&planned.plan, &Control::default());
-        let applied = applied.map_err(|error| in_directory(workspace.root(), error))?;
+        let applied = match applied.map_err(|error| in_directory(workspace.root(), error)) {
+            Err(error @ FilesError::HalfApplied { .. }) => {
+                let error = Error::from(error);
+                self.note_half_done(workspace.root(), &error, true);
+                return Err(error);
+            }
+            applied => applied?,
+        };
         self.0.activities.look(workspace.root());
         let (now, note) = match workspace.snapshot(&Control::default()) {
             Ok(taken) => (taken.snapshot.at_best(planned.at_best), None),

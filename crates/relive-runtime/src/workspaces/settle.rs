@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt as _;
 use std::path::{Path, PathBuf};
 
-use relive_workspace::{Applied, Control, Direction, Workspace};
+use relive_workspace::{Applied, Control, Direction, Error as FilesError, Workspace};
 
 use super::{OnInterrupted, Workspaces, check_no_link, lock};
 use crate::error::{Error, Result};
@@ -29,12 +29,26 @@ impl Settled {
                 applied.kind.name(),
                 super::errors::named(&applied.left)
             ),
-            Err(error) => format!(
-                "{}: {error}; the next rewind, restore or merge of it tries again",
-                not_rolled_back(&self.directory)
-            ),
+            Err(error) => half_done(&self.directory, error),
         }
     }
+}
+
+/// A change that was interrupted and could not be rolled back.
+#[derive(Debug, Clone)]
+pub(super) struct HalfDone {
+    text: String,
+    /// Whether the directory at that path is the one that was changed.
+    is_there: bool,
+}
+
+/// What is said of a directory whose files are half of one state and half of another.
+fn half_done(directory: &Path, error: &Error) -> String {
+    format!("{}: {error}; the next rewind, restore or merge of it tries again", not_rolled_back(directory))
+}
+
+fn is_there(error: &FilesError) -> bool {
+    !matches!(error, FilesError::OtherDirectory { .. })
 }
 
 fn not_rolled_back(directory: &Path) -> String {
@@ -57,13 +71,20 @@ impl Workspaces {
     /// Rolls back a change of the same directory that was interrupted, and says so. A daemon may have been unable to do
     /// it when it started.
     pub(super) fn settle_first(&self, workspace: &mut Workspace, wanted: OnInterrupted) -> Result<Option<String>> {
-        if wanted == OnInterrupted::Refuse || workspace.interrupted()?.is_none() {
+        if wanted == OnInterrupted::Refuse {
+            return Ok(None);
+        }
+        if workspace.interrupted()?.is_none() {
+            // Its user may have given up the plan.
+            lock(&self.0.half_done).remove(workspace.root());
             return Ok(None);
         }
         let directory = workspace.root().to_owned();
         self.touch(&directory);
         let applied = workspace.settle_interrupted(Direction::RollBack, &Control::default()).map_err(|error| {
+            let is_there = is_there(&error);
             let error = Error::from(super::errors::in_directory(&directory, error));
+            self.note_half_done(&directory, &error, is_there);
             let said = Error::new(error.code(), format!("{}: {error}", not_rolled_back(&directory)));
             match error.hint() {
                 Some(hint) => said.with_hint(hint),
@@ -71,6 +92,7 @@ impl Workspaces {
                 None => said.with_hint("try again in a moment"),
             }
         })?;
+        lock(&self.0.half_done).remove(&directory);
         Ok(Some(Settled { directory, applied: Ok(applied) }.text()))
     }
 
@@ -82,7 +104,31 @@ impl Workspaces {
     }
 
     fn roll_back(&self, directory: &Path) -> Result<Applied> {
-        let shared = self.directory(directory)?;
-        Ok(lock(&shared).settle_interrupted(Direction::RollBack, &Control::default())?)
+        let shared = self.directory(directory).inspect_err(|error| self.note_half_done(directory, error, false))?;
+        let rolled_back = lock(&shared).settle_interrupted(Direction::RollBack, &Control::default());
+        rolled_back.map_err(|error| {
+            let is_there = is_there(&error);
+            let error = Error::from(error);
+            self.note_half_done(directory, &error, is_there);
+            error
+        })
+    }
+
+    /// Notes that the files of a directory are half changed.
+    pub(super) fn note_half_done(&self, directory: &Path, error: &Error, is_there: bool) {
+        let text = half_done(directory, error);
+        lock(&self.0.half_done).insert(directory.to_owned(), HalfDone { text, is_there });
+    }
+
+    /// Says in which directories changes are half done.
+    pub(crate) fn half_done(&self) -> Vec<String> {
+        lock(&self.0.half_done).values().map(|found| found.text.clone()).collect()
+    }
+
+    /// Returns a directory with a change that is half done and concerns another one: itself, one above or one below it.
+    pub(crate) fn half_done_around(&self, directory: &Path) -> Option<PathBuf> {
+        let half_done = lock(&self.0.half_done);
+        let mut all = half_done.iter().filter(|(_, found)| found.is_there).map(|(path, _)| path);
+        all.find(|found| found.starts_with(directory) || directory.starts_with(found)).cloned()
     }
 }

@@ -1,11 +1,13 @@
 //! The files of processes: what is known of them, and where a process may work.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
 use std::sync::Arc;
 
 use relive_api::{DiffQuery, FileChange, ResumeRequest, RewindRequest, RunRequest, WorkspaceKind};
-use relive_core::{ErrorCode, Uuid};
-use relive_runtime::{Access, Caller};
+use relive_core::{ErrorCode, Timestamp, Uuid};
+use relive_runtime::{About, Access, Caller};
+use relive_workspace::{Control, Disk, Faults, Force, RestoreRequest, Settings, Snapshot, Store, Workspace};
 
 use crate::world::{Daemon, World, new_uuid, resume};
 
@@ -77,4 +79,53 @@ fn a_fork_works_beside_a_live_original_only_if_it_is_told_to() {
     daemon.wait(uuid);
     let forked = daemon.resume(uuid, fork(1, None), None);
     assert_eq!(forked.workspace.unwrap().kind, WorkspaceKind::Here, "nobody works there any more");
+}
+
+/// Leaves a restore of the directory half done. Returns the packs, without which it cannot be rolled back.
+fn interrupt_a_restore(world: &World) -> Vec<(std::path::PathBuf, Vec<u8>)> {
+    let faults = Arc::new(Faults::default());
+    let store = Store::open(&world.data().join("snapshots"), Disk::with_faults(Arc::clone(&faults)), 0).unwrap();
+    let mut workspace = Workspace::open(&store, &world.work(), Settings::default()).unwrap();
+    let mut state = |text: &str| -> Snapshot {
+        ["a", "b", "c"].iter().for_each(|file| fs::write(world.work().join(file), text).unwrap());
+        workspace.snapshot(&Control::default()).unwrap().snapshot
+    };
+    let (first, _) = (state("first"), state("second"));
+    let request = RestoreRequest { target: &first, expected: None, paths: &[], force: Force::No };
+    let plan = workspace.plan_restore(&request, &Control::default()).unwrap().plan;
+    // The plan is written, and some of the files.
+    let read = |file: &str| fs::read_to_string(world.work().join(file)).unwrap();
+    for changes in 1.. {
+        faults.stop_after(changes);
+        let _ = workspace.apply(&plan, &Control::default());
+        faults.allow_all();
+        if read("a") == "first" && read("c") == "second" {
+            break;
+        }
+        assert!(changes < 100 && read("c") == "second", "it was never half done");
+        let _ = workspace.settle_interrupted(relive_workspace::Direction::RollBack, &Control::default());
+    }
+    let packs = fs::read_dir(world.data().join("snapshots/objects/pack")).unwrap().map(|entry| entry.unwrap().path());
+    packs.map(|path| (path.clone(), fs::read(&path).unwrap())).collect()
+}
+
+#[test]
+fn no_process_starts_in_a_directory_that_is_half_restored() {
+    let world = World::new();
+    let packs = interrupt_a_restore(&world);
+    packs.iter().for_each(|(path, _)| fs::remove_file(path).unwrap());
+    let daemon = world.start();
+    let about = About { data: world.data(), socket: world.data(), started_at: Timestamp::default() };
+    let warnings = || daemon.block(daemon.runtime.status(&about)).unwrap().warnings;
+    assert!(warnings().iter().any(|text| text.contains("cannot be rolled back")), "{:?}", warnings());
+    let refused = daemon.block(daemon.runtime.run(world.hanging())).unwrap_err();
+    assert!(refused.to_string().contains("cannot be rolled back"), "{refused}");
+    for (path, bytes) in &packs {
+        fs::write(path, bytes).unwrap();
+        fs::set_permissions(path, fs::Permissions::from_mode(0o444)).unwrap();
+    }
+    daemon.run(world.hanging());
+    let read = |file: &str| fs::read_to_string(world.work().join(file)).unwrap();
+    assert_eq!((read("a"), read("c")), ("second".to_owned(), "second".to_owned()), "it was rolled back first");
+    assert!(!warnings().iter().any(|text| text.contains("cannot be rolled back")), "{:?}", warnings());
 }
