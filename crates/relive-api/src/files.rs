@@ -28,6 +28,9 @@ pub struct Workspace {
     /// Whether that is so of the last step that may have changed files.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub unknown_now: bool,
+    /// Whether there are files, and the rules leave all of them out.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub all_ignored: bool,
 }
 
 /// A path that a snapshot could not keep.

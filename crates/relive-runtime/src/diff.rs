@@ -1,6 +1,7 @@
 //! What changed in the files of a process.
 
 use std::collections::HashSet;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,7 +13,7 @@ use relive_workspace::{Change, EntryKind, FileState, Store, TextDiff, shown};
 
 use crate::error::{Error, Result};
 use crate::runtime::Runtime;
-use crate::workspace_list::{not_kept, paths};
+use crate::workspace_list::{all_ignored, are_all_ignored, not_kept, paths};
 use crate::workspaces::{Awaited, from_record};
 
 /// How long a command waits for a snapshot that is being taken.
@@ -62,14 +63,18 @@ impl Runtime {
             format!("no snapshot was taken after step {first}, so these are the changes of steps {first} to {step}")
         });
         let (workspaces, is_copy) = (self.workspaces.clone(), self.workspaces.has_own(uuid));
+        let directory =
+            self.on_disk(move |data| data.info(uuid)).await?.ok().flatten().map(|info| PathBuf::from(info.cwd));
         let compared = self.pools.reads.run(move || {
             let store = workspaces.store()?;
             let to = from_record(sides.to.1);
             let changes = store.diff(&from_record(sides.from.1), &to)?;
             let text = if query.text { Some(unified(&store, &changes)?) } else { None };
-            Ok::<_, Error>((describe(&store, &changes)?, text, not_kept(&store, &to, is_copy)?))
+            let ignored = directory.filter(|directory| changes.is_empty() && are_all_ignored(&to, directory));
+            let ignored = ignored.map(|directory| all_ignored(&directory));
+            Ok::<_, Error>((describe(&store, &changes)?, text, not_kept(&store, &to, is_copy)?, ignored))
         });
-        let (mut files, diff, not_kept) = compared.await??;
+        let (mut files, diff, not_kept, ignored) = compared.await??;
         for file in &mut files {
             file.foreign = foreign.contains(file.path.trim_end_matches('/'));
         }
@@ -80,7 +85,7 @@ impl Runtime {
         let not_yet = not_yet.filter(|step| *step <= sides.to.0).map(|step| {
             format!("the snapshot after step {step} is still being taken, so what this step changed is not known yet")
         });
-        let notes: Vec<String> = note.into_iter().chain(unknown).chain(several).chain(not_yet).collect();
+        let notes: Vec<String> = note.into_iter().chain(unknown).chain(several).chain(not_yet).chain(ignored).collect();
         let note = Some(notes.join("; ")).filter(|note| !note.is_empty());
         let (from, to, skipped) = (sides.from.0, sides.to.0, paths(&not_kept));
         Ok(FilesDiff { from, to, trees, files, diff, skipped, not_kept, note })

@@ -7,7 +7,7 @@ use relive_api::{FileConflict, FilesChanged, MergeRequest};
 use relive_core::{ErrorCode, Uuid};
 use relive_journal::history::{Files, OpenCall};
 use relive_journal::reader::{Cursor, Item, Reader};
-use relive_journal::record::{Body, FilesId, FilesVerb, Rewound as Record, Spawned};
+use relive_journal::record::{Body, FilesId, FilesVerb, NOT_KEPT_MAX, Rewound as Record, Spawned};
 use relive_journal::recovery::Recovery;
 use relive_workspace::{Conflict, ConflictKind, FilePath, Force, Grade, Snapshot};
 
@@ -198,21 +198,20 @@ impl Turn {
             return Ok(answer);
         }
         let request = request_id.map(|id| format!("rewind:{id}"));
-        let record = |files: Snapshot, counts, done| record(&sides.into, files, counts, done);
-        let one_sided = one_sided.len() as u64;
+        let record = |files: Snapshot, counts: (u64, &[FilePath]), done| record(&sides.into, files, counts, done);
         if !has_changes {
             let merged = Some(to_record(&planned.before));
-            self.record_files(vec![record(sides.theirs, (0, one_sided), (merged, request))]).await?;
+            self.record_files(vec![record(sides.theirs, (0, &one_sided), (merged, request))]).await?;
             return Ok(answer);
         }
-        self.record_files(vec![record(sides.theirs, (written, 0), (None, None))]).await?;
+        self.record_files(vec![record(sides.theirs, (written, &[]), (None, None))]).await?;
         let Changed { applied, now, note } = runtime.apply_plan(sides.into.clone(), planned).await?;
         answer.files.retain(|file| !is_left(&applied, file));
         answer.written = answer.files.len() as u64;
         // What was left is merged the next time: that begins where this began.
         let files = if applied.left.is_empty() { sides.theirs } else { sides.base };
         let merged = Some(to_record(&now));
-        self.record_files(vec![record(files, (answer.written, one_sided), (merged, request))]).await?;
+        self.record_files(vec![record(files, (answer.written, &one_sided), (merged, request))]).await?;
         answer.verified = applied.is_verified();
         let left = (!applied.left.is_empty()).then(|| {
             let left = named(&applied.left);
@@ -359,7 +358,7 @@ fn not_merged(id: &str, one_sided: &[FilePath], sides: &Sides, not_removed: &[Fi
 fn record(
     into: &Path,
     files: Snapshot,
-    (changed, left): (u64, u64),
+    (changed, left): (u64, &[FilePath]),
     (merged, request): (Option<FilesId>, Option<String>),
 ) -> Body {
     Body::Rewound(Box::new(Record {
@@ -371,7 +370,8 @@ fn record(
         into: Some(into.display().to_string()),
         merged,
         changed,
-        left,
+        left: left.len() as u64,
+        left_paths: left.iter().take(NOT_KEPT_MAX).map(ToString::to_string).collect(),
         untold: false,
         undo: false,
         req: request,

@@ -41,6 +41,7 @@ impl MadeCopy {
             not_kept: Vec::new(),
             unknown_steps: false,
             unknown_now: false,
+            all_ignored: false,
         }
     }
 }

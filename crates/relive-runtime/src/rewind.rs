@@ -27,6 +27,7 @@ use crate::error::{Error, Result};
 use crate::owner::{Lane, Turn};
 use crate::runtime::Runtime;
 use crate::signal::SignalOrder;
+use crate::workspace_list::{all_ignored, are_all_ignored};
 use crate::workspaces::{Changed, OnInterrupted, Planned, RestoreOrder, from_record, to_record};
 use order::{Done, Goal, Order, forced};
 use paths::paths_in;
@@ -222,6 +223,14 @@ impl Runtime {
         let workspaces = self.workspaces.clone();
         let planned = self.pools.bulk.run(move || {
             let planned = workspaces.plan_restore(&order)?;
+            // Nothing would be put back, and nothing verified.
+            if planned.plan.changes.is_empty()
+                && order.target.has_no_files()
+                && are_all_ignored(&planned.before, &order.directory)
+            {
+                let refused = Error::new(ErrorCode::Conflict, all_ignored(&order.directory));
+                return Err(refused.with_hint("`workspace: include:` in config.yaml adds files that are ignored"));
+            }
             if let Some(area) = caller {
                 let root = order.directory.canonicalize().unwrap_or_else(|_| order.directory.clone());
                 area.check_changes(&root, planned.plan.changes.iter().map(|change| change.path.as_path()))?;

@@ -16,6 +16,8 @@ use crate::runtime::Runtime;
 use crate::workspaces::{Awaited, Look, Take, Whose, from_record, named};
 use relive_workspace::{FilePath, GIT_INDEX, Grade, SkipReason, Snapshot, Store, disk_usage, shown};
 
+/// So many entries of a directory are looked at.
+const ENTRIES_MAX: usize = 1_000;
 /// How long `info` waits for a snapshot that is being taken.
 const SHORTLY: Duration = Duration::from_secs(2);
 
@@ -49,9 +51,9 @@ impl Runtime {
                 return Err(Error::new(ErrorCode::Conflict, message).with_hint(format!("relive kill {id}")));
             }
             runtime.check_unused(&id, uuid)?;
-            let (found, left_out) = runtime.own_workspace(uuid).await?;
+            let (found, only_there) = runtime.own_workspace(uuid).await?;
             if !request.force {
-                check_merged(&id, &found, &left_out)?;
+                check_merged(&id, &found, &only_there)?;
             }
             if !request.dry_run {
                 let workspaces = runtime.workspaces.clone();
@@ -68,8 +70,8 @@ impl Runtime {
         if !self.workspaces.has_own(uuid) || self.check_unused(id, uuid).is_err() {
             return Ok(None);
         }
-        let (found, left_out) = self.own_workspace(uuid).await?;
-        check_merged(id, &found, &left_out)?;
+        let (found, only_there) = self.own_workspace(uuid).await?;
+        check_merged(id, &found, &only_there)?;
         Ok(Some(found))
     }
 
@@ -139,8 +141,8 @@ impl Runtime {
         }
     }
 
-    /// Looks at an own workspace. Returns also the files in it that no snapshot has, and so no merge brings back.
-    async fn own_workspace(&self, uuid: Uuid) -> Result<(OwnWorkspace, Vec<FilePath>)> {
+    /// Looks at an own workspace. Returns also what is in it that no merge brings back.
+    async fn own_workspace(&self, uuid: Uuid) -> Result<(OwnWorkspace, OnlyThere)> {
         let history = self.on_disk(move |data| data.history(uuid)).await?.ok().map(|(history, _)| history);
         let begun = match &history {
             Some(history) => self.merged_to_origin(uuid, history).await?.or(history.files.first),
@@ -157,10 +159,12 @@ impl Runtime {
         });
         let (bytes, taken) = looked.await?;
         let is_partly_merged = history.as_ref().is_some_and(|history| history.files.is_partly_merged);
-        let (is_changed, left_out) = taken.map_or((None, Vec::new()), |taken| {
+        let (is_changed, can_be_merged, left_out) = taken.map_or((None, true, Vec::new()), |taken| {
             let is_changed = taken.record.is_some() || is_partly_merged || !taken.left_out.is_empty();
-            (Some(is_changed), taken.left_out)
+            (Some(is_changed), taken.record.is_some(), taken.left_out)
         });
+        let one_sided = history.as_ref().map(|history| history.files.left_paths.clone()).filter(|_| is_partly_merged);
+        let only_there = OnlyThere { left_out, one_sided: one_sided.filter(|_| !can_be_merged) };
         let own = OwnWorkspace {
             uuid,
             path: path.display().to_string(),
@@ -169,7 +173,7 @@ impl Runtime {
             dirty: is_changed.filter(|_| begun.is_some()),
             known: history.is_some(),
         };
-        Ok((own, left_out))
+        Ok((own, only_there))
     }
 
     /// Returns the files that were last merged into the directory that was copied. A merge into another directory, such as
@@ -185,14 +189,15 @@ impl Runtime {
     /// Where a process works, and what is known of its files. Reads no history of a process that has ended.
     pub(crate) async fn workspace_of(&self, cwd: &str, known: Option<KnownFiles>) -> Option<Workspace> {
         let KnownFiles { own, first, last, has_unknown_step, is_unknown_now } = known?;
-        let workspaces = self.workspaces.clone();
+        let (workspaces, directory) = (self.workspaces.clone(), PathBuf::from(cwd));
         let changed = self.pools.reads.run(move || {
             let (store, last) = (workspaces.store().ok()?, from_record(last));
             let not_kept = not_kept(&store, &last, own).ok()?;
-            Some((shown(&store.diff(&from_record(first), &last).ok()?).len() as u64, not_kept))
+            let changed = shown(&store.diff(&from_record(first), &last).ok()?).len() as u64;
+            Some((changed, (not_kept, are_all_ignored(&last, &directory))))
         });
-        let (changed, not_kept) = changed.await.ok().flatten().unzip();
-        let not_kept: Vec<NotKept> = not_kept.unwrap_or_default();
+        let (changed, about) = changed.await.ok().flatten().unzip();
+        let (not_kept, all_ignored): (Vec<NotKept>, bool) = about.unwrap_or_default();
         Some(Workspace {
             kind: if own { WorkspaceKind::Own } else { WorkspaceKind::Here },
             path: cwd.to_owned(),
@@ -203,6 +208,7 @@ impl Runtime {
             not_kept,
             unknown_steps: has_unknown_step,
             unknown_now: is_unknown_now,
+            all_ignored,
         })
     }
 
@@ -230,12 +236,39 @@ pub(crate) fn not_kept(store: &Store, snapshot: &Snapshot, is_copy: bool) -> rel
     Ok(found.into_iter().map(named).collect())
 }
 
+/// Tells whether a directory has files and none of them is in its snapshot, although nothing prevented that: the rules leave
+/// all of them out.
+pub(crate) fn are_all_ignored(snapshot: &Snapshot, directory: &Path) -> bool {
+    let is_file = |entry: &std::fs::DirEntry| entry.file_type().is_ok_and(|kind| kind.is_file() || kind.is_symlink());
+    let entries = |path: &Path| std::fs::read_dir(path).into_iter().flatten().flatten().take(ENTRIES_MAX);
+    let has_files = |entry: std::fs::DirEntry| {
+        let is_git = entry.file_name() == ".git";
+        !is_git && (is_file(&entry) || entries(&entry.path()).any(|below| is_file(&below)))
+    };
+    snapshot.grade == Grade::Exact && snapshot.has_no_files() && entries(directory).any(has_files)
+}
+
+/// Says so.
+pub(crate) fn all_ignored(directory: &Path) -> String {
+    format!("all files in {} are ignored or look like secrets, so none is in a snapshot", directory.display())
+}
+
 pub(crate) fn paths(not_kept: &[NotKept]) -> Vec<String> {
     not_kept.iter().map(|file| file.path.clone()).collect()
 }
 
+/// What is in an own workspace and no merge brings back.
+#[derive(Debug)]
+struct OnlyThere {
+    /// Files that no snapshot has.
+    left_out: Vec<FilePath>,
+    /// Files of which a forced merge kept the version of the target, as far as they are known, where all else is merged.
+    one_sided: Option<Vec<String>>,
+}
+
 /// Refuses to remove what is in a workspace only.
-fn check_merged(id: &str, found: &OwnWorkspace, left_out: &[FilePath]) -> Result<()> {
+fn check_merged(id: &str, found: &OwnWorkspace, only_there: &OnlyThere) -> Result<()> {
+    let OnlyThere { left_out, one_sided } = only_there;
     if found.dirty == Some(false) {
         return Ok(());
     }
@@ -245,7 +278,12 @@ fn check_merged(id: &str, found: &OwnWorkspace, left_out: &[FilePath]) -> Result
         let hint = format!("copy what you need from {path}, then relive workspace rm --force {id}");
         return Err(Error::new(ErrorCode::Conflict, message).with_hint(hint));
     }
-    let (message, merge) = if left_out.is_empty() {
+    let (message, merge) = if let Some(paths) = one_sided.as_ref().filter(|_| left_out.is_empty()) {
+        let files = if paths.is_empty() { "some files".to_owned() } else { paths.join(", ") };
+        let message =
+            format!("a forced merge left out {files}: the version of {id} is only in its workspace, {}", found.path);
+        (message, format!("copy what you need from {}", found.path))
+    } else if left_out.is_empty() {
         let has = if found.dirty.is_none() { "may have" } else { "has" };
         (format!("the workspace of {id} {has} changes that were not merged"), format!("relive merge {id}"))
     } else {
@@ -261,16 +299,7 @@ pub(crate) fn works_in(history: &History) -> Option<Workspace> {
     let spawned = &history.identity.as_ref()?.spawned;
     let kind = if spawned.workspace.is_some() { WorkspaceKind::Own } else { WorkspaceKind::Here };
     let (path, skipped, not_kept) = (spawned.cwd.clone(), Vec::new(), Vec::new());
-    let (unknown_steps, unknown_now) = (false, false);
-    Some(Workspace {
-        kind,
-        path,
-        grade: None,
-        tree: None,
-        changed: None,
-        skipped,
-        not_kept,
-        unknown_steps,
-        unknown_now,
-    })
+    let (grade, tree, changed) = (None, None, None);
+    let (unknown_steps, unknown_now, all_ignored) = (false, false, false);
+    Some(Workspace { kind, path, grade, tree, changed, skipped, not_kept, unknown_steps, unknown_now, all_ignored })
 }

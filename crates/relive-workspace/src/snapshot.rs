@@ -42,6 +42,12 @@ impl Snapshot {
         (self.tree, self.extras) == (other.tree, other.extras)
     }
 
+    /// Returns whether it contains no file at all.
+    #[must_use]
+    pub fn has_no_files(&self) -> bool {
+        self.tree == crate::object::hash(crate::object::Kind::Tree, &[])
+    }
+
     /// Returns the snapshot with the worse of its grade and `best`.
     #[must_use]
     pub fn at_best(self, best: Grade) -> Self {

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::record::{FilesId, FilesVerb, Rewound, Snapshot};
+use crate::record::{FilesId, FilesVerb, NOT_KEPT_MAX, Rewound, Snapshot};
 
 /// The files of a process, as far as its journal knows them.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -18,6 +18,9 @@ pub struct Files {
     /// Whether a merge that was forced left a side of some files only in the own workspace.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_partly_merged: bool,
+    /// Some of these files, at most [`NOT_KEPT_MAX`].
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub left_paths: Vec<String>,
     /// Whether a record says that nobody looked after some step.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub has_unknown_step: bool,
@@ -77,6 +80,9 @@ impl Files {
             (FilesVerb::Merge, true) => {
                 self.merged = Some(rewound.files);
                 self.is_partly_merged |= rewound.left > 0;
+                let new: Vec<_> = rewound.left_paths.iter().filter(|path| !self.left_paths.contains(path)).collect();
+                self.left_paths
+                    .extend(new.into_iter().take(NOT_KEPT_MAX.saturating_sub(self.left_paths.len())).cloned());
             }
             // The files that a merge changes are another process's, or nobody's.
             (FilesVerb::Merge, false) => {}

@@ -157,6 +157,9 @@ pub struct Rewound {
     /// The number of files that a forced merge left out: that version is only in the own workspace.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub left: u64,
+    /// Some of these files, at most [`NOT_KEPT_MAX`].
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub left_paths: Vec<String>,
     /// Whether the model has still to be told, because the process had ended.
     #[serde(default, skip_serializing_if = "is_false")]
     pub untold: bool,

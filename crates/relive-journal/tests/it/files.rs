@@ -31,6 +31,7 @@ fn snapshot(after: u32, name: &str, base: Option<&str>) -> Body {
 fn rewound(verb: FilesVerb, to_step: u32, name: &str, done: bool) -> Body {
     let (into, req) = (None, Some(format!("rewind:{to_step}")));
     Body::Rewound(Box::new(Rewound {
+        left_paths: Vec::new(),
         verb,
         done,
         to_step: Some(to_step),

@@ -108,6 +108,7 @@ impl Order {
             merged: None,
             changed: done.map_or(0, |done| done.changed),
             left: 0,
+            left_paths: Vec::new(),
             untold: done.is_some_and(|done| done.untold),
             undo: self.to == Goal::BeforeLastVerb,
             req: self.request.clone().filter(|_| done.is_some()),

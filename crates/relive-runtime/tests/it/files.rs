@@ -4,7 +4,10 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::sync::Arc;
 
-use relive_api::{DiffQuery, FileChange, ResumeRequest, RewindRequest, RunRequest, WorkspaceKind};
+use relive_api::{
+    DiffQuery, FileChange, MergeRequest, RemoveWorkspaceRequest, ResumeRequest, RewindRequest, RunRequest,
+    WorkspaceKind,
+};
 use relive_core::{ErrorCode, Timestamp, Uuid};
 use relive_runtime::{About, Access, Caller};
 use relive_workspace::{Control, Disk, Faults, Force, RestoreRequest, Settings, Snapshot, Store, Workspace};
@@ -128,4 +131,40 @@ fn no_process_starts_in_a_directory_that_is_half_restored() {
     let read = |file: &str| fs::read_to_string(world.work().join(file)).unwrap();
     assert_eq!((read("a"), read("c")), ("second".to_owned(), "second".to_owned()), "it was rolled back first");
     assert!(!warnings().iter().any(|text| text.contains("cannot be rolled back")), "{:?}", warnings());
+}
+
+#[test]
+fn a_directory_that_ignores_everything_says_so() {
+    let world = World::new();
+    let daemon = world.start();
+    fs::write(world.work().join(".gitignore"), "*\n").unwrap();
+    let uuid = run(&world, &daemon, &["one", "two"], "{text: bye}");
+    let id = uuid.to_string();
+    daemon.wait(uuid);
+    assert!(daemon.info(uuid).workspace.unwrap().all_ignored);
+    let refused = daemon.block(person(&daemon).rewind(&id, rewind(1), None)).unwrap_err();
+    assert_eq!(refused.code(), ErrorCode::Conflict);
+    assert!(refused.to_string().contains("are ignored"), "{refused}");
+    let diff = daemon.block(daemon.runtime.diff(&id, DiffQuery::default())).unwrap();
+    assert!(diff.files.is_empty() && diff.note.unwrap().contains("are ignored"));
+}
+
+#[test]
+fn a_workspace_whose_merge_left_a_file_out_names_it() {
+    let world = World::new();
+    let daemon = world.start();
+    fs::write(world.work().join("f"), "old").unwrap();
+    let script = world.script(&format!("turns: [{}, {{text: bye}}]", write("f")));
+    let request = RunRequest { yes: true, workspace: Some(WorkspaceKind::Own), ..world.request(&script) };
+    let uuid = daemon.run(request).uuid;
+    daemon.wait(uuid);
+    fs::remove_file(world.work().join("f")).unwrap();
+    let merge = MergeRequest { into: None, force: true, dry_run: false };
+    daemon.block(person(&daemon).merge(&uuid.to_string(), merge, None)).unwrap();
+    let remove = |force| RemoveWorkspaceRequest { id: uuid.to_string(), force, dry_run: false };
+    let refused = daemon.block(daemon.runtime.remove_workspace(remove(false))).unwrap_err();
+    assert!(refused.to_string().contains("left out f: "), "{refused}");
+    let hint = refused.hint().unwrap();
+    assert!(!hint.contains("relive merge") && hint.contains("relive workspace rm --force"), "{hint}");
+    daemon.block(daemon.runtime.remove_workspace(remove(true))).unwrap();
 }

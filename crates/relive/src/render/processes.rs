@@ -276,6 +276,7 @@ fn workspace(workspace: &Workspace) -> String {
         WorkspaceKind::Here => "its directory",
     };
     let grade = workspace.grade.as_deref().map(|grade| match grade {
+        _ if workspace.all_ignored => "all files here are ignored, so no change is recorded".to_owned(),
         // Snapshots are off now, or the last one failed.
         _ if workspace.unknown_now => "changes are not recorded now: relive steps says why".to_owned(),
         "exact" if workspace.unknown_steps => "the files of some steps were not recorded: relive steps".to_owned(),
