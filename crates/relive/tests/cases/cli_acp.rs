@@ -436,8 +436,7 @@ pub(crate) fn await_launches(agents: &Agents, process: &Begun, count: usize) {
 /// The same program is killed, and its conversation continues in another one.
 fn real_continues(name: &str, tool: &str) {
     let Some((agents, process)) = real(name, tool) else { return };
-    let info = agents.world.info(&process.uuid);
-    kill(u32::try_from(info["session"]["host_pid"].as_u64().unwrap()).unwrap(), rustix::process::Signal::KILL);
+    agents.world.relive(&["kill", "-s", "KILL", &process.uuid]).ok();
     agents.world.await_field(&process.uuid, "state", "dead");
     agents.world.relive(&["resume", &process.uuid, "--input", "the second task"]).ok();
     await_launches(&agents, &process, 2);
