@@ -461,6 +461,10 @@ fn real_acp_agents_ask_and_continue_qwen() {
 }
 
 #[test]
-fn real_acp_agents_ask_and_continue_gemini() {
-    real_continues("gemini", "run_shell_command");
+fn real_acp_agents_ask_gemini() {
+    let Some((agents, process)) = real("gemini", "run_shell_command") else { return };
+    let info = agents.world.info(&process.uuid);
+    agents.world.relive(&["kill", "-s", "KILL", &process.uuid]).ok();
+    agents.world.await_field(&process.uuid, "state", "dead");
+    agents.assert_nothing_left(&info["session"]["host_pid"]);
 }
