@@ -25,7 +25,9 @@ impl History {
     }
 
     pub(super) fn begin_step(&mut self, record: &Record, place: Place) {
-        if let Phase::Asking { reserved_tokens, reserved_cost_usd } = self.phase {
+        if let Phase::Asking { reserved_tokens, reserved_cost_usd } = self.phase
+            && !self.has_calls_of_its_own()
+        {
             // The earlier call was lost: it may have been billed.
             self.spend(
                 record.at,
@@ -43,6 +45,12 @@ impl History {
                 reserved_cost_usd: started.reserved_cost_usd,
             };
         }
+    }
+
+    /// Returns whether the gateway counts the model calls, each with a record of its own: the answer that a step asks for
+    /// is followed by the next daemon, and costs nothing beside them.
+    fn has_calls_of_its_own(&self) -> bool {
+        self.cli.as_ref().is_some_and(|cli| cli.gateway.is_some())
     }
 
     pub(super) fn compact(&mut self, at: Timestamp, compacted: &Compacted, place: Place) {

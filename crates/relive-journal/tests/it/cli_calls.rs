@@ -3,7 +3,7 @@
 use relive_core::{Timestamp, Usd};
 use relive_journal::data::ForkPoint;
 use relive_journal::record::{
-    Body, CliCapabilities, CliGateway, CliLaunch, CliModelCall, CliRecord, CliSession, CliStart, Usage,
+    Body, CliCapabilities, CliGateway, CliLaunch, CliModelCall, CliRecord, CliSession, CliStart, ModelStarted, Usage,
 };
 use relive_types::CliAgent;
 
@@ -101,4 +101,22 @@ pub(crate) fn check_crashed(fixture: &Fixture) {
     let fork = fixture.fork(uuid(), ForkPoint::End).unwrap();
     let facts = fork.history().cli.as_deref().unwrap();
     assert_eq!((facts.capabilities, facts.crashed, facts.restarts.len()), (Some(capabilities), None, 0));
+}
+
+#[test]
+fn a_step_that_the_next_daemon_begins_again_leaves_the_cost_known() {
+    let fixture = Fixture::new();
+    make(&fixture);
+    let mut writer = fixture.resume(uuid());
+    let started = |model: &str| {
+        let model = model.to_owned();
+        Body::ModelStarted(ModelStarted { model, reserved_tokens: 0, reserved_cost_usd: None, purpose: None })
+    };
+    append(&mut writer, vec![started("anthropic/m")]);
+    drop(writer);
+    let mut writer = fixture.resume(uuid());
+    append(&mut writer, vec![started("anthropic/m")]);
+    drop(writer);
+    let spent = fixture.history(uuid()).spent;
+    assert_eq!((spent.tokens_in, spent.cost_usd.map(Usd::nanos)), (200, Some(10)));
 }
