@@ -273,7 +273,8 @@ impl RunningAgent<'_> {
             let id = format!("{RESTART_ID}{crashed}");
             records.push(Record::Input(Input { id, from: None, text: CONTINUE.into() }));
         }
-        let recorded = self.journal.append(records, Durability::Synced).await;
+        // What the program asked for is asked for no more: the next one would not understand the answer.
+        let recorded = self.owner.withdraw(records).await;
         if let Err(error) = &recorded {
             self.conversation(folder).warn(&format!("it crashed and cannot be started again: {error}"));
         } else {

@@ -148,6 +148,28 @@ fn an_acp_agent_that_offers_no_way_to_allow_is_told_no_and_one_that_asks_for_mor
 }
 
 #[test]
+fn a_request_for_permission_ends_with_the_program_that_asked() {
+    let acp = Acp::offering("load");
+    for task in ["run touch made\nsay Over.", "form {\"where\": {\"type\": \"string\"}}\nsay Over."] {
+        let process = acp.run(&[], task);
+        let display = if task.starts_with("run") { "approval" } else { "question" };
+        let info = acp.world.await_display(&process.uuid, display);
+        kill(u32::try_from(info["session"]["host_pid"].as_u64().unwrap()).unwrap(), rustix::process::Signal::KILL);
+        // The next program is told to continue, and has nothing to ask.
+        let info = wait_for("the next program waits for a message", || {
+            let info = acp.world.info(&process.uuid);
+            let is_idle = info["agent"]["lifecycle"] == "idle" && info["display"] == "running";
+            (is_idle && info["agent"]["session_id"].is_string()).then_some(info)
+        });
+        assert_eq!((&info["approval"], &info["question"]), (&Value::Null, &Value::Null));
+        let inbox = acp.world.relive(&["inbox", "--json"]).ok().json();
+        assert!(!inbox.to_string().contains(&process.uuid), "{inbox}");
+        acp.world.relive(&["send", &process.uuid, "say Again."]).ok();
+        wait_until("it works again", || acp.said(&process).last().is_some_and(|said| said == "Again."));
+    }
+}
+
+#[test]
 fn an_acp_agent_that_uses_the_id_of_a_request_again_is_answered_each_time() {
     let acp = Acp::offering("");
     let process = acp.run(&[], "ask\nask\nsay Over.");

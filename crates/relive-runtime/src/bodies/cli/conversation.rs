@@ -312,7 +312,7 @@ impl Conversation {
             && let Some(key) = known.queue.pop_front()
         {
             let Some(request) = known.requests.get(&key).cloned() else { continue };
-            let call = known.translator.call_for(&request);
+            let call = known.translator.call_for(&request, known.last_input);
             self.record(known).await;
             if known.is_question(&key) {
                 let question = Question { call, answer: None, req: None, key: Some(key.clone()) };

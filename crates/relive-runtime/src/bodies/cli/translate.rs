@@ -454,13 +454,14 @@ impl Translator {
         self.usage = Some(Usage { tokens_in, tokens_out, estimated: true, ..Usage::default() });
     }
 
-    /// Returns the call that a request for permission is about, and records it if that is not done.
-    pub(super) fn call_for(&mut self, request: &ApprovalRequest) -> u32 {
+    /// Returns the call that a request for permission is about, and records it if that is not done. `input` is the last message
+    /// that was written to the CLI.
+    pub(super) fn call_for(&mut self, request: &ApprovalRequest, input: Option<u64>) -> u32 {
         let key = request.tool_id.clone().unwrap_or_else(|| request.request_id.as_str().to_owned());
         self.flush();
         if !self.has_open_calls() {
             if !self.knows(&key) {
-                self.start_turn(None);
+                self.start_turn(input);
                 self.calls.push(call(&key, &request.tool, request.input.as_ref()));
             }
             self.flush();
