@@ -78,6 +78,9 @@ struct Shim {
     reader_due: Option<Instant>,
     /// Whether output is missing from the log.
     output_lost: bool,
+    on_full_disk: spec::OnFullDisk,
+    /// Output that waits for space on the disk.
+    unwritten: Option<(log::Stream, Vec<u8>)>,
     session: Session,
     tree: Option<Tree>,
     child: Option<Child>,
@@ -134,6 +137,8 @@ fn run() -> io::Result<()> {
         log,
         reader_due: (born.spec.pace == spec::Pace::Held).then(|| Instant::now() + READER_PATIENCE),
         output_lost: false,
+        on_full_disk: born.spec.on_full_disk,
+        unwritten: None,
         session: session_of(&born.spec),
         tree: None,
         child: None,

@@ -37,6 +37,8 @@ pub struct Spec {
     /// How much of its output is kept; the oldest is dropped first.
     pub log_max_bytes: u64,
     pub pace: Pace,
+    #[serde(default)]
+    pub on_full_disk: OnFullDisk,
     /// The settings of the shell in which it was typed; if absent those of the daemon, with the usual limit of open
     /// files instead of the daemon's own.
     pub inherited: Option<Inherited>,
@@ -122,6 +124,7 @@ impl Spec {
             limits: Limits::default(),
             log_max_bytes: Self::LOG_MAX_BYTES,
             pace: Pace::Free,
+            on_full_disk: OnFullDisk::Lose,
             inherited: None,
             timeout_ms: None,
             daemon: None,
@@ -184,6 +187,17 @@ pub enum Pace {
     Free,
     /// A reader that needs all output will connect: the program waits for it like for the reader of a pipe.
     Held,
+}
+
+/// What happens to output that does not fit on the disk.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum OnFullDisk {
+    /// It is lost, and the program continues.
+    #[default]
+    Lose,
+    /// The program waits for space as it would for the reader of a pipe: somebody depends on every line.
+    Wait,
 }
 
 /// Whether the program sees the host's processes.

@@ -33,7 +33,7 @@ use relive_core::{End, ErrorCode, Moment, ProcessStatus, Signal, Timestamp, Uuid
 use relive_journal::history::CliFacts;
 use relive_journal::record::{Body as Record, CliGateway, CliLaunch, CliRecord, CliStart, CliTurnState, Input};
 use relive_journal::{Durability, History, Journal, Seen, Writer};
-use relive_session::spec::Spec;
+use relive_session::spec::{OnFullDisk, Spec};
 use relive_types::Isolation;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
@@ -365,7 +365,9 @@ impl Tenant for RunningAgent<'_> {
                 return Err(io::Error::other(refused));
             }
             self.wait_to_continue(&facts, how).await;
-            let mut spec = Spec { argv: agents::argv(self.process.uuid, &facts, how), ..spec };
+            // Each line says something about its state; nobody reads those of a terminal.
+            let on_full_disk = if facts.agent.terminal { OnFullDisk::Lose } else { OnFullDisk::Wait };
+            let mut spec = Spec { argv: agents::argv(self.process.uuid, &facts, how), on_full_disk, ..spec };
             confine(&facts, &mut spec);
             let gateway = self.lead_through_gateway(&facts, &mut spec).await?;
             let launched = Some(CliLaunch { argv: spec.argv.clone(), how, gateway });

@@ -55,6 +55,11 @@ impl BodyOwner {
         Some(Standing { pausing: machine.urgency(), kept, waits_for_answer })
     }
 
+    /// Suspends everything, because nothing can be recorded.
+    pub(crate) async fn disk_full(&self) {
+        self.runtime.disk_full().await;
+    }
+
     /// Tells whether the process may spend anything. Its account is open then.
     pub(crate) async fn has_budget(&self) -> bool {
         self.runtime.reserve(self.process.uuid, 0, Usd::default()).await

@@ -11,8 +11,12 @@ use super::clients::Now;
 use super::spawn::{Child, Said};
 use super::stdio::Output;
 use crate::exit::ExitRecord;
+use crate::spec::OnFullDisk;
 use crate::stage::{End, Event, Stage};
 use crate::tree::Tree;
+
+/// How long to wait before output is written again that did not fit on the disk.
+const SPACE_AGAIN: Duration = Duration::from_millis(200);
 
 /// A watched descriptor.
 #[derive(Clone, Copy)]
@@ -29,6 +33,7 @@ enum Watched {
 impl Shim {
     /// Waits until something can be done, at most for `patience`, and does it. Returns whether there was output.
     pub(super) fn turn(&mut self, patience: Option<Duration>) -> io::Result<bool> {
+        self.write_waiting();
         self.flush(None);
         let mut had_output = false;
         for (watched, events) in self.wait(patience)? {
@@ -92,7 +97,8 @@ impl Shim {
                 watch(Watched::Input, input.as_fd(), PollFlags::OUT);
             }
             // The last first: removing one that ends does not change the indices before it.
-            let outputs = if self.is_held_back() { &[] } else { stdio.outputs() };
+            let waits = self.is_held_back() || self.unwritten.is_some();
+            let outputs = if waits { &[] } else { stdio.outputs() };
             for (index, (_, output)) in outputs.iter().enumerate().rev() {
                 watch(Watched::Output(index), output.as_fd(), PollFlags::IN);
             }
@@ -107,7 +113,8 @@ impl Shim {
         let reader_due = reader_due.map(|due| due.saturating_duration_since(Instant::now()));
         let deadline = self.deadline.next().filter(|_| !self.session.stage().is_terminal());
         let deadline = deadline.map(|at| at.saturating_duration_since(Instant::now()));
-        let patience = patience.into_iter().chain(reader_due).chain(deadline).min();
+        let space = self.unwritten.as_ref().map(|_| SPACE_AGAIN);
+        let patience = patience.into_iter().chain(reader_due).chain(deadline).chain(space).min();
         let patience = patience.map(|patience| Timespec {
             tv_sec: i64::try_from(patience.as_secs()).unwrap_or(i64::MAX),
             tv_nsec: patience.subsec_nanos().into(),
@@ -210,14 +217,42 @@ impl Shim {
         let Some(stream) = stdio.outputs().get(index).map(|(stream, _)| *stream) else { return false };
         match stdio.read(index, self.buffer) {
             Output::Bytes(length) => {
-                // The program continues without its log: a full disk must not block it.
-                self.output_lost |= self.log.append(stream, &self.buffer[..length]).is_err();
+                match self.log.append(stream, &self.buffer[..length]) {
+                    Err(error) if is_full(&error) && self.waits_for_space() => {
+                        self.unwritten = Some((stream, self.buffer[..length].to_vec()));
+                    }
+                    // The program continues without its log: a full disk must not block it.
+                    written => self.output_lost |= written.is_err(),
+                }
                 self.clients.log_grew();
                 true
             }
             Output::Nothing | Output::End => false,
         }
     }
+}
+
+impl Shim {
+    /// Returns whether the program waits for space on a full disk. What it left behind at its end waits for nothing.
+    fn waits_for_space(&self) -> bool {
+        self.on_full_disk == OnFullDisk::Wait && !self.session.stage().is_terminal()
+    }
+
+    /// Writes the output that waits for space, if there is some now.
+    fn write_waiting(&mut self) {
+        let Some((stream, bytes)) = &self.unwritten else { return };
+        let written = self.log.append(*stream, bytes);
+        match written {
+            Err(error) if is_full(&error) && self.waits_for_space() => return,
+            written => self.output_lost |= written.is_err(),
+        }
+        self.unwritten = None;
+        self.clients.log_grew();
+    }
+}
+
+fn is_full(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
 }
 
 /// Returns the pid of a child that has ended and is not reaped yet.

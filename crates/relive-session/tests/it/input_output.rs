@@ -7,7 +7,7 @@ use std::process::Command;
 use relive_session::connection::Connection;
 use relive_session::log::{Item, Reader};
 use relive_session::protocol::{Outcome, Verb};
-use relive_session::spec::{Pace, Size, Spec, Stdio};
+use relive_session::spec::{OnFullDisk, Pace, Size, Spec, Stdio};
 use relive_session::stage::{SessionResult, Stage};
 
 use crate::harness::*;
@@ -315,6 +315,33 @@ async fn a_full_disk_loses_only_output() {
     let record = running.ended().await;
     assert_eq!((record.result.clone(), record.output_lost), (SessionResult::Exited(3), true));
     assert_eq!(running.directory.read_exit().unwrap(), Some(record));
+}
+
+#[tokio::test]
+async fn a_program_that_may_lose_nothing_waits_for_space_on_a_full_disk() {
+    let lab = Lab::new();
+    let mounted = Command::new("mount").args(["-t", "tmpfs", "-o", "size=512k", "none"]).arg(lab.dir.path()).output();
+    if !mounted.is_ok_and(|output| output.status.success()) {
+        return eprintln!("skipped: no small disk can be mounted here");
+    }
+    let _disk = SmallDisk(lab.dir.path());
+    let spec = Spec { on_full_disk: OnFullDisk::Wait, ..shell("read line; exec seq 60000") };
+    let running = lab.launch("full", &spec).await;
+    running.reaches(Stage::Running).await;
+    let path = lab.dir.path().join("filler");
+    let mut filler = std::fs::File::options().write(true).create_new(true).open(&path).unwrap();
+    while filler.write_all(&[b'x'; 1024]).is_ok() {}
+    drop(filler);
+    running.connection.write(b"begin\n").await.unwrap();
+    let host_pid = running.connection.seen().borrow().snapshot.host_pid.unwrap();
+    let waits_in = || std::fs::read_to_string(format!("/proc/{host_pid}/wchan")).unwrap_or_default();
+    wait_until("the program to wait for its reader", || waits_in().contains("pipe_write")).await;
+    std::fs::remove_file(&path).unwrap();
+    let record = running.ended().await;
+    assert_eq!((record.result.clone(), record.output_lost), (SessionResult::Exited(0), false));
+    let expect: String = (1..=60000).map(|number| format!("{number}\n")).collect();
+    let printed = running.printed();
+    assert!(printed == expect, "{} bytes of {}", printed.len(), expect.len());
 }
 
 #[tokio::test]

@@ -1,12 +1,15 @@
 //! Agents that speak the Agent Client Protocol, as processes: a small one of our own.
 
 use std::fs;
+use std::io::Write as _;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use relive_fake_model::{FakeModel, Turn};
 use serde_json::{Value, json};
 
 use crate::cli_agents::Agents;
+use crate::daemon::Mount;
 use crate::world::{Begun, World, begun, kill, wait_for, wait_until};
 
 /// A user with an ACP agent, which offers some of what it could do with conversations.
@@ -17,7 +20,11 @@ struct Acp {
 
 impl Acp {
     fn offering(offers: &str) -> Self {
-        let world = World::new();
+        Self::with_config("", offers)
+    }
+
+    fn with_config(yaml: &str, offers: &str) -> Self {
+        let world = World::with_config(yaml);
         let state = world.root().join("conversations");
         let agents = world.root().join("config/relive/agents");
         fs::create_dir_all(&state).unwrap();
@@ -167,6 +174,39 @@ fn a_request_for_permission_ends_with_the_program_that_asked() {
         acp.world.relive(&["send", &process.uuid, "say Again."]).ok();
         wait_until("it works again", || acp.said(&process).last().is_some_and(|said| said == "Again."));
     }
+}
+
+#[test]
+fn a_full_disk_loses_nothing_that_an_agent_says() {
+    let acp = Acp::with_config("limits: {floor_mb: 1}", "");
+    let Some(_disk) = Mount::new(&acp.world, "12m") else { return };
+    let process = acp.run(&[], "run touch made\nsay I am.\nsay Over.");
+    acp.world.await_display(&process.uuid, "approval");
+    let path = acp.world.data().join("filler");
+    let mut filler = fs::File::create(&path).unwrap();
+    let is_over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            // Whatever is freed is used up at once.
+            while !is_over.load(Ordering::Relaxed) {
+                if filler.write_all(&[b'x'; 512]).is_err() {
+                    std::thread::yield_now();
+                }
+            }
+        });
+        wait_until("the disk is full", || rustix::fs::statvfs(&acp.world.data()).unwrap().f_bavail == 0);
+        let answer = || acp.world.relive(&["resolve", &process.uuid, "--allow"]).code;
+        wait_until("it has its answer", || answer() == 0 || acp.world.work().join("made").exists());
+        wait_until("the agent has worked", || acp.world.work().join("made").exists());
+        is_over.store(true, Ordering::Relaxed);
+    });
+    fs::remove_file(&path).unwrap();
+    wait_until("all that it said is recorded", || {
+        // Whoever frees space resumes what was suspended for the lack of it.
+        let _ = acp.world.relive(&["resume", &process.uuid]);
+        acp.said(&process).concat() == "I am.Over."
+    });
+    acp.await_idle(&process, 1);
 }
 
 #[test]

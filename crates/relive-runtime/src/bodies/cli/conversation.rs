@@ -10,7 +10,7 @@ use relive_cli_agent::{Dialect, Lifecycle, Refusal};
 use relive_core::{SuspendReason, Timestamp, Why};
 use relive_journal::history::CallState;
 use relive_journal::record::{Approval, Body as Record, CliRead, CliRecord, Decision, OnBudget, Question};
-use relive_journal::{Durability, History, Journal};
+use relive_journal::{Durability, History, Journal, JournalError, WriteError};
 use relive_session::connection::Connection;
 use relive_session::log::{Item, Reader};
 use relive_session::protocol::Verb;
@@ -32,6 +32,8 @@ use crate::runtime::ProcessRef;
 const CHUNKS_AT_ONCE: usize = 64;
 /// How long the calls of an answer are collected before they are recorded.
 const COLLECTED_FOR: Duration = Duration::from_millis(150);
+/// How long to wait before something is recorded again that did not fit on the disk.
+const RECORDED_AGAIN: Duration = Duration::from_secs(1);
 /// How long a program may take to end after its input was closed.
 const CLOSES_WITHIN: Duration = Duration::from_secs(10);
 
@@ -287,9 +289,22 @@ impl Conversation {
             return;
         }
         let durability = if records.iter().any(is_lasting) { Durability::Synced } else { Durability::Deferred };
-        if let Err(error) = self.journal.append(records, durability).await {
-            self.warn(&format!("what it says cannot be recorded: {error}"));
+        loop {
+            match self.journal.append(records.clone(), durability).await {
+                Ok(_) => return,
+                Err(JournalError::Write(WriteError::DiskFull { .. })) if self.owner.told_to_end().is_none() => {
+                    self.wait_for_space().await;
+                }
+                Err(error) => return self.warn(&format!("what it says cannot be recorded: {error}")),
+            }
         }
+    }
+
+    /// Waits before something is recorded again that did not fit on the disk. Meanwhile the program waits for its reader, so
+    /// nothing that it says is lost.
+    async fn wait_for_space(&self) {
+        self.owner.disk_full().await;
+        tokio::time::sleep(RECORDED_AGAIN).await;
     }
 
     /// Asks a person about the next request for permission, or allows it, or asks what the agent asks.
@@ -318,6 +333,10 @@ impl Conversation {
                 let question = Question { call, answer: None, req: None, key: Some(key.clone()) };
                 match self.owner.ask(vec![Record::Question(question)], SuspendReason::Question).await {
                     Ok(()) => known.asked = Some(key),
+                    Err(error) if error.is_disk_full() && self.owner.told_to_end().is_none() => {
+                        known.queue.push_front(key);
+                        self.wait_for_space().await;
+                    }
                     Err(error) => self.warn(&format!("a question cannot be recorded: {error}")),
                 }
                 continue;
@@ -340,6 +359,10 @@ impl Conversation {
             }
             match self.owner.ask(vec![Record::Approval(approval)], SuspendReason::Approval).await {
                 Ok(()) => known.asked = Some(key),
+                Err(error) if error.is_disk_full() && self.owner.told_to_end().is_none() => {
+                    known.queue.push_front(key);
+                    self.wait_for_space().await;
+                }
                 Err(error) => self.warn(&format!("a request cannot be recorded: {error}")),
             }
         }
