@@ -1,5 +1,6 @@
 //! The wire formats that are counted, and the errors of each.
 
+use hyper::Method;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
@@ -21,13 +22,22 @@ impl Api {
             Some(Self::Gemini)
         } else if path.ends_with("/messages") {
             Some(Self::Anthropic)
-        } else if path.ends_with("/responses") {
+        } else if path.ends_with("/responses") || path.ends_with("/responses/compact") {
             Some(Self::Responses)
         } else if path.ends_with("/chat/completions") {
             Some(Self::Chat)
         } else {
             None
         }
+    }
+
+    /// Returns whether a request that is no model call is passed on. Reading costs nothing; of the rest only what the CLIs
+    /// ask for and providers do not bill. Anything else could be a model call in another shape.
+    pub(crate) fn is_free(method: &Method, path: &str) -> bool {
+        let path = path.trim_end_matches('/');
+        let counts = path.ends_with("/messages/count_tokens")
+            || path.rsplit_once("/models/").is_some_and(|(_, call)| call.ends_with(":countTokens"));
+        matches!(*method, Method::GET | Method::HEAD) || (*method == Method::POST && counts)
     }
 
     /// Returns the provider, as prices name it.
@@ -81,6 +91,7 @@ mod tests {
             ("/v1/messages", Some(Api::Anthropic)),
             ("/v1/messages/count_tokens", None),
             ("/v1/responses", Some(Api::Responses)),
+            ("/v1/responses/compact", Some(Api::Responses)),
             ("/v1/chat/completions", Some(Api::Chat)),
             ("/v1/models", None),
             ("/v1beta/models/gemini-3-pro:streamGenerateContent", Some(Api::Gemini)),

@@ -3,6 +3,7 @@
 use std::convert::Infallible;
 use std::io;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use futures_util::stream;
@@ -12,11 +13,11 @@ use hyper::body::{Bytes, Frame, Incoming};
 use hyper::header::{CONNECTION, CONTENT_TYPE, HeaderValue};
 use hyper::service::service_fn;
 use hyper::{HeaderMap, Response, StatusCode};
-use hyper_util::rt::TokioIo;
+use hyper_util::rt::{TokioIo, TokioTimer};
 use jiff::Timestamp;
 use serde::Deserialize;
 use tokio::net::TcpListener;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{Semaphore, mpsc, oneshot};
 
 use crate::api::{Api, gemini_model};
 use crate::entry::{Doing, Passed, Served};
@@ -37,6 +38,13 @@ const ACCEPT_AGAIN: Duration = Duration::from_millis(100);
 /// How long to wait before a request is passed on again to a gateway that does not listen yet.
 const PASS_ON_AGAIN: Duration = Duration::from_millis(100);
 
+/// How many connections of one process are open at a time. Further ones wait in the queue of its socket.
+const CONNECTIONS_MAX: usize = 128;
+/// How long a connection may take to show the token of its process.
+const TOKEN_WITHIN: Duration = Duration::from_secs(10);
+/// How long a connection may wait for its next request.
+const NEXT_WITHIN: Duration = Duration::from_secs(300);
+
 type Body = BoxBody<Bytes, io::Error>;
 type Reply = oneshot::Sender<Response<Body>>;
 
@@ -48,13 +56,18 @@ struct Head {
 
 /// Serves the port of a process until it is closed, or another gateway serves it.
 pub(crate) async fn accept_all(served: Arc<Served>, listener: TcpListener, client: reqwest::Client) {
+    let connections = Arc::new(Semaphore::new(CONNECTIONS_MAX));
     loop {
+        let accept = async {
+            let place = Arc::clone(&connections).acquire_owned().await.map_err(io::Error::other)?;
+            Ok::<_, io::Error>((listener.accept().await?.0, place))
+        };
         let accepted = tokio::select! {
-            accepted = listener.accept() => accepted,
+            accepted = accept => accepted,
             () = served.closing() => break,
             () = served.retired() => break,
         };
-        let Ok((stream, _)) = accepted else {
+        let Ok((stream, place)) = accepted else {
             tokio::time::sleep(ACCEPT_AGAIN).await;
             continue;
         };
@@ -62,26 +75,39 @@ pub(crate) async fn accept_all(served: Arc<Served>, listener: TcpListener, clien
         let (served, client) = (Arc::clone(&served), client.clone());
         let connected = served.exist();
         tokio::spawn(async move {
-            let service = service_fn(|request| answer(Arc::clone(&served), client.clone(), request));
-            let serving = hyper::server::conn::http1::Builder::new().serve_connection(TokioIo::new(stream), service);
+            let has_token = AtomicBool::new(false);
+            let service = service_fn(|request| answer(Arc::clone(&served), client.clone(), request, &has_token));
+            let mut builder = hyper::server::conn::http1::Builder::new();
+            builder.timer(TokioTimer::new()).header_read_timeout(NEXT_WITHIN);
+            let serving = builder.serve_connection(TokioIo::new(stream), service);
             tokio::select! {
                 // A connection that breaks concerns only those at its ends.
                 _ = serving => {}
                 () = served.closing() => {}
+                () = is_a_stranger(&has_token) => {}
             }
-            drop(connected);
+            drop((connected, place));
         });
     }
     drop(listener);
     served.accepts_no_more();
 }
 
+/// Waits until a connection has taken too long to show a token, or for ever if it has shown one.
+async fn is_a_stranger(has_token: &AtomicBool) {
+    tokio::time::sleep(TOKEN_WITHIN).await;
+    if has_token.load(Ordering::Relaxed) {
+        std::future::pending::<()>().await;
+    }
+}
+
 async fn answer(
     served: Arc<Served>,
     client: reqwest::Client,
     request: hyper::Request<Incoming>,
+    has_token: &AtomicBool,
 ) -> Result<Response<Body>, Infallible> {
-    let mut response = answer_of(&served, client, request).await;
+    let mut response = answer_of(&served, client, request, has_token).await;
     if served.is_retired() {
         // The next request comes by a connection to the gateway that serves now.
         response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
@@ -89,7 +115,12 @@ async fn answer(
     Ok(response)
 }
 
-async fn answer_of(served: &Arc<Served>, client: reqwest::Client, request: hyper::Request<Incoming>) -> Response<Body> {
+async fn answer_of(
+    served: &Arc<Served>,
+    client: reqwest::Client,
+    request: hyper::Request<Incoming>,
+    has_token: &AtomicBool,
+) -> Response<Body> {
     let (head, body) = request.into_parts();
     let path = head.uri.path_and_query().map_or("/", |path| path.as_str()).to_owned();
     let api = Api::of(head.uri.path());
@@ -101,8 +132,13 @@ async fn answer_of(served: &Arc<Served>, client: reqwest::Client, request: hyper
     if !is_ours {
         return failed(api, 401, "authentication_error", "this port needs the token of its process");
     }
+    has_token.store(true, Ordering::Relaxed);
     if is_hook && !served.is_retired() {
         return take_hook(served, body).await;
+    }
+    if api.is_none() && !is_hook && !Api::is_free(&head.method, head.uri.path()) {
+        let message = format!("the gateway of Relive does not pass on {} {}", head.method, shortened(head.uri.path()));
+        return failed(None, 404, "not_found_error", &message);
     }
     let Ok(body) = Limited::new(body, REQUEST_MAX).collect().await else {
         return failed(api, 413, "request_too_large", "the request is too long");

@@ -4,6 +4,7 @@
 
 mod handover;
 mod place;
+mod strangers;
 
 use std::io::{Read as _, Write as _};
 use std::os::unix::net::UnixStream;
