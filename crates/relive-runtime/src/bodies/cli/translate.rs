@@ -17,6 +17,8 @@ use super::acp;
 
 /// The longest message of a failed turn that is recorded.
 const MESSAGE_MAX: usize = 4096;
+/// The longest text of an answer that is recorded, and the longest thinking: as much as of a native agent.
+const COLLECTED_MAX: usize = 16 << 20;
 /// The result of a call that the CLI says nothing more about.
 const NO_RESULT: &str = "the CLI reported no result";
 
@@ -72,6 +74,8 @@ struct Collected {
     pieces: String,
     /// Whether the next text begins a new paragraph.
     is_whole: bool,
+    /// Whether more came than is kept.
+    is_cut: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -111,9 +115,12 @@ impl Collected {
         if std::mem::take(&mut self.is_whole) && !self.all.is_empty() && !text.is_empty() {
             new.push_str("\n\n");
         }
+        let room = COLLECTED_MAX.saturating_sub(self.all.len());
         if delta {
-            self.pieces.push_str(text);
-            new.push_str(text);
+            let kept = &text[..text.floor_char_boundary(room)];
+            self.is_cut |= kept.len() < text.len();
+            self.pieces.push_str(kept);
+            new.push_str(kept);
         } else {
             let pieces = std::mem::take(&mut self.pieces);
             match text.strip_prefix(pieces.as_str()) {
@@ -129,6 +136,8 @@ impl Collected {
             }
             self.is_whole = true;
         }
+        self.is_cut |= new.len() > room;
+        new.truncate(new.floor_char_boundary(room));
         self.all.push_str(&new);
         new
     }
@@ -266,14 +275,25 @@ impl Translator {
 
     fn think(&mut self, text: &str, delta: bool, input: Option<u64>) {
         self.start_turn(input);
+        let was_cut = self.thinking.is_cut;
         let new = self.thinking.add(text, delta);
         self.say_piece("thinking", new);
+        self.say_cut(!was_cut && self.thinking.is_cut);
     }
 
     fn speak(&mut self, text: &str, delta: bool, input: Option<u64>) {
         self.start_turn(input);
+        let was_cut = self.text.is_cut;
         let new = self.text.add(text, delta);
         self.say_piece("text", new);
+        self.say_cut(!was_cut && self.text.is_cut);
+    }
+
+    fn say_cut(&mut self, is_cut: bool) {
+        if is_cut {
+            let text = "its answer is longer than 16 MiB: the rest is not recorded";
+            self.said.push(Said::Event("warning", json!({ "text": text })));
+        }
     }
 
     /// Shows a piece of an answer as it comes. While a call is open, the answer has not begun in the journal.

@@ -165,3 +165,33 @@ fn the_claims_of_a_cli_do_not_count_where_the_gateway_counts() {
     assert!(said.contains(&"said \"one\" calls [] tokens 0".to_owned()), "{said:?}");
     assert_eq!(translator.no_usage().cost_usd, Some(relive_core::Usd::default()));
 }
+
+#[test]
+fn an_endless_answer_is_kept_up_to_a_limit_and_says_so() {
+    let mut translator = translator();
+    let piece = "é".repeat(500_000);
+    let mut shown = 0;
+    let mut warnings = 0;
+    for _ in 0..40 {
+        translator.take_in(&EventKind::Text { text: piece.clone(), delta: true }.into(), Some(3));
+        for said in translator.take() {
+            match said {
+                Said::Event("text", body) => shown += body["text"].as_str().unwrap().len(),
+                Said::Event("warning", _) => warnings += 1,
+                Said::Event(..) | Said::Record(_) => {}
+            }
+        }
+    }
+    assert_eq!((shown, warnings, translator.text.pieces.len()), (COLLECTED_MAX, 1, COLLECTED_MAX));
+    translator.flush();
+    assert!(matches!(&translator.take()[0], Said::Record(record) if matches!(&**record, Record::ModelEnded(ended)
+        if ended.text.as_ref().unwrap().head(usize::MAX).len() == COLLECTED_MAX)));
+    // The next answer is whole again.
+    let mut text = Collected::default();
+    text.add(&"x".repeat(COLLECTED_MAX - 1), true);
+    assert_eq!(text.add(&"x".repeat(COLLECTED_MAX), false), "x");
+    assert_eq!(text.add("more", false), "");
+    assert_eq!(text.take().map(|text| text.len()), Some(COLLECTED_MAX));
+    assert_eq!(text.add("new", true), "new");
+}
+
