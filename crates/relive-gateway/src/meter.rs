@@ -7,6 +7,8 @@ use crate::api::Api;
 
 /// The longest event that is read: an answer repeats itself as a whole in the last one.
 const EVENT_MAX: usize = 32 << 20;
+/// More tokens than any call has. A provider that reports more is not believed.
+const TOKENS_MAX: u64 = 1 << 32;
 /// The approximate number of bytes of a token.
 const BYTES_PER_TOKEN: u64 = 4;
 
@@ -33,6 +35,8 @@ pub(crate) struct Meter {
     output: Option<u64>,
     cache_read: u64,
     cache_write: u64,
+    /// Whether something could not be read, so that usage may be missing.
+    is_unread: bool,
     /// The length of what the model has said.
     said: u64,
     is_done: bool,
@@ -104,6 +108,33 @@ struct Details {
     cached_tokens: Option<u64>,
 }
 
+impl Usage {
+    fn counts(&self) -> [Option<u64>; 8] {
+        [
+            self.input_tokens,
+            self.output_tokens,
+            self.cache_creation_input_tokens,
+            self.cache_read_input_tokens,
+            self.prompt_tokens,
+            self.completion_tokens,
+            cached(self.input_tokens_details.as_ref()),
+            cached(self.prompt_tokens_details.as_ref()),
+        ]
+    }
+}
+
+impl GeminiUsage {
+    fn counts(&self) -> [Option<u64>; 5] {
+        [
+            self.prompt_token_count,
+            self.candidates_token_count,
+            self.thoughts_token_count,
+            self.tool_use_prompt_token_count,
+            self.cached_content_token_count,
+        ]
+    }
+}
+
 impl Meter {
     pub(crate) fn new(api: Api, is_stream: bool) -> Self {
         Self {
@@ -115,6 +146,7 @@ impl Meter {
             output: None,
             cache_read: 0,
             cache_write: 0,
+            is_unread: false,
             said: 0,
             is_done: false,
         }
@@ -163,7 +195,10 @@ impl Meter {
 
     fn read_json(&mut self, text: &[u8]) {
         // What cannot be read is passed on, and then the usage is an estimate.
-        let Ok(event) = serde_json::from_slice::<Event<'_>>(text) else { return };
+        let Ok(event) = serde_json::from_slice::<Event<'_>>(text) else {
+            self.is_unread |= memchr::memmem::find(text, b"\"usage").is_some();
+            return;
+        };
         let within = event.message.or(event.response).and_then(|within| within.usage);
         if let Some(usage) = event.usage.or(within) {
             self.take(&usage);
@@ -188,6 +223,10 @@ impl Meter {
     }
 
     fn take(&mut self, usage: &Usage) {
+        if usage.counts().into_iter().flatten().any(|count| count > TOKENS_MAX) {
+            self.is_unread = true;
+            return;
+        }
         match self.api {
             Api::Anthropic => {
                 if let Some(fresh) = usage.input_tokens {
@@ -214,6 +253,10 @@ impl Meter {
 
     /// Takes the usage of Gemini, which each part of an answer repeats up to there.
     fn take_metadata(&mut self, usage: &GeminiUsage) {
+        if usage.counts().into_iter().flatten().any(|count| count > TOKENS_MAX) {
+            self.is_unread = true;
+            return;
+        }
         if let Some(prompt) = usage.prompt_token_count {
             self.input = Some(prompt + usage.tool_use_prompt_token_count.unwrap_or(0));
         }
@@ -234,11 +277,11 @@ impl Meter {
             let text = std::mem::take(&mut self.line);
             self.read_json(&text);
         }
-        let estimated = self.input.is_none() || self.output.is_none() || !self.is_done;
+        let estimated = self.input.is_none() || self.output.is_none() || !self.is_done || self.is_unread;
         let said = self.said.div_ceil(BYTES_PER_TOKEN);
         // A stream that was cut has said how much the model read, and not how much it wrote.
         let output = match self.output {
-            Some(output) if self.is_done => output,
+            Some(output) if self.is_done && !self.is_unread => output,
             output => output.unwrap_or(0).max(said),
         };
         Counted {
@@ -320,6 +363,20 @@ mod tests {
         }
         let (_, cut) = count(Api::Anthropic, &ANTHROPIC.as_bytes()[..ANTHROPIC.find("message_delta").unwrap()], 9);
         assert!(cut.tokens_in == 17 && cut.tokens_out > 1, "{cut:?}");
+    }
+
+    #[test]
+    fn a_usage_that_cannot_be_is_estimated() {
+        for (from, to) in [
+            ("{\"output_tokens\":20}", "{\"output_tokens\":9223372036854775808}"),
+            ("{\"output_tokens\":20}", "{\"output_tokens\":9.3e18}"),
+            ("{\"output_tokens\":20}", "{\"output_tokens\":-1}"),
+            ("\"input_tokens\":10", "\"input_tokens\":18446744073709551615"),
+        ] {
+            assert!(ANTHROPIC.contains(from));
+            let (done, counted) = count(Api::Anthropic, ANTHROPIC.replace(from, to).as_bytes(), 100_000);
+            assert!(done && counted.estimated && counted.tokens_out >= 2, "{to}: {counted:?}");
+        }
     }
 
     #[test]

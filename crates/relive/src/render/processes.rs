@@ -411,7 +411,13 @@ fn exited_after(process: &Process) -> Option<String> {
 
 fn tokens(process: &Process) -> String {
     let sum = process.tokens_in.saturating_add(process.tokens_out);
-    format!("{} ({} in, {} out)", out_of(sum, process.max_tokens), process.tokens_in, process.tokens_out)
+    let claimed = if is_claimed(process) { ", as the CLI claims" } else { "" };
+    format!("{} ({} in, {} out{claimed})", out_of(sum, process.max_tokens), process.tokens_in, process.tokens_out)
+}
+
+/// Tells whether nobody has counted the tokens of a process: they are what its CLI says.
+fn is_claimed(process: &Process) -> bool {
+    process.agent.as_ref().is_some_and(|agent| agent["usage"] == "claimed")
 }
 
 #[cfg(test)]

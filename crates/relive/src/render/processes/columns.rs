@@ -146,9 +146,11 @@ impl Column {
             }
             Self::Body => Cell::plain(body(process.body)),
             Self::Step => Cell::plain(of_agent(process, || out_of(process.step, process.max_steps))),
-            Self::Tokens => {
-                Cell::plain(of_agent(process, || process.tokens_in.saturating_add(process.tokens_out).to_string()))
-            }
+            Self::Tokens => Cell::plain(of_agent(process, || {
+                let sum = process.tokens_in.saturating_add(process.tokens_out);
+                let about = if sum > 0 && super::is_claimed(process) { "~" } else { "" };
+                format!("{about}{sum}")
+            })),
             Self::Cost => Cell::plain(of_agent(process, || cost(process))),
             Self::Elapsed => Cell::plain(elapsed(process.elapsed_ms)),
             Self::Age => Cell::plain(age(process.created_at, now)),

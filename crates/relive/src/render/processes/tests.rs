@@ -223,6 +223,17 @@ fn details_show_the_reason_and_leave_out_absent_fields() {
 }
 
 #[test]
+fn tokens_that_nobody_has_counted_are_marked() {
+    let mut claimed = process(1, 0);
+    claimed.agent = Some(serde_json::json!({"usage": "claimed"}));
+    let look = Look { ascii: true, ..Look::plain() };
+    let shown = details(&claimed, &Clock::utc(), &look);
+    assert!(shown.contains("TOKENS     1234 (1000 in, 234 out, as the CLI claims)\n"), "{shown}");
+    let listed = drawn(&[claimed], Order::Listed, &look);
+    assert!(listed.contains(" ~1234 "), "{listed}");
+}
+
+#[test]
 fn an_end_names_the_limit_that_was_reached() {
     let check = |why: &str, reason: &str, limit: Option<LimitKind>, expect: &str| {
         let mut ended = process(1, 0);
