@@ -147,6 +147,16 @@ impl Encoder {
         Ok(message + "\n")
     }
 
+    /// Returns whether the CLI takes this answer to a request: [`Self::answer`] encodes it then.
+    #[must_use]
+    pub fn offers(&self, request: &ApprovalRequest, answer: &Answer) -> bool {
+        match self.dialect {
+            DuplexDialect::Claude => true,
+            DuplexDialect::CodexAppServer => request.options.is_empty() || choose(request, answer).is_some(),
+            DuplexDialect::Acp => matches!(answer, Answer::Deny { .. }) || choose(request, answer).is_some(),
+        }
+    }
+
     /// Encodes the reply to a request that nobody can fulfil. `request_id` is JSON that the agent wrote.
     #[must_use]
     pub fn refuse(&self, request_id: &str, refusal: Refusal) -> String {

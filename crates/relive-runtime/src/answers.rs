@@ -158,6 +158,7 @@ impl Turn {
         if request.outcome == Resolution::Answer {
             self.check_form(request, pid).await?;
         }
+        self.check_offered(request, pid)?;
         let mut change = Change::of(machine, RecordDetails::default());
         let calls: Vec<u32> = open.records.iter().map(|(call, _)| *call).collect();
         change.first = open.records.into_iter().map(|(_, body)| body).collect();
@@ -193,6 +194,27 @@ impl Turn {
         let filled = form.fill(request.answer.as_deref().unwrap_or_default());
         let refused = |expected| Error::new(ErrorCode::Invalid, format!("PID {pid} asks for a form: {expected}"));
         filled.map(drop).map_err(|expected| refused(expected).with_hint(format!("relive resolve {pid}")))
+    }
+}
+
+impl Turn {
+    /// Refuses an answer that the agent which asked does not take.
+    fn check_offered(&self, request: &ResolveRequest, pid: Pid) -> Result<()> {
+        let live = self.runtime.bodies.cli.agents.get(self.uuid()).and_then(|agent| agent.asked);
+        let Some(offered) = live.map(|asked| asked.offered) else { return Ok(()) };
+        let always = request.always && request.rule.is_none();
+        let message = match request.outcome {
+            Resolution::Allow if always && !offered.allow_always => "offers no way to allow this",
+            Resolution::Allow if !always && !offered.allow && offered.allow_always => {
+                "offers to allow this always, and not once"
+            }
+            Resolution::Allow if !always && !offered.allow => "offers no way to allow this",
+            Resolution::Deny if !offered.deny => "offers no way to deny this",
+            Resolution::Allow | Resolution::Deny => return Ok(()),
+            Resolution::Done | Resolution::NotDone | Resolution::Retry | Resolution::Answer => return Ok(()),
+        };
+        let message = format!("the agent of PID {pid} {message}");
+        Err(Error::new(ErrorCode::Conflict, message).with_hint(format!("relive resolve {pid}")))
     }
 }
 

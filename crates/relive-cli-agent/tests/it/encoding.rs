@@ -268,6 +268,9 @@ fn answers_of_codex_choose_among_the_decisions_that_it_offers() {
     assert_eq!(encoder.answer(&only_always, &Answer::Allow), Err(EncodeError::NotOffered));
     assert_eq!(encoder.answer(&only_always, &deny), Err(EncodeError::NotOffered));
     assert!(encoder.answer(&only_always, &Answer::AllowAlways).is_ok());
+    let offered = [Answer::Allow, Answer::AllowAlways, deny].map(|answer| encoder.offers(&only_always, &answer));
+    assert_eq!(offered, [false, true, false]);
+    assert!(encoder.offers(&plain, &Answer::Allow) && encoder.offers(&plain, &Answer::Deny { reason: None }));
 }
 
 #[test]
@@ -352,6 +355,9 @@ fn an_allow_that_an_acp_agent_does_not_offer_is_refused() {
     assert_eq!(encoder.answer(&request, &Answer::Allow), Err(EncodeError::NotOffered));
     assert!(encoder.answer(&request, &Answer::AllowAlways).is_ok());
     assert!(encoder.answer(&request, &Answer::Deny { reason: None }).is_ok());
+    let deny = Answer::Deny { reason: None };
+    let offered = [Answer::Allow, Answer::AllowAlways, deny].map(|answer| encoder.offers(&request, &answer));
+    assert_eq!(offered, [false, true, true]);
 }
 
 /// Gemini does not send the input of the call: what it says in its place is shown to whoever is asked.

@@ -10,6 +10,7 @@
     die           ends in the middle of the turn
 
 Its conversations are in the directory STATE, a file each. OFFERS lists what it can do with them: load, resume, fork.
+With `narrow` it offers no way to allow a command, with `always` none to allow it once.
 The file of that name in STATE comes first: an update of the agent.
 """
 
@@ -61,6 +62,8 @@ def run(session, number, command):
     ]
     if "narrow" in offers:
         options = options[2:]
+    if "always" in offers:
+        options = options[:0:-1]
     reply = ask("session/request_permission", {"sessionId": session, "toolCall": about, "options": options})
     chosen = reply["result"]["outcome"].get("optionId", "cancelled")
     with open(os.path.join(state, "chosen"), "a") as file:

@@ -155,6 +155,32 @@ fn an_acp_agent_that_offers_no_way_to_allow_is_told_no_and_one_that_asks_for_mor
 }
 
 #[test]
+fn an_answer_that_an_acp_agent_does_not_offer_is_refused() {
+    let acp = Acp::offering("always");
+    let process = acp.run(&[], "run touch made\nsay Over.");
+    acp.world.await_display(&process.uuid, "approval");
+    let refused = acp.world.relive(&["resolve", &process.uuid, "--allow"]).exits(3);
+    assert!(refused.stderr.contains("offers to allow this always, and not once"), "{}", refused.stderr);
+    assert_eq!((acp.chosen().as_str(), acp.world.info(&process.uuid)["display"].as_str()), ("", Some("approval")));
+    acp.world.relive(&["resolve", &process.uuid, "--allow", "--always"]).ok();
+    acp.await_idle(&process, 1);
+    assert_eq!(acp.chosen(), "yes-always\n");
+    assert!(acp.world.work().join("made").exists());
+    // With -y, all that it offers is allowed.
+    let all = acp.run(&["-y"], "run touch again\nsay Over.");
+    acp.await_idle(&all, 1);
+    assert_eq!(acp.chosen(), "yes-always\nyes-always\n");
+    let acp = Acp::offering("narrow");
+    let process = acp.run(&[], "run touch made\nsay Over.");
+    acp.world.await_display(&process.uuid, "approval");
+    let refused = acp.world.relive(&["resolve", &process.uuid, "--allow"]).exits(3);
+    assert!(refused.stderr.contains("offers no way to allow this"), "{}", refused.stderr);
+    acp.world.relive(&["resolve", &process.uuid, "--deny"]).ok();
+    acp.await_idle(&process, 1);
+    assert_eq!(acp.chosen(), "no-once\n");
+}
+
+#[test]
 fn a_request_for_permission_ends_with_the_program_that_asked() {
     let acp = Acp::offering("load");
     for task in ["run touch made\nsay Over.", "form {\"where\": {\"type\": \"string\"}}\nsay Over."] {

@@ -105,7 +105,7 @@ impl Conversation {
             delivery.read(&self, &mut known).await;
             delivery.prepare(&self, &mut known).await;
             self.put_questions(&mut known).await;
-            self.publish(&mut known);
+            self.publish(&mut known, delivery.is_done());
             if self.wants_to_close(&known, &delivery) || (known.no_conversation.is_some() && !known.closed) {
                 known.closed = true;
                 closing = Some(Instant::now() + CLOSES_WITHIN);
@@ -341,15 +341,22 @@ impl Conversation {
                 }
                 continue;
             }
-            let decision = if known.facts.agent.yes { Decision::Allowed } else { Decision::Asked };
+            let offered = known.offered(&request);
+            let is_allowable = offered.allow || offered.allow_always;
+            let (decision, reason) = match known.facts.agent.yes {
+                true if is_allowable => (Decision::Allowed, None),
+                // Without an answer it would wait for ever.
+                true => (Decision::Denied, Some("it offers no way to allow this".to_owned())),
+                false => (Decision::Asked, None),
+            };
             let approval = Approval {
                 call,
                 name: Some(request.tool.clone()),
                 decision,
-                always: false,
+                always: decision == Decision::Allowed && !offered.allow,
                 rule: None,
                 host: None,
-                reason: None,
+                reason,
                 req: None,
                 key: Some(key.clone()),
             };
@@ -368,15 +375,16 @@ impl Conversation {
         }
     }
 
-    fn publish(&self, known: &mut Known) {
+    fn publish(&self, known: &mut Known, is_told_all: bool) {
         let machine = known.stream.machine();
-        let asked = known.asked.as_ref().and_then(|key| known.requests.get(key)).map(Asked::of);
+        let asked = known.asked.as_ref().and_then(|key| known.requests.get(key));
+        let asked = asked.map(|request| Asked::of(request, known.offered(request)));
         let agent = LiveAgent {
             dialect: dialect_of(&known.facts.agent),
-            lifecycle: machine.lifecycle(),
+            lifecycle: known.lifecycle(is_told_all),
             activity: machine.activity(),
             last_active: machine.last_active(),
-            idle_kill_at: machine.idle_kill_at(),
+            idle_kill_at: machine.idle_kill_at().filter(|_| is_told_all),
             session_id: known.facts.session_id.clone(),
             waiting: machine.waiting(),
             tool: known.tool.clone(),

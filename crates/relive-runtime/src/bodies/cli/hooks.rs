@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use super::agents::dialect_of;
 use super::conversation::Conversation;
 use super::known::described;
-use super::live::Asked;
+use super::live::{Asked, Offered};
 use super::route::program_of;
 use super::subagents::Subagents;
 
@@ -138,7 +138,7 @@ impl Reports {
             }
             EventKind::ToolEnded { .. } if is_own => self.tool = None,
             EventKind::ApprovalAsked(request) => {
-                self.asked.insert(request.request_id.as_str().to_owned(), Asked::of(request));
+                self.asked.insert(request.request_id.as_str().to_owned(), Asked::of(request, Offered::ALL));
             }
             EventKind::Answered { request_id } => drop(self.asked.remove(request_id.as_str())),
             EventKind::TurnEnded { .. } | EventKind::SessionEnded { .. } if is_own => {

@@ -4,7 +4,8 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
 use relive_cli_agent::{
-    AgentStream, ApprovalChannel, ApprovalRequest, Dialect, Encoder, Event, EventKind, FORM_TOOL, Form, RawJson,
+    AgentStream, ApprovalChannel, ApprovalRequest, Dialect, Encoder, Event, EventKind, FORM_TOOL, Form, Lifecycle,
+    RawJson,
 };
 use relive_core::{Generation, Timestamp};
 use relive_journal::History;
@@ -16,7 +17,7 @@ use tokio::time::Instant;
 use super::acp;
 use super::agents::{dialect_of, provider_of};
 use super::deliver::Outgoing;
-use super::live::LiveGateway;
+use super::live::{LiveGateway, Offered};
 use super::subagents::Subagents;
 use super::translate::{Before, Counting, OpenCall, Translator};
 use super::unsupported::Unsupported;
@@ -174,6 +175,15 @@ impl Known {
         }
     }
 
+    /// Tells what the agent does, whose messages may not all be written yet: one that is about to get one is not idle.
+    pub(super) fn lifecycle(&self, is_told_all: bool) -> Lifecycle {
+        match self.stream.machine().lifecycle() {
+            Lifecycle::Idle if !is_told_all && !self.is_named => Lifecycle::Spawning,
+            Lifecycle::Idle if !is_told_all => Lifecycle::Working,
+            lifecycle => lifecycle,
+        }
+    }
+
     /// Tells whether the turn of this message was put in its place.
     pub(super) fn was_told(&self, seq: u64) -> bool {
         self.told_turns.contains(&seq)
@@ -261,6 +271,11 @@ impl Known {
         let at = machine.last_active();
         machine.apply(&EventKind::Answered { request_id: request.request_id.clone() }.into(), at);
         Some(request)
+    }
+
+    /// Returns the answers to a request that the CLI takes.
+    pub(super) fn offered(&self, request: &ApprovalRequest) -> Offered {
+        self.encoder.as_ref().map_or(Offered::ALL, |encoder| Offered::of(request, encoder))
     }
 
     fn close_request(&mut self, key: &str) {

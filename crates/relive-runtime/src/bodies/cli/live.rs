@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use relive_cli_agent::{Activity, ApprovalRequest, Dialect, Lifecycle, RawJson, Waiting};
+use relive_cli_agent::{Activity, Answer, ApprovalRequest, Dialect, Encoder, Lifecycle, RawJson, Waiting};
 use relive_core::{Timestamp, Uuid};
 use serde_json::{Value, json};
 
@@ -126,12 +126,34 @@ impl LiveGateway {
 pub(crate) struct Asked {
     pub(crate) tool: String,
     pub(crate) args: Value,
+    pub(crate) offered: Offered,
+}
+
+/// The answers to a request that an agent takes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Offered {
+    pub(crate) allow: bool,
+    pub(crate) allow_always: bool,
+    pub(crate) deny: bool,
+}
+
+impl Offered {
+    pub(super) const ALL: Self = Self { allow: true, allow_always: true, deny: true };
+
+    pub(super) fn of(request: &ApprovalRequest, encoder: &Encoder) -> Self {
+        Self {
+            allow: encoder.offers(request, &Answer::Allow),
+            allow_always: encoder.offers(request, &Answer::AllowAlways),
+            deny: encoder.offers(request, &Answer::Deny { reason: None }),
+        }
+    }
 }
 
 impl Asked {
-    pub(super) fn of(request: &ApprovalRequest) -> Self {
+    pub(super) fn of(request: &ApprovalRequest, offered: Offered) -> Self {
         let args = request.input.as_ref().map_or("{}", RawJson::as_str);
-        Self { tool: request.tool.clone(), args: serde_json::from_str(args).unwrap_or_default() }
+        let args = serde_json::from_str(args).unwrap_or_default();
+        Self { tool: request.tool.clone(), args, offered }
     }
 }
 
