@@ -7,7 +7,7 @@ use std::sync::Arc;
 use relive_api::{AckRequest, Acked, INBOX_ENDED_MAX, Inbox, Process, item_of, sort_items};
 use relive_core::{End, ErrorCode, Machine, Pid, SuspendReason, Uuid, Why};
 use relive_journal::History;
-use relive_journal::record::Acked as AckedRecord;
+use relive_journal::record::{Acked as AckedRecord, CliTurnState};
 
 use crate::authority::Caller;
 use crate::error::{Error, Result};
@@ -24,6 +24,12 @@ pub(crate) fn is_root(history: &History) -> bool {
     history.identity.as_ref().is_some_and(|identity| identity.spawned.parent_uuid.is_none())
 }
 
+/// Tells whether an end is only the rest of a CLI agent whose work is done: its next message continues the conversation.
+fn is_rest(history: &History, end: &End) -> bool {
+    let turn = history.cli.as_ref().and_then(|cli| cli.turn.as_ref());
+    end.cause.is_some_and(|cause| cause.why == Why::Idle) && turn.is_some_and(|turn| turn.state != CliTurnState::Failed)
+}
+
 impl Turn {
     /// Tells whether a person has to be told of an end: of a process that a person started, which that person did not
     /// end, and whose end nobody waits for.
@@ -32,7 +38,10 @@ impl Turn {
             return false;
         };
         let is_known = |end: &End| end.cause.is_some_and(|cause| cause.why == Why::User && cause.by == Pid::RUNTIME);
-        if !is_root(history) || draft.end().is_some_and(is_known) {
+        if !is_root(history)
+            || draft.end().is_some_and(is_known)
+            || draft.end().is_some_and(|end| is_rest(history, end))
+        {
             return false;
         }
         let program = history.identity.as_ref().and_then(|identity| identity.spawned.program.as_ref());

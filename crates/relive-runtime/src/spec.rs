@@ -3,6 +3,7 @@
 use relive_core::{ErrorCode, Generation, Limits, Pid, Spec, Uuid};
 use relive_journal::{DataDirectory, History, INTENT_MAX, ProcessMeta};
 
+use crate::bodies::provider_of;
 use crate::error::{Error, Result};
 
 /// Returns the table's description of a process.
@@ -62,5 +63,16 @@ pub(crate) fn keyed_model_of(data: &DataDirectory, uuid: Uuid, history: &History
 /// Returns the model of a process: the one it was given last, else the one it was started with.
 pub(crate) fn model_of(data: &DataDirectory, uuid: Uuid, history: &History) -> Option<String> {
     let first = || ProcessMeta::read(&data.directory(uuid)).ok().map(|meta| meta.model);
+    let of_cli = cli_model(history);
+    if of_cli.is_some() {
+        return of_cli;
+    }
     history.last_model().map(str::to_owned).or_else(first)
+}
+
+/// Returns the model of a CLI agent: the one that it says it uses, else the one that it was started with.
+pub(crate) fn cli_model(history: &History) -> Option<String> {
+    let cli = history.cli.as_ref()?;
+    let model = cli.model.as_ref().or(cli.agent.model.as_ref())?;
+    Some(format!("{}/{model}", provider_of(&cli.agent)))
 }

@@ -265,6 +265,10 @@ impl RunningAgent<'_> {
         let Some(crash) = Crash::of(end, in_turn, &facts) else { return false };
         let cannot = agents::refusal_of_last(&facts, agents::start_of(&facts)).is_some();
         if cannot || !crash.is_repaired(&facts.restarts, self.body.clock.now()) {
+            if !cannot && crash.leaves_work() {
+                let text = "its program has crashed too often to be started again";
+                self.journal.event("warning", serde_json::json!({"text": text}));
+            }
             return false;
         }
         let crashed = translate::session_number(folder).0;

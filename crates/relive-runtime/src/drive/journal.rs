@@ -146,7 +146,11 @@ impl Runtime {
 
     pub(super) fn progressed(&self, process: ProcessRef, history: &History) {
         self.budgets.progressed(process.uuid, history);
-        let _ = self.lock().table.progress(process.of, usage(history), self.moment());
+        let mut state = self.lock();
+        let _ = state.table.progress(process.of, usage(history), self.moment());
+        if let Some(model) = crate::spec::cli_model(history) {
+            let _ = state.table.set_model(process.of.pid, &model);
+        }
     }
 
     /// Keeps an event to be written with the next records, or soon.

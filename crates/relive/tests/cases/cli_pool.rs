@@ -161,6 +161,8 @@ fn the_longest_idle_agent_makes_room_and_the_queue_keeps_its_order() {
     let third = run(&world, "wait for go");
     let ended = world.await_field(&first.uuid, "state", "dead");
     assert_eq!(ended["why"], "idle");
+    let inbox = world.relive(&["inbox", "--json"]).ok().json();
+    assert!(!inbox.to_string().contains(&first.uuid), "its work is done: {inbox}");
     await_lifecycle(&world, &third, "working");
     assert_eq!(world.info(&second.uuid)["state"], "running");
     let fourth = run(&world, "wait for go");
@@ -217,7 +219,7 @@ fn a_program_that_crashes_in_its_turn_is_started_again_in_the_same_process() {
         let info = world.info(&process.uuid);
         (lines(&world, "heard", &process) == 2 && info["agent"]["lifecycle"] == "idle").then_some(info)
     });
-    assert_eq!(info["pid"], json!(process.pid));
+    assert_eq!((&info["pid"], &info["model"]), (&json!(process.pid), &json!("anthropic/m")));
     let launches = fs::read_to_string(world.work().join("launches")).unwrap();
     assert_eq!(launches, format!("begin {0}\nagain {0}\n", process.uuid));
     assert!(fs::read_to_string(world.work().join("heard")).unwrap().contains("Continue."));
@@ -237,6 +239,8 @@ fn a_crash_restarts_at_most_three_times_and_a_stop_never_does() {
     let process = run(&world, "crash always");
     let ended = world.await_field(&process.uuid, "state", "dead");
     assert_eq!((&ended["status"]["kind"], lines(&world, "launches", &process)), (&json!("killed"), 4));
+    let told = world.events(&process.uuid).iter().any(|event| event.to_string().contains("crashed too often"));
+    assert!(told, "{:?}", world.events(&process.uuid));
     // The count is that of the journal, not of the daemon or the run.
     world.kill_daemon();
     world.relive(&["resume", &process.uuid]).ok();

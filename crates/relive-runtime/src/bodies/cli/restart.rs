@@ -52,7 +52,7 @@ impl Crash {
 
     /// Tells whether the program had something to do, so that another one has to do it. One that exits by itself before it
     /// begins a turn would do so again.
-    fn leaves_work(self) -> bool {
+    pub(super) fn leaves_work(self) -> bool {
         self.in_turn || (self.by_signal && self.has_unheard)
     }
 
