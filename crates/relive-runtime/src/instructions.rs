@@ -97,8 +97,13 @@ pub(crate) fn find(cwd: &Path, config: &Path, name: Option<&str>) -> Result<Name
             let message = format!("{}: `terminal` is only for a CLI agent, which needs `command` as well", read.path);
             return Err(Error::new(ErrorCode::Invalid, message).with_hint("command: [claude], and its `dialect`"));
         }
+        if let Some(dialect) = &file.dialect {
+            let message = format!("{}: a CLI agent needs its `command` besides its `dialect`", read.path);
+            return Err(Error::new(ErrorCode::Invalid, message).with_hint(format!("command: [{dialect}]")));
+        }
         return Ok(Named::Native(Box::new((file, vec![read]))));
     }
+    check_words(&file, &read.path)?;
     let limits = limits_of(&file);
     let AgentFile { model, isolation, command, dialect, start, resume, fork, with_model, .. } = file;
     let (terminal, env, state, network) = (file.terminal, file.env, file.state, file.network.0);
@@ -119,6 +124,33 @@ pub(crate) fn find(cwd: &Path, config: &Path, name: Option<&str>) -> Result<Name
         ..CliAgent::default()
     };
     Ok(Named::Cli(Box::new(NamedCli { agent, terminal, env, isolation, network, limits })))
+}
+
+/// Refuses a command without a program, and placeholders that nothing is put in place of.
+fn check_words(file: &AgentFile, path: &str) -> Result<()> {
+    let invalid = |message: String| Err(Error::new(ErrorCode::Invalid, format!("{path}: {message}")));
+    if file.command.first().is_some_and(|program| program.trim().is_empty()) {
+        return invalid("`command` names no program".to_owned());
+    }
+    let fields: [(&str, &[String], &[&str]); 4] = [
+        ("start", &file.start, &["{session}"]),
+        ("resume", &file.resume, &["{session}", "{origin}"]),
+        ("fork", &file.fork, &["{session}", "{origin}"]),
+        ("with_model", &file.with_model, &["{model}"]),
+    ];
+    for (field, words, known) in fields {
+        let is_unknown = |word: &&String| {
+            // Only a plain word in braces: an argument may be JSON.
+            let inside = word.strip_prefix('{').and_then(|word| word.strip_suffix('}'));
+            inside.is_some_and(|inside| inside.chars().all(|c| c.is_ascii_lowercase() || c == '_'))
+                && !known.contains(&word.as_str())
+                && word.len() > 2
+        };
+        if let Some(word) = words.iter().find(is_unknown) {
+            return invalid(format!("`{field}` has no `{word}`: use {}", known.join(" or ")));
+        }
+    }
+    Ok(())
 }
 
 fn limits_of(file: &AgentFile) -> Limits {

@@ -203,6 +203,21 @@ fn a_request_for_permission_ends_with_the_program_that_asked() {
 }
 
 #[test]
+fn a_file_without_a_program_or_with_an_unknown_placeholder_is_refused() {
+    let acp = Acp::offering("");
+    let path = acp.world.root().join("config/relive/agents/mine.yaml");
+    for (file, said) in [
+        ("command: []\ndialect: claude\n", "a CLI agent needs its `command`"),
+        ("command: ['']\ndialect: claude\n", "`command` names no program"),
+        ("command: [x]\ndialect: claude\nstart: ['{nope}']\n", "`start` has no `{nope}`: use {session}"),
+    ] {
+        fs::write(&path, file).unwrap();
+        let refused = acp.world.relive(&["run", "-d", "--agent", "mine", "x"]);
+        assert!(refused.code != 0 && refused.stderr.contains(said), "{refused:?}");
+    }
+}
+
+#[test]
 fn a_full_disk_loses_nothing_that_an_agent_says() {
     let acp = Acp::with_config("limits: {floor_mb: 1}", "");
     let Some(_disk) = Mount::new(&acp.world, "12m") else { return };

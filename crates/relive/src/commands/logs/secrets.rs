@@ -19,7 +19,7 @@ pub(super) fn masked(argv: Vec<String>) -> Vec<String> {
             return MASK.to_owned();
         }
         follows = word.starts_with('-') && !word.contains('=') && is_secret_name(&word);
-        without_values(&without_keys(&word))
+        without_values(&without_keys(&without_passwords(&word)))
     };
     argv.into_iter().map(mask).collect()
 }
@@ -55,6 +55,28 @@ fn is_secret_name(text: &str) -> bool {
     let is_secret =
         |part: &String| SECRET_NAMES.contains(&part.as_str()) || SECRET_NAME_ENDS.iter().any(|end| part.ends_with(end));
     parts.iter().any(is_secret)
+}
+
+/// Masks the passwords of addresses: `https://USER:PASSWORD@HOST`, also without a user.
+fn without_passwords(text: &str) -> String {
+    let (mut shown, mut rest) = (String::new(), text);
+    while let Some(at) = rest.find("://").map(|at| at + "://".len()) {
+        let (before, after) = rest.split_at(at);
+        shown.push_str(before);
+        let end = after.find(|c: char| c.is_whitespace() || "/?#\"'".contains(c)).unwrap_or(after.len());
+        let (authority, next) = after.split_at(end);
+        match authority.rsplit_once('@') {
+            Some((login, host)) => {
+                let user = login.split_once(':').map_or("", |(user, _)| user);
+                let colon = if user.is_empty() { "" } else { ":" };
+                shown.extend([user, colon, MASK, "@", host]);
+            }
+            None => shown.push_str(authority),
+        }
+        rest = next;
+    }
+    shown.push_str(rest);
+    shown
 }
 
 /// Masks what begins like a key, and what follows `Bearer`, wherever that is in a text.
@@ -100,6 +122,8 @@ mod tests {
         check(&["OPENAI_API_KEY=abc=", "sk-ant-abc"], &["OPENAI_API_KEY=***", "***"]);
         check(&["-H", "Authorization: Bearer abc="], &["-H", "Authorization: ***"]);
         check(&["--header=X-Api-Key: abc", "Cookie: a=b"], &["--header=X-Api-Key: ***", "Cookie: ***"]);
+        check(&["https://u:abc@h/p?x=1", "--at=http://abc@h"], &["https://u:***@h/p?x=1", "--at=http://***@h"]);
+        check(&["a http://u:a@b@h, b ftp://u:c@h:1"], &["a http://u:***@h, b ftp://u:***@h:1"]);
         check(&["--say", "send bearer  abc, please"], &["--say", "send bearer ***, please"]);
         check(&["use the key sk-abc now", "a=ghp_1"], &["use the key *** now", "a=***"]);
         check(
