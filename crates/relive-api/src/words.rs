@@ -53,6 +53,8 @@ pub fn not_started(process: &Process) -> Option<String> {
 fn cli_not_started(process: &Process, stage: &str, errno: &str) -> Option<String> {
     let dialect = process.agent.as_ref().and_then(|agent| agent["dialect"].as_str())?;
     match (stage, errno) {
+        // The name of the protocol is that of no program.
+        ("execve", "ENOENT") if dialect == "acp" => Some("program not found: the agent is not installed".to_owned()),
         ("execve", "ENOENT") => Some(format!("program not found: the CLI agent `{dialect}` is not installed")),
         _ => None,
     }

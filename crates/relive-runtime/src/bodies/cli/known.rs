@@ -336,7 +336,7 @@ impl Known {
                 self.end_turn(failed.then(|| message.clone().unwrap_or_else(|| "the turn failed".to_owned())));
             }
             EventKind::Error { message } if is_own => self.end_turn(Some(message.clone())),
-            EventKind::Retry { message, .. } => self.note = Some(format!("asks the model again: {message}")),
+            EventKind::Retry { message, .. } => self.note = Some(asks_again(message)),
             EventKind::Quota { message, .. } => self.note = Some(message.clone()),
             EventKind::Text { .. } | EventKind::Thinking { .. } if is_own => {
                 self.begin_turn(at);
@@ -392,6 +392,14 @@ impl Known {
         self.requests.clear();
         self.questions.clear();
         self.queue.clear();
+    }
+}
+
+/// Describes that an agent asks its model again. Claude calls an error without a name `unknown`.
+fn asks_again(message: &str) -> String {
+    match message.trim() {
+        "" | "unknown" => "asks the model again".to_owned(),
+        message => format!("asks the model again: {message}"),
     }
 }
 

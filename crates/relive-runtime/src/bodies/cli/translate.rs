@@ -393,6 +393,12 @@ impl Translator {
             TurnOutcome::Failed => CliTurnState::Failed,
             TurnOutcome::Replayed => return,
         };
+        // Claude has words for its own developers there.
+        let is_told = |message: &&str| !message.starts_with("[ede_diagnostic]");
+        let message = match state {
+            CliTurnState::Interrupted => Some(message.filter(is_told).unwrap_or("the turn was interrupted")),
+            CliTurnState::Open | CliTurnState::Completed | CliTurnState::Failed => message,
+        };
         let message = message.map(|message| message[..message.floor_char_boundary(MESSAGE_MAX)].to_owned());
         self.close(message.as_deref().filter(|_| state != CliTurnState::Completed));
         if std::mem::take(&mut self.turn) == TurnNow::Open {

@@ -195,3 +195,11 @@ fn an_endless_answer_is_kept_up_to_a_limit_and_says_so() {
     assert_eq!(text.add("new", true), "new");
 }
 
+#[test]
+fn an_interrupted_turn_does_not_repeat_what_claude_tells_its_developers() {
+    let mut translator = translator();
+    records(&mut translator, &[INIT, &says("I begin")]);
+    let result = r#"{"type":"result","subtype":"error_during_execution","is_error":true,"terminal_reason":"aborted_tools","session_id":"s","errors":["[ede_diagnostic] result_type=user last_content_type=n/a"]}"#;
+    let said = records(&mut translator, &[result]);
+    assert_eq!(said, [r#"partial Some("the turn was interrupted")"#, "turn Interrupted None"]);
+}
