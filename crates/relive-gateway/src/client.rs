@@ -221,7 +221,8 @@ impl Link {
         self.done(Asked::Inherit { uuid, hooks }).await
     }
 
-    /// Has the gateway leave everybody to another one. It ends when it has ended its calls and this link is dropped.
+    /// Has the gateway leave everybody to another one. It ends when this link is dropped, its calls have ended, and the
+    /// connections of the agents are closed: an idle one by its agent, or by the gateway after some minutes.
     pub async fn retire(&self) -> Result<(), Error> {
         self.done(Asked::Retire).await
     }

@@ -13,6 +13,7 @@ use rustix::io::Errno;
 use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags};
 use tokio::io::AsyncWriteExt as _;
 use tokio::sync::{Semaphore, mpsc, watch};
+use tokio::task::JoinSet;
 use uuid::Uuid;
 
 use crate::entry::Served;
@@ -185,17 +186,35 @@ impl Control {
 
     async fn hear(self: &Arc<Self>, from: tokio::net::unix::OwnedReadHalf, say: mpsc::Sender<Said>) -> io::Result<()> {
         let mut lines = Lines::new(from);
+        // The last calls of a process may take a while to be recorded, and no other request waits for them.
+        let mut forgetting: JoinSet<()> = JoinSet::new();
         while let Some(text) = lines.next().await? {
+            while forgetting.try_join_next().is_some() {}
             let Request { id, what } = serde_json::from_slice(&text)?;
+            let mut forgotten = None;
+            if let Asked::Forget { uuid } = &what {
+                forgotten = self.entries().remove(uuid);
+            }
             let mut listener = None;
             if matches!(what, Asked::Serve { listener: true, .. }) {
                 listener = Some(lines.descriptors.pop_front().ok_or(io::ErrorKind::InvalidData)?);
             }
             let answer = self.answer(what, listener).await;
+            if let Some(served) = forgotten {
+                let say = say.clone();
+                forgetting.spawn(async move {
+                    served.close().await;
+                    // The daemon may be gone.
+                    let _ = say.send(Said::Answer { id, answer }).await;
+                });
+                continue;
+            }
             if say.send(Said::Answer { id, answer }).await.is_err() {
                 break;
             }
         }
+        // A gateway that serves nobody ends when this returns.
+        while forgetting.join_next().await.is_some() {}
         Ok(())
     }
 
@@ -215,13 +234,8 @@ impl Control {
                     None => Answer::Error("it is not served".to_owned()),
                 }
             }
-            Asked::Forget { uuid } => {
-                let served = self.entries().remove(&uuid);
-                if let Some(served) = served {
-                    served.close().await;
-                }
-                Answer::Done
-            }
+            // Said when its calls are recorded, see `hear`.
+            Asked::Forget { .. } => Answer::Done,
             Asked::Hooks { uuid, after } => {
                 let served = self.entries().get(&uuid).cloned();
                 Answer::Hooks(served.map(|served| served.hooks_after(after)).unwrap_or_default())

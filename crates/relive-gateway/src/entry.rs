@@ -19,7 +19,7 @@ use crate::protocol::{Auth, Entry, Facts, Lease, Wanted};
 
 /// How often to look what the gateway before has recorded, while it has calls.
 const FOLLOW_EVERY: Duration = Duration::from_millis(50);
-/// How long it may take to record the calls of a program that has ended.
+/// How long the gateway before may take to record the calls of a program that has ended.
 const RECORDED_WITHIN: Duration = Duration::from_secs(3);
 
 /// A process that is served.
@@ -42,7 +42,7 @@ pub(crate) struct Served {
     accepting: watch::Sender<bool>,
     /// The number of connections, and of calls under way.
     open: watch::Sender<usize>,
-    /// Whether all calls of the gateway before have ended.
+    /// Whether the calls of the gateway before are followed no longer: they have ended, or the process is forgotten.
     is_sole: watch::Sender<bool>,
 }
 
@@ -186,13 +186,13 @@ impl Served {
         drop(self.closing.subscribe().wait_for(|closing| *closing).await);
     }
 
-    /// Ends all calls, and waits until they are recorded. Those of the gateway before end with the program.
+    /// Ends all calls, and waits until they are recorded. Those of the gateway before end with the program: they are
+    /// waited for until [`Self::follow_predecessor`] gives up.
     pub(crate) async fn close(&self) {
         self.closing.send_replace(true);
         // The senders are this one.
         let _ = self.open.subscribe().wait_for(|open| *open == 0).await;
-        let mut is_sole = self.is_sole.subscribe();
-        let _ = tokio::time::timeout(RECORDED_WITHIN, is_sole.wait_for(|is_sole| *is_sole)).await;
+        let _ = self.is_sole.subscribe().wait_for(|is_sole| *is_sole).await;
     }
 
     /// Leaves the process to another gateway: accepts no connection and begins no call from now on. Calls that wait are
@@ -226,13 +226,25 @@ impl Served {
         let _ = self.open.subscribe().wait_for(|open| *open == 0).await;
     }
 
-    /// Follows the calls of the gateway before until all of them have ended.
+    /// Follows the calls of the gateway before until all of them have ended, but not for long after the process is
+    /// forgotten.
     pub(crate) async fn follow_predecessor(&self) {
+        let is_late = async {
+            self.closing().await;
+            tokio::time::sleep(RECORDED_WITHIN).await;
+        };
+        tokio::select! {
+            () = self.predecessor_ended() => {}
+            () = is_late => {}
+        }
+        self.is_sole.send_replace(true);
+    }
+
+    async fn predecessor_ended(&self) {
         loop {
             let followed = self.with_log(|log| log.follow().map(|open| open == 0)).await;
             self.publish();
             if matches!(followed, Ok(true)) || self.is_retired() {
-                self.is_sole.send_replace(true);
                 return;
             }
             tokio::time::sleep(FOLLOW_EVERY).await;

@@ -240,8 +240,12 @@ impl Log {
         Ok(())
     }
 
-    /// Reads what the gateway before has recorded meanwhile, and returns how many of its calls are open.
+    /// Reads what the gateway before has recorded meanwhile, and returns how many of its calls are open. A retired
+    /// gateway leaves that to its successor: to look, it would have to lock the log again.
     pub(crate) fn follow(&mut self) -> io::Result<usize> {
+        if self.is_retired {
+            return Ok(0);
+        }
         self.read_lines()?;
         self.end_inherited()?;
         Ok(self.inherited.len())
@@ -462,6 +466,24 @@ mod tests {
         let last = read(directory.path(), 0).unwrap().pop().unwrap().0;
         assert_eq!((last.cut, last.estimated, last.tokens_in), (Some(Cut::Gateway), true, 100));
         assert_eq!(third.unsettled(), 21 + 41 + 11 + 51 + 100);
+    }
+
+    #[test]
+    fn a_retired_gateway_without_calls_does_not_lock_the_log_again() {
+        let directory = tempfile::tempdir().unwrap();
+        let open = || Log::open(directory.path(), 0).unwrap();
+        let mut first = open();
+        first.begin(&asked(1)).unwrap();
+        first.retire().unwrap();
+        let mut second = open();
+        assert_eq!(second.inherited(), 1);
+        second.retire().unwrap();
+        assert_eq!(second.follow().unwrap(), 0);
+        // Killed.
+        drop(first);
+        let third = open();
+        assert_eq!(third.inherited(), 0, "nobody else has a lock, so the call was ended");
+        assert_eq!(read(directory.path(), 0).unwrap().len(), 1);
     }
 
     #[test]

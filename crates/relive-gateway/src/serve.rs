@@ -37,6 +37,8 @@ const NAME_MAX: usize = 256;
 const ACCEPT_AGAIN: Duration = Duration::from_millis(100);
 /// How long to wait before a request is passed on again to a gateway that does not listen yet.
 const PASS_ON_AGAIN: Duration = Duration::from_millis(100);
+/// How often it is passed on: for about a minute, which is much longer than the start of a gateway takes.
+const PASS_ON_TRIES: u32 = 600;
 
 /// How many connections of one process are open at a time. Further ones wait in the queue of its socket.
 const CONNECTIONS_MAX: usize = 128;
@@ -133,17 +135,20 @@ async fn answer_of(
         return failed(api, 401, "authentication_error", "this port needs the token of its process");
     }
     has_token.store(true, Ordering::Relaxed);
-    if is_hook && !served.is_retired() {
-        return take_hook(served, body).await;
-    }
     if api.is_none() && !is_hook && !Api::is_free(&head.method, head.uri.path()) {
         let message = format!("the gateway of Relive does not pass on {} {}", head.method, shortened(head.uri.path()));
         return failed(None, 404, "not_found_error", &message);
     }
-    let Ok(body) = Limited::new(body, REQUEST_MAX).collect().await else {
+    let max = if is_hook { BODY_MAX } else { REQUEST_MAX };
+    let Ok(body) = Limited::new(body, max).collect().await else {
         return failed(api, 413, "request_too_large", "the request is too long");
     };
-    let question = Question { method: head.method, path, headers: head.headers, body: body.to_bytes() };
+    let body = body.to_bytes();
+    // Not before the body is read: a hook that is kept after this gateway has retired is lost.
+    if is_hook && !served.is_retired() {
+        return take_hook(served, &body);
+    }
+    let question = Question { method: head.method, path, headers: head.headers, body };
     let (reply, replied) = oneshot::channel();
     // In a task of its own, because this one is dropped when the agent hangs up.
     let (doing, served) = (served.exist(), Arc::clone(served));
@@ -160,7 +165,8 @@ async fn answer_of(
 
 /// Passes a request on to the gateway that serves the process now, which may not listen yet.
 async fn pass_on(served: &Served, client: &reqwest::Client, question: &Question, mut reply: Reply) {
-    loop {
+    let api = Api::of(question.path.split('?').next().unwrap_or_default());
+    for _ in 0..PASS_ON_TRIES {
         let sent = tokio::select! {
             sent = upstream::pass_on(client, served.port, question) => sent,
             () = reply.closed() => return,
@@ -170,18 +176,17 @@ async fn pass_on(served: &Served, client: &reqwest::Client, question: &Question,
             Ok(response) => return copy(response, reply).await,
             Err(error) if error.is_connect() => tokio::time::sleep(PASS_ON_AGAIN).await,
             Err(error) => {
-                let path = question.path.split('?').next().unwrap_or_default();
-                drop(reply.send(failed(Api::of(path), 502, "api_error", &unreachable(&error))));
+                drop(reply.send(failed(api, 502, "api_error", &unreachable(&error))));
                 return;
             }
         }
     }
+    drop(reply.send(failed(api, 503, "api_error", "no gateway of Relive serves this process now")));
 }
 
 /// Keeps what the agent reports of itself. The answer decides nothing: the agent continues as it would without the hook.
-async fn take_hook(served: &Served, body: Incoming) -> Response<Body> {
-    let body = Limited::new(body, BODY_MAX).collect().await.map(|body| body.to_bytes());
-    match body.is_ok_and(|body| served.take_hook(&body)) {
+fn take_hook(served: &Served, body: &[u8]) -> Response<Body> {
+    match served.take_hook(body) {
         true => whole(200, "{}".to_owned()),
         false => failed(None, 400, "invalid_request_error", "this is no hook"),
     }

@@ -1,6 +1,9 @@
 //! A gateway that is killed or replaced, while its agents continue.
 
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
 use std::os::fd::OwnedFd;
+use std::time::Duration;
 
 use relive_fake_model::{Failure, FakeModel, Turn};
 use relive_gateway::{Cut, Gateway, HOOKS_PATH, Lease};
@@ -124,6 +127,34 @@ async fn the_calls_of_a_retired_gateway_that_is_killed_are_ended_by_its_successo
     new.facts(|facts| facts.in_flight == 0).await;
     let call = place.calls()[0].0.clone();
     assert_eq!((place.calls().len(), call.cut, call.estimated), (1, Some(Cut::Gateway), true));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_hook_whose_body_comes_after_its_gateway_has_retired_is_passed_on() {
+    let server = FakeModel::start_for_agents([Turn::text("x")]);
+    let place = Place::new(&server);
+    let socket = relive_gateway::listen(None).unwrap();
+    let old = place.start_with_socket(&socket, Lease::default()).await;
+    let mut agent = TcpStream::connect(("127.0.0.1", old.port)).unwrap();
+    agent.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+    let (token, body) = (hooks_token(), "{\"a\":1}");
+    let head = format!("POST {HOOKS_PATH} HTTP/1.1\r\nhost: x\r\nx-api-key: {token}\r\nexpect: 100-continue\r\n");
+    agent.write_all(format!("{head}content-length: {}\r\n\r\n", body.len()).as_bytes()).unwrap();
+    let answer = read_some(&mut agent);
+    assert!(answer.starts_with("HTTP/1.1 100 "), "it waits for the body: {answer}");
+    old.link.retire().await.unwrap();
+    let new = place.start_with_socket(&socket, Lease::default()).await;
+    agent.write_all(body.as_bytes()).unwrap();
+    let answer = read_some(&mut agent);
+    assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
+    let hooks = new.link.hooks(place.uuid, 0).await.unwrap();
+    assert_eq!((hooks.len(), old.link.hooks(place.uuid, 0).await.unwrap().len()), (1, 0));
+}
+
+fn read_some(stream: &mut TcpStream) -> String {
+    let mut bytes = [0; 1024];
+    let length = stream.read(&mut bytes).unwrap();
+    String::from_utf8_lossy(&bytes[..length]).into_owned()
 }
 
 fn hooks_token() -> String {

@@ -111,11 +111,9 @@ fn real_confined(agent: &str, tool: &str) {
         return;
     };
     let agents = agents.with_acp_settings();
-    for directory in [".gemini", ".qwen"] {
-        let (from, to) = (agents.world.root().join("home").join(directory), home.path().join(directory));
-        fs::create_dir(&to).unwrap();
-        fs::copy(from.join("settings.json"), to.join("settings.json")).unwrap();
-    }
+    let settings = ".qwen/settings.json";
+    fs::create_dir(home.path().join(".qwen")).unwrap();
+    fs::copy(agents.world.root().join("home").join(settings), home.path().join(settings)).unwrap();
     let process = agents.run(agent, &["-y", "--isolation", "confined"]);
     let info = agents.await_idle(&process, 1);
     assert_eq!(fs::read_to_string(agents.world.work().join("made")).unwrap(), "made\n");
