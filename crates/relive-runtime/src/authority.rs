@@ -320,7 +320,7 @@ impl Access {
         }
         let model = match request.model {
             Some(model) => {
-                let process = self.info(&found).await?;
+                let process = self.runtime.process_in_brief(&found).await?;
                 Some(self.runtime.model_in(self.area().await?, model, &process.cwd).await?)
             }
             None => None,

@@ -13,7 +13,7 @@ use relive_workspace::{Change, EntryKind, FileState, Store, TextDiff, shown};
 
 use crate::error::{Error, Result};
 use crate::runtime::Runtime;
-use crate::workspace_list::{all_ignored, are_all_ignored, not_kept, paths};
+use crate::workspace_list::{all_ignored_message, are_all_ignored, not_kept, paths};
 use crate::workspaces::{Awaited, from_record};
 
 /// How long a command waits for a snapshot that is being taken.
@@ -71,7 +71,7 @@ impl Runtime {
             let changes = store.diff(&from_record(sides.from.1), &to)?;
             let text = if query.text { Some(unified(&store, &changes)?) } else { None };
             let ignored = directory.filter(|directory| changes.is_empty() && are_all_ignored(&to, directory));
-            let ignored = ignored.map(|directory| all_ignored(&directory));
+            let ignored = ignored.map(|directory| all_ignored_message(&directory));
             Ok::<_, Error>((describe(&store, &changes)?, text, not_kept(&store, &to, is_copy)?, ignored))
         });
         let (mut files, diff, not_kept, ignored) = compared.await??;
@@ -100,9 +100,26 @@ impl Runtime {
     /// Reads the states of the files of a process up to its last step, including a snapshot that is not in its journal yet:
     /// waits for one that is being taken. Also returns the step whose snapshot does not come in time.
     pub(crate) async fn files_so_far(&self, uuid: Uuid, last_step: u32) -> Result<(FileHistory, Option<u32>)> {
+        self.files_within(LOOK_WITHIN, uuid, last_step).await
+    }
+
+    /// Waits for a snapshot of the files of a process that is being taken. Called before the turn of the process is taken:
+    /// a `kill` needs the turn too.
+    pub(crate) async fn await_files(&self, uuid: Uuid) {
+        // A failure to read is told by whoever needs the files.
+        let Ok(Ok((history, _))) = self.on_disk(move |data| data.history(uuid)).await else { return };
+        let _ = self.files_so_far(uuid, history.completed_step).await;
+    }
+
+    /// Reads the same as [`Self::files_so_far`], and does not wait.
+    pub(crate) async fn files_by_now(&self, uuid: Uuid, last_step: u32) -> Result<(FileHistory, Option<u32>)> {
+        self.files_within(Duration::ZERO, uuid, last_step).await
+    }
+
+    async fn files_within(&self, within: Duration, uuid: Uuid, last_step: u32) -> Result<(FileHistory, Option<u32>)> {
         let mut history = self.file_history(uuid).await?;
         let Some(step) = history.unseen_until(last_step) else { return Ok((history, None)) };
-        match self.workspaces.await_look(uuid, step, LOOK_WITHIN).await {
+        match self.workspaces.await_look(uuid, step, within).await {
             Awaited::Looked(look) => {
                 if look.is_seen || look.record.is_some() {
                     history.add_look(self.now(), look.after, look.record.map(|record| *record));

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use relive_api::{Affected, ResumeRequest, Resumed, Workspace};
 use relive_core::{ErrorCode, Uuid};
 use relive_journal::data::{ForkPoint, ForkRequest};
-use relive_journal::record::{Body, Input, NewModel, OpenedBy};
+use relive_journal::record::{Body, Input, NewModel, OpenedBy, Snapshot};
 use relive_journal::{Hash, Opening, Writer};
 
 use crate::bodies::{DeliveryTime, Verb};
@@ -111,6 +111,12 @@ impl Runtime {
         Ok(Some(synced?))
     }
 
+    /// Returns what is known of the files where a fork works that has no copy.
+    async fn files_here(&self, source: Uuid, last_step: u32, step: u32) -> Result<Option<Box<Snapshot>>> {
+        let (files, _) = self.files_so_far(source, last_step).await?;
+        Ok(begun_here(&files, step, self.files_activity(source)))
+    }
+
     async fn write_fork(
         self: &Arc<Self>,
         (source, parent): (Uuid, Option<Uuid>),
@@ -147,10 +153,7 @@ impl Runtime {
         let (view, has_copy) = (copy.as_ref().map(MadeCopy::view), copy.is_some());
         let here = match has_copy {
             true => None,
-            false => {
-                let (files, _) = self.files_so_far(source, origin.completed_step).await?;
-                begun_here(&files, step, self.files_activity(source))
-            }
+            false => self.files_here(source, origin.completed_step, step).await?,
         };
         let runtime = Arc::clone(self);
         let forked = self.in_bulk(move |data| {

@@ -224,8 +224,9 @@ impl Runtime {
                 answer.snapshots = snapshots;
                 answer.not_freed = blocked_bytes.filter(|bytes| *bytes > 0).map(|bytes| {
                     format!(
-                        "{bytes} bytes of snapshots are partly garbage, and the disk has too little free space to write \
-                         the rest of them anew: free some space, then try again"
+                        "snapshots of {} are partly garbage, and the disk has too little free space to write the rest \
+                         of them anew: free some space, then try again",
+                        relive_types::size::bytes(bytes)
                     )
                 });
             }

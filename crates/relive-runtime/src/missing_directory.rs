@@ -11,13 +11,14 @@ use crate::spec;
 use crate::workspaces::check_no_link;
 
 impl Turn {
-    /// Refuses to resume an agent that has no directory to work in.
+    /// Refuses to resume a process where a change of files is half done, and an agent that has no directory to work in.
     pub(crate) async fn check_directory(&mut self) -> Result<()> {
         let uuid = self.uuid();
         let spawned = self.look(|history| history.identity.as_ref().map(|identity| identity.spawned.clone())).await?;
-        let Some(spawned) = spawned.filter(|spawned| spec::body_of(&spawned.body) == Some(Body::Agent)) else {
-            return Ok(());
-        };
+        let Some(spawned) = spawned else { return Ok(()) };
+        if spec::body_of(&spawned.body) != Some(Body::Agent) {
+            return self.runtime.check_settled(Path::new(&spawned.cwd)).await;
+        }
         let directory = PathBuf::from(&spawned.cwd);
         let looked = self.runtime.pools.files.run_within(FILE_WITHIN, move || {
             // What cannot be looked at is told by the tool that needs it.

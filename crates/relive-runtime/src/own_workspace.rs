@@ -113,27 +113,30 @@ impl Runtime {
     /// Refuses to let a process work in a directory where a rewind, restore or merge is half done. Rolls it back if that is
     /// possible now and nobody works there.
     pub(crate) async fn check_settled(&self, directory: &Path) -> Result<()> {
-        let Some(half_done) = self.workspaces.half_done_around(directory) else { return Ok(()) };
-        let is_there = |cwd: &Path| cwd.starts_with(&half_done) || half_done.starts_with(cwd);
-        let at_work = {
-            let state = self.lock();
-            let all: Vec<_> =
-                state.table.processes(self.moment()).map(|view| (view.uuid, is_there(Path::new(view.cwd)))).collect();
-            drop(state);
-            all.into_iter()
-                .any(|(uuid, is_there)| is_there && self.owners.find(uuid).is_some_and(|owner| owner.has_body()))
-        };
-        if at_work {
-            let path = half_done.display();
-            let message =
-                format!("a change of {path} was interrupted and is half done, and another process is running there");
-            return Err(Error::new(ErrorCode::Conflict, message)
-                .with_hint("relive ps; when that has ended or is paused, try again"));
+        for half_done in self.workspaces.half_done_around(directory) {
+            if self.is_at_work_around(&half_done) {
+                let path = half_done.display();
+                let message = format!(
+                    "a change of {path} was interrupted and is half done: it can be rolled back when the process \
+                     that is running there has ended or is paused"
+                );
+                return Err(Error::new(ErrorCode::Conflict, message).with_hint("relive ps"));
+            }
+            let workspaces = self.workspaces.clone();
+            let settled = self.in_bulk(move |_| workspaces.settle_in(&half_done, OnInterrupted::RollBack)).await??;
+            settled.into_iter().for_each(|text| self.warn(text));
         }
-        let workspaces = self.workspaces.clone();
-        let settled = self.in_bulk(move |_| workspaces.settle_in(&half_done, OnInterrupted::RollBack)).await??;
-        settled.into_iter().for_each(|text| self.warn(text));
         Ok(())
+    }
+
+    /// Tells whether a process is running in a directory, in one above or in one below it.
+    fn is_at_work_around(&self, directory: &Path) -> bool {
+        let works_there = |cwd: &Path| cwd.starts_with(directory) || directory.starts_with(cwd);
+        let state = self.lock();
+        let all = state.table.processes(self.moment());
+        let there: Vec<Uuid> = all.filter(|view| works_there(Path::new(view.cwd))).map(|view| view.uuid).collect();
+        drop(state);
+        there.into_iter().any(|uuid| self.owners.find(uuid).is_some_and(|owner| owner.has_body()))
     }
 
     /// Refuses a copy with something that is hidden from an isolated process: in the copy it would not be.
@@ -231,7 +234,7 @@ impl Runtime {
                      has not ended"
                 );
                 return Err(Error::new(ErrorCode::Conflict, message)
-                    .with_hint("--workspace here works there all the same; or end the original first"));
+                    .with_hint(format!("relive resume --fork --workspace here {}", original.uuid)));
             }
             if wanted == Some(WorkspaceKind::Own) {
                 let message = format!("the files of step {step} are not known, so they cannot be copied");

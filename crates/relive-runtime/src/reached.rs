@@ -101,7 +101,7 @@ impl Runtime {
             return None;
         }
         // A failure to look is told by the resume itself.
-        let process = self.process(id).await.ok()?;
+        let process = self.process_in_brief(id).await.ok()?;
         if process.body == Body::Cli && timeout_ms.is_some() {
             return self.check_time_of_agent(id, &process, request).await;
         }
@@ -161,7 +161,7 @@ impl Runtime {
     pub(crate) async fn model_without_effect(self: &Arc<Self>, id: &str, request: &ResumeRequest) -> Option<Error> {
         request.model.as_ref()?;
         // A failure to look is told by the resume itself.
-        let process = self.process(id).await.ok()?;
+        let process = self.process_in_brief(id).await.ok()?;
         let what = match process.body {
             Body::Agent | Body::Cli => return None,
             Body::Exec => "a program",
@@ -185,7 +185,8 @@ impl Runtime {
         if let Some(refusal) = self.stops_again(None, hint, uuid, request).await {
             return Some(refusal);
         }
-        let process = self.process(&uuid.to_string()).await.ok().filter(|process| process.dead_at.is_some())?;
+        let process =
+            self.process_in_brief(&uuid.to_string()).await.ok().filter(|process| process.dead_at.is_some())?;
         match process.body {
             Body::Compose | Body::Supervisor => self.tree_stops(&process, hint, request).await,
             Body::Agent | Body::Exec | Body::Cli => None,
@@ -209,7 +210,7 @@ impl Runtime {
             }
         }
         // A failure to look is told by the resume itself.
-        let process = self.process(&uuid.to_string()).await.ok()?;
+        let process = self.process_in_brief(&uuid.to_string()).await.ok()?;
         let reached = self.reached(&process).await?;
         refusal(&process, node, hint, request, reached)
     }

@@ -22,12 +22,12 @@ use relive_journal::recovery::Recovery;
 use relive_workspace::{FilePath, Force, Grade, shown};
 
 use crate::area::Area;
-use crate::diff::{describe, unknown_step};
+use crate::diff::{describe, not_known_yet, unknown_step};
 use crate::error::{Error, Result};
 use crate::owner::{Lane, Turn};
 use crate::runtime::Runtime;
 use crate::signal::SignalOrder;
-use crate::workspace_list::{all_ignored, are_all_ignored};
+use crate::workspace_list::{all_ignored_message, are_all_ignored};
 use crate::workspaces::{Changed, OnInterrupted, Planned, RestoreOrder, from_record, to_record};
 use order::{Done, Goal, Order, forced};
 use paths::paths_in;
@@ -159,6 +159,7 @@ impl Runtime {
         self.to_the_end(async move {
             let (uuid, note) = runtime.identity_of(&runtime.look_up_to_change(&id).await?)?;
             if order.dry_run {
+                runtime.await_files(uuid).await;
                 let outcome = runtime.turn(uuid, Lane::Verb).await?.put_back(&id, &order).await?;
                 return Ok(outcome.with_note(note));
             }
@@ -190,6 +191,7 @@ impl Runtime {
 
     /// Refuses what can be refused before a process is paused: a pause cuts off the call of its model.
     async fn check_first(self: &Arc<Self>, id: &str, uuid: Uuid, order: &Order) -> Result<()> {
+        self.await_files(uuid).await;
         let Some(check) = self.turn(uuid, Lane::Verb).await?.check_order(id, order).await? else { return Ok(()) };
         let checked = match self.plan_restore(check.restore.clone(), order.caller.clone()).await {
             // It is rolled back when the process stands still.
@@ -228,7 +230,7 @@ impl Runtime {
                 && order.target.has_no_files()
                 && are_all_ignored(&planned.before, &order.directory)
             {
-                let refused = Error::new(ErrorCode::Conflict, all_ignored(&order.directory));
+                let refused = Error::new(ErrorCode::Conflict, all_ignored_message(&order.directory));
                 return Err(refused.with_hint("`workspace: include:` in config.yaml adds files that are ignored"));
             }
             if let Some(area) = caller {
@@ -265,7 +267,7 @@ impl Turn {
         {
             return Err(unknown_step(id, step));
         }
-        let (history, _) = self.runtime.files_so_far(self.uuid(), standing.last_step).await?;
+        let (history, not_yet) = self.runtime.files_by_now(self.uuid(), standing.last_step).await?;
         if order.to == Goal::BeforeLastVerb {
             history.before_last_verb().map_err(|why| no_undo(id, why))?;
         }
@@ -275,7 +277,7 @@ impl Turn {
         if standing.has_open_call {
             return Err(in_command(id));
         }
-        let target = match self.target(id, order.to, &history, standing.last_step) {
+        let target = match self.target(id, order.to, (&history, not_yet), standing.last_step) {
             Ok(target) => target,
             // Known when it has stopped.
             Err(_) if is_known_at_rest(&history, order.to) => return Ok(None),
@@ -307,8 +309,8 @@ impl Turn {
         if !order.dry_run {
             self.check_still(id, &standing)?;
         }
-        let (history, _) = runtime.files_so_far(uuid, standing.last_step).await?;
-        let target = self.target(id, order.to, &history, standing.last_step)?;
+        let (history, not_yet) = runtime.files_by_now(uuid, standing.last_step).await?;
+        let target = self.target(id, order.to, (&history, not_yet), standing.last_step)?;
         let restore = self.restore_order(&standing, order, target)?;
         let found = match runtime.plan_restore(restore.clone(), order.caller.clone()).await {
             Ok(found) if order.force == Force::No => {
@@ -368,8 +370,14 @@ impl Turn {
         self.record_files(last).await
     }
 
-    /// Finds the files to go back to.
-    fn target(&self, id: &str, goal: Goal, history: &FileHistory, last_step: u32) -> Result<Target> {
+    /// Finds the files to go back to. `not_yet` is the step whose snapshot is still being taken.
+    fn target(
+        &self,
+        id: &str,
+        goal: Goal,
+        (history, not_yet): (&FileHistory, Option<u32>),
+        last_step: u32,
+    ) -> Result<Target> {
         let step = match goal {
             Goal::AfterStep(step) => step,
             Goal::BeforeLastVerb => {
@@ -379,7 +387,11 @@ impl Turn {
         };
         let activity = self.runtime.files_activity(self.uuid());
         let known = history.after(step, activity).filter(|_| step <= last_step);
-        Ok(Target { files: known.ok_or_else(|| unknown_step(id, step))?, step })
+        let unknown = || match not_yet {
+            Some(first) if step >= first && step <= last_step => not_known_yet(id, step),
+            Some(_) | None => unknown_step(id, step),
+        };
+        Ok(Target { files: known.ok_or_else(unknown)?, step })
     }
 
     /// Refuses to change files under a process that is not at rest.

@@ -26,9 +26,27 @@ pub struct About {
     pub started_at: relive_core::Timestamp,
 }
 
+/// How much is read about one process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Detail {
+    /// All that `info` shows. Waits shortly for a snapshot of the files that is being taken.
+    Full,
+    /// Neither the state of the files nor the rest of a long intent.
+    Brief,
+}
+
 impl Runtime {
-    /// Returns one process.
+    /// Returns one process, with all that `info` shows. Waits shortly for a snapshot of its files that is being taken.
     pub async fn process(self: &Arc<Self>, id: &str) -> Result<Process> {
+        self.described(id, Detail::Full).await
+    }
+
+    /// Returns one process without its workspace, and with the beginning of a long intent: does not wait for its files.
+    pub(crate) async fn process_in_brief(self: &Arc<Self>, id: &str) -> Result<Process> {
+        self.described(id, Detail::Brief).await
+    }
+
+    async fn described(self: &Arc<Self>, id: &str, detail: Detail) -> Result<Process> {
         let listed = |pid| {
             let state = self.lock();
             state.table.view(pid, self.moment()).map(|view| self.shown(&state, &view)).ok_or_else(gone)
@@ -36,7 +54,12 @@ impl Runtime {
         let mut end = None;
         let (process, files) = match self.look_up(id).await? {
             LookedUp::Living { process, note } => {
-                (Process { note, ..listed(process.of.pid)? }, self.known_files_so_far(process.uuid).await)
+                let shown = Process { note, ..listed(process.of.pid)? };
+                let files = match detail {
+                    Detail::Full => self.known_files_so_far(process.uuid).await,
+                    Detail::Brief => None,
+                };
+                (shown, files)
             }
             LookedUp::Remembered(pid) => {
                 let process = listed(pid)?;
@@ -72,10 +95,15 @@ impl Runtime {
             (Body::Cli, None) => self.planned_isolation(process.uuid).await,
             (Body::Agent | Body::Exec | Body::Compose | Body::Supervisor, _) => isolation,
         };
-        let workspace = self.workspace_of(&process.cwd, files).await;
-        let process =
-            Process { model: process.model.or(model), instructions, session, isolation, network, workspace, ..process };
-        let process = self.with_whole_intent(process).await;
+        let model = process.model.or(model);
+        let process = Process { model, instructions, session, isolation, network, ..process };
+        let process = match detail {
+            Detail::Full => {
+                let workspace = self.workspace_of(&process.cwd, files).await;
+                self.with_whole_intent(Process { workspace, ..process }).await
+            }
+            Detail::Brief => process,
+        };
         let process = self.with_ended_agent(process).await;
         let process = self.with_doing(process, crate::doing::patience()).await;
         let process = self.with_known_budget_hint(process).await;
@@ -179,6 +207,12 @@ fn hint_of(state: &Published, view: &View<'_>) -> Option<String> {
     hint(view, state.table.limits(view.pid).unwrap_or_default(), refused)
 }
 
+fn exit_of_view(view: &View<'_>) -> Option<Exit> {
+    let exit = view.exit.as_ref()?;
+    let (code, reason) = (exit.code, exit.reason.to_string());
+    Some(Exit { code, reason, err: exit.err.as_ref().map(ToString::to_string) })
+}
+
 /// Returns a process of the table.
 pub(crate) fn of_view(state: &Published, view: &View<'_>) -> Process {
     Process {
@@ -208,11 +242,7 @@ pub(crate) fn of_view(state: &Published, view: &View<'_>) -> Process {
         why: view.why,
         killed_by: view.killed_by,
         killed_from: view.killed_from,
-        exit: view.exit.as_ref().map(|exit| Exit {
-            code: exit.code,
-            reason: exit.reason.to_string(),
-            err: exit.err.as_ref().map(ToString::to_string),
-        }),
+        exit: exit_of_view(view),
         exit_code: view.exit_code,
         step: view.step,
         max_steps: view.max_steps,

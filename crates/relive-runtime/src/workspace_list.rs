@@ -214,14 +214,26 @@ impl Runtime {
 
     /// The files of a process that the table knows, including a snapshot that is not in its journal yet.
     pub(crate) async fn known_files_so_far(&self, uuid: Uuid) -> Option<KnownFiles> {
-        let look = self.workspaces.last_look(uuid, SHORTLY).await;
-        let known = self.on_disk(move |data| data.info(uuid)).await.ok()?.ok()??.files?;
-        match look {
-            Awaited::Looked(Look { record: Some(record), .. }) => Some(KnownFiles { last: record.files, ..known }),
-            Awaited::Looked(_) | Awaited::Stopped => Some(known),
+        match self.workspaces.last_look(uuid, SHORTLY).await {
+            Awaited::Looked(_) => {}
+            Awaited::Stopped => return self.recorded_files(uuid).await,
             // Nothing is better than a number that is wrong.
+            Awaited::NotInTime => return None,
+        }
+        let known = self.recorded_files(uuid).await?;
+        // Looked at again, without a wait: the journal may have a newer snapshot than the one that was waited for.
+        match self.workspaces.last_look(uuid, Duration::ZERO).await {
+            Awaited::Looked(Look { record: Some(record), .. }) => Some(KnownFiles { last: record.files, ..known }),
+            Awaited::Looked(_) => Some(known),
+            // It has stopped since, and its journal says what is known.
+            Awaited::Stopped => self.recorded_files(uuid).await,
             Awaited::NotInTime => None,
         }
+    }
+
+    /// Returns the files of a process as its journal has them.
+    async fn recorded_files(&self, uuid: Uuid) -> Option<KnownFiles> {
+        self.on_disk(move |data| data.info(uuid)).await.ok()?.ok()??.files
     }
 }
 
@@ -248,8 +260,8 @@ pub(crate) fn are_all_ignored(snapshot: &Snapshot, directory: &Path) -> bool {
     snapshot.grade == Grade::Exact && snapshot.has_no_files() && entries(directory).any(has_files)
 }
 
-/// Says so.
-pub(crate) fn all_ignored(directory: &Path) -> String {
+/// Returns the message for a directory whose files are all left out of its snapshots.
+pub(crate) fn all_ignored_message(directory: &Path) -> String {
     format!("all files in {} are ignored or look like secrets, so none is in a snapshot", directory.display())
 }
 

@@ -40,7 +40,6 @@ use crate::pools::Pools;
 use activity::Activities;
 use open::OpenDirectories;
 use path_locks::PathLocks;
-pub(crate) use starts::HeldStart;
 use starts::Starts;
 
 pub(crate) use change::{Changed, Lacks, OnInterrupted, Planned, RestoreOrder};

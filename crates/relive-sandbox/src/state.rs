@@ -51,8 +51,8 @@ pub enum Missing {
     Directory,
     /// A file with this content is made.
     File(String),
-    /// An empty file is made that nobody may write. The program takes it for none, other than one that may be written.
-    Nothing,
+    /// An empty file is made that is read-only. The program ignores such a file, but not one that it may write.
+    ReadOnlyEmptyFile,
 }
 
 /// The state of a program on this machine. All paths are canonical and exist.
@@ -196,7 +196,7 @@ fn make_missing(path: &Path, missing: &Missing) {
         Missing::File(content) => {
             let _ = places::make_file(&parent, Path::new(name), content.as_bytes(), PRIVATE_FILE, None);
         }
-        Missing::Nothing => {
+        Missing::ReadOnlyEmptyFile => {
             let _ = places::make_file(&parent, Path::new(name), b"", READ_ONLY_FILE, None);
         }
     }
@@ -220,7 +220,7 @@ mod tests {
             fixed: vec![
                 fixed(".cli/settings.json", Missing::File("{}\n".to_owned())),
                 fixed(".cli/plugins", Missing::Directory),
-                fixed(".cli/old.json", Missing::Nothing),
+                fixed(".cli/old.json", Missing::ReadOnlyEmptyFile),
             ],
             private: vec![".cli/scripts".into()],
             home: Some(base.to_owned()),

@@ -1,7 +1,7 @@
 //! The small types that every crate of Relive shares.
 //!
 //! Ids, limits and money, signals, programs, how a process ended, what a model call used, the codes of errors, and how
-//! durations are written. They are values: they compare, print and turn into JSON, and decide nothing. There is no I/O
+//! durations and sizes are written. They are values: they compare, print and turn into JSON, and decide nothing. There is no I/O
 //! here, no clock and no randomness.
 
 #![forbid(unsafe_code)]
@@ -19,6 +19,7 @@ pub mod program;
 pub mod rule;
 pub mod short_id;
 pub mod signal;
+pub mod size;
 pub mod status;
 pub mod suggest;
 pub mod text;

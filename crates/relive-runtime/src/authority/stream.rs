@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use relive_core::Uuid;
+use relive_core::{Rights, Uuid};
 use relive_journal::ProcessDirectory;
 
 use super::Access;
@@ -20,7 +20,7 @@ pub struct Readable {
 impl Access {
     /// Returns the files of a process, if the caller may see it.
     pub async fn readable(&self, id: &str) -> Result<Readable> {
-        let uuid = self.info(id).await?.uuid;
+        let uuid = self.runtime.process_in_brief(&self.find(id, Rights::Observer).await?).await?.uuid;
         Ok(Readable { access: self.clone(), uuid })
     }
 }

@@ -140,7 +140,9 @@ impl Runtime {
                 None => self.redo_suspended(process, &redo, &checked).await?,
             };
             if is_recorded {
-                return Ok(Redone { pid, note: self.resume_with_node(cause, process).await? });
+                // The node is recorded: what fails from here on is no refusal.
+                let resumed = self.resume_with_node(cause, process).await;
+                return Ok(Redone { pid, note: resumed.unwrap_or_else(|error| Some(not_resumed(pid, &redo, &error))) });
             }
             // It is about to run, or to end.
             tokio::time::sleep(LOOK_EVERY).await;
@@ -301,6 +303,13 @@ fn command(run: Pid, redo: &Redo, limits: &str) -> String {
     let from_step = from_step.map(|step| format!(" --from-step {step}")).unwrap_or_default();
     let input = input.as_ref().map(|input| format!(" --input {}", quote(input))).unwrap_or_default();
     format!("relive compose resume {run} --node {node}{fork}{from_step}{limits}{input}")
+}
+
+/// Says that a run whose node is to continue is still paused.
+fn not_resumed(run: Pid, redo: &Redo, error: &Error) -> String {
+    let node = &redo.node;
+    let hint = error.hint().unwrap_or_else(|| format!("relive resume {run}"));
+    format!("run {run} is still paused, so {node} waits for it: {error} ({hint})")
 }
 
 pub(super) fn recorded(event: &Event, request_id: Option<String>) -> Result<Body> {

@@ -171,10 +171,10 @@ impl Runtime {
 
     /// Returns the process of a tree, and refuses any other.
     pub(super) async fn flow_process(self: &Arc<Self>, id: &str) -> Result<Process> {
-        let mut process = self.process(id).await?;
+        let mut process = self.process_in_brief(id).await?;
         if process.successor_pid.is_some() {
             // The PID of an earlier run of it: what its nodes do now belongs to the last one.
-            process = self.process(&process.uuid.to_string()).await?;
+            process = self.process_in_brief(&process.uuid.to_string()).await?;
         }
         if matches!(process.body, relive_core::Body::Compose | relive_core::Body::Supervisor) {
             return Ok(process);

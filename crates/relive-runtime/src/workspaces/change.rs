@@ -10,6 +10,7 @@ use relive_workspace::{
 };
 
 use super::errors::in_directory;
+use super::settle::Place;
 use super::{Workspaces, check_no_link, lock};
 use crate::error::{Error, Result};
 
@@ -159,7 +160,7 @@ impl Workspaces {
         let applied = match applied.map_err(|error| in_directory(workspace.root(), error)) {
             Err(error @ FilesError::HalfApplied { .. }) => {
                 let error = Error::from(error);
-                self.note_half_done(workspace.root(), &error, true);
+                self.note_half_done(workspace.root(), &error, Place::There);
                 return Err(error);
             }
             applied => applied?,

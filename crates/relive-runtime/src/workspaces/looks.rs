@@ -37,7 +37,7 @@ pub(crate) struct Look {
 #[derive(Debug)]
 pub(crate) enum Awaited {
     Looked(Look),
-    /// The process has stopped: its journal says what is known.
+    /// Nobody looks at its files now: its journal says what is known.
     Stopped,
     NotInTime,
 }
@@ -78,9 +78,12 @@ impl Workspaces {
     /// Waits for the look of a running process at the files after a step.
     pub(crate) async fn await_look(&self, uuid: Uuid, step: u32, within: Duration) -> Awaited {
         let Some(mut looks) = self.looks_of(uuid) else { return Awaited::Stopped };
-        let has_come = |state: &LookState| state.last.as_ref().is_some_and(|look| look.after >= step);
-        match tokio::time::timeout(within, looks.wait_for(has_come)).await {
-            Ok(Ok(state)) => state.last.clone().map_or(Awaited::Stopped, Awaited::Looked),
+        // After a start of the daemon none is due: the look that was not recorded before is lost.
+        match tokio::time::timeout(within, looks.wait_for(|state| !state.is_due)).await {
+            Ok(Ok(state)) => {
+                let look = state.last.clone().filter(|look| look.after >= step);
+                look.map_or(Awaited::Stopped, Awaited::Looked)
+            }
             Ok(Err(_)) => Awaited::Stopped,
             Err(_) => Awaited::NotInTime,
         }

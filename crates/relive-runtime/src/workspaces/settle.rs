@@ -38,17 +38,27 @@ impl Settled {
 #[derive(Debug, Clone)]
 pub(super) struct HalfDone {
     text: String,
-    /// Whether the directory at that path is the one that was changed.
-    is_there: bool,
+    place: Place,
+}
+
+/// Where the directory is that was changed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Place {
+    /// At its path.
+    There,
+    /// Not at its path: nothing can be opened there, or it is another directory.
+    Elsewhere,
+}
+
+impl Place {
+    fn of(error: &FilesError) -> Self {
+        if matches!(error, FilesError::OtherDirectory { .. }) { Self::Elsewhere } else { Self::There }
+    }
 }
 
 /// What is said of a directory whose files are half of one state and half of another.
 fn half_done(directory: &Path, error: &Error) -> String {
     format!("{}: {error}; the next rewind, restore or merge of it tries again", not_rolled_back(directory))
-}
-
-fn is_there(error: &FilesError) -> bool {
-    !matches!(error, FilesError::OtherDirectory { .. })
 }
 
 fn not_rolled_back(directory: &Path) -> String {
@@ -82,9 +92,9 @@ impl Workspaces {
         let directory = workspace.root().to_owned();
         self.touch(&directory);
         let applied = workspace.settle_interrupted(Direction::RollBack, &Control::default()).map_err(|error| {
-            let is_there = is_there(&error);
+            let place = Place::of(&error);
             let error = Error::from(super::errors::in_directory(&directory, error));
-            self.note_half_done(&directory, &error, is_there);
+            self.note_half_done(&directory, &error, place);
             let said = Error::new(error.code(), format!("{}: {error}", not_rolled_back(&directory)));
             match error.hint() {
                 Some(hint) => said.with_hint(hint),
@@ -104,20 +114,21 @@ impl Workspaces {
     }
 
     fn roll_back(&self, directory: &Path) -> Result<Applied> {
-        let shared = self.directory(directory).inspect_err(|error| self.note_half_done(directory, error, false))?;
+        let not_opened = |error: &Error| self.note_half_done(directory, error, Place::Elsewhere);
+        let shared = self.directory(directory).inspect_err(not_opened)?;
         let rolled_back = lock(&shared).settle_interrupted(Direction::RollBack, &Control::default());
         rolled_back.map_err(|error| {
-            let is_there = is_there(&error);
+            let place = Place::of(&error);
             let error = Error::from(error);
-            self.note_half_done(directory, &error, is_there);
+            self.note_half_done(directory, &error, place);
             error
         })
     }
 
     /// Notes that the files of a directory are half changed.
-    pub(super) fn note_half_done(&self, directory: &Path, error: &Error, is_there: bool) {
+    pub(super) fn note_half_done(&self, directory: &Path, error: &Error, place: Place) {
         let text = half_done(directory, error);
-        lock(&self.0.half_done).insert(directory.to_owned(), HalfDone { text, is_there });
+        lock(&self.0.half_done).insert(directory.to_owned(), HalfDone { text, place });
     }
 
     /// Says in which directories changes are half done.
@@ -125,10 +136,11 @@ impl Workspaces {
         lock(&self.0.half_done).values().map(|found| found.text.clone()).collect()
     }
 
-    /// Returns a directory with a change that is half done and concerns another one: itself, one above or one below it.
-    pub(crate) fn half_done_around(&self, directory: &Path) -> Option<PathBuf> {
+    /// Returns the directories with a change that is half done and concerns a directory: itself, those above and those
+    /// below it.
+    pub(crate) fn half_done_around(&self, directory: &Path) -> Vec<PathBuf> {
         let half_done = lock(&self.0.half_done);
-        let mut all = half_done.iter().filter(|(_, found)| found.is_there).map(|(path, _)| path);
-        all.find(|found| found.starts_with(directory) || directory.starts_with(found)).cloned()
+        let all = half_done.iter().filter(|(_, found)| found.place == Place::There).map(|(path, _)| path);
+        all.filter(|found| found.starts_with(directory) || directory.starts_with(found)).cloned().collect()
     }
 }

@@ -144,7 +144,7 @@ impl Store {
         let needed: HashSet<ObjectId> = objects.iter().map(|object| object.id).collect();
         let in_use = |pack: &Arc<Pack>| pack.ids().filter(|id| needed.contains(id)).count();
         replaced.retain(|pack| in_use(pack) < pack.ids().count());
-        // What frees most for what it needs comes first, and makes space for the others.
+        // What needs least space comes first, and makes space for the others.
         replaced.sort_by_key(|pack| (pack.bytes() * in_use(pack) as u64) / (pack.ids().count() as u64).max(1));
         let mut blocked_bytes = 0;
         for pack in replaced {

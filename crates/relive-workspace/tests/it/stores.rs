@@ -6,6 +6,31 @@ use relive_workspace::{Control, Disk, Error, Removal, Settings, Snapshot, Store}
 
 use crate::support::{Bed, bed, look, shell};
 
+/// A file system in memory, unmounted when it is dropped.
+struct SmallDisk(tempfile::TempDir);
+
+impl SmallDisk {
+    /// Returns `None`, and says so, where this user may not mount anything.
+    fn mount(size: &str) -> Option<Self> {
+        let directory = tempfile::tempdir().unwrap();
+        let mount = std::process::Command::new("mount")
+            .args(["-t", "tmpfs", "-o", &format!("size={size}"), "none"])
+            .arg(directory.path())
+            .status();
+        if mount.is_ok_and(|status| status.success()) {
+            return Some(Self(directory));
+        }
+        eprintln!("skipped: only root can mount a small disk");
+        None
+    }
+}
+
+impl Drop for SmallDisk {
+    fn drop(&mut self) {
+        let _ = std::process::Command::new("umount").arg("--lazy").arg(self.0.path()).status();
+    }
+}
+
 fn steps(bed: &mut Bed, count: usize) -> Vec<Snapshot> {
     (0..30).for_each(|number| bed.write(&format!("d{}/f{number}", number % 5), format!("{number}\n").repeat(200)));
     let mut snapshots = Vec::new();
@@ -227,15 +252,8 @@ fn a_disk_without_free_space_is_refused_before_writing() {
 
 #[test]
 fn a_full_disk_leaves_the_store_unchanged() {
-    let directory = tempfile::tempdir().unwrap();
-    let mount = std::process::Command::new("mount")
-        .args(["-t", "tmpfs", "-o", "size=1m", "none"])
-        .arg(directory.path())
-        .status();
-    if !mount.is_ok_and(|status| status.success()) {
-        // Not root.
-        return;
-    }
+    let Some(disk) = SmallDisk::mount("1m") else { return };
+    let directory = &disk.0;
     let store = Store::open(&directory.path().join("store"), Disk::new(), 0).unwrap();
     let root = tempfile::tempdir().unwrap();
     let mut workspace = relive_workspace::Workspace::open(&store, root.path(), Settings::default()).unwrap();
@@ -249,8 +267,6 @@ fn a_full_disk_leaves_the_store_unchanged() {
     fs::remove_file(root.path().join("large")).unwrap();
     let second = workspace.snapshot(&Control::default()).unwrap().snapshot;
     assert_eq!(store.diff(&first, &second).unwrap().len(), 1);
-    drop((workspace, store));
-    std::process::Command::new("umount").arg(directory.path()).status().unwrap();
 }
 
 #[test]
@@ -276,15 +292,8 @@ fn a_collection_needs_no_reserve() {
 
 #[test]
 fn garbage_is_removed_from_a_disk_without_a_free_byte() {
-    let directory = tempfile::tempdir().unwrap();
-    let mount = std::process::Command::new("mount")
-        .args(["-t", "tmpfs", "-o", "size=4m", "none"])
-        .arg(directory.path())
-        .status();
-    if !mount.is_ok_and(|status| status.success()) {
-        // Not root.
-        return;
-    }
+    let Some(disk) = SmallDisk::mount("4m") else { return };
+    let directory = &disk.0;
     let store = Store::open(&directory.path().join("store"), Disk::new(), 1 << 20).unwrap();
     let root = tempfile::tempdir().unwrap();
     let mut workspace = relive_workspace::Workspace::open(&store, root.path(), Settings::default()).unwrap();
@@ -304,8 +313,6 @@ fn garbage_is_removed_from_a_disk_without_a_free_byte() {
     let done = store.collect(&[last], Removal::Remove, &Control::default()).unwrap();
     assert!(done.blocked_bytes == 0 && done.bytes_before - done.bytes_after > 200_000, "{done:?}");
     assert!(matches!(store.diff(&first, &last), Err(Error::Missing(_))));
-    drop((workspace, store));
-    std::process::Command::new("umount").arg(directory.path()).status().unwrap();
 }
 
 #[test]

@@ -1,5 +1,7 @@
 //! Amounts of memory and cores as people type them.
 
+pub(crate) use relive_types::size::bytes;
+
 /// Parses `512K`, `64M`, `2G`, powers of 1024. A bare number is refused, because its unit is unclear.
 pub(crate) fn parse_size(text: &str) -> Result<u64, String> {
     let wrong = || "use a size such as 512K, 64M or 2G".to_owned();
@@ -31,20 +33,6 @@ pub(crate) fn parse_processors(text: &str) -> Result<u32, String> {
     let (whole, part) = (whole.parse::<u32>(), format!("{part:0<3}").parse::<u32>());
     let thousandths = whole.ok().zip(part.ok()).and_then(|(whole, part)| whole.checked_mul(1000)?.checked_add(part));
     thousandths.filter(|thousandths| (LEAST..=MOST).contains(thousandths)).ok_or_else(wrong)
-}
-
-/// Returns a number of bytes in the units of [`parse_size`], which are powers of 1024: `22 bytes`, `1.9 KiB`, `512 MiB`.
-pub(crate) fn bytes(count: u64) -> String {
-    const UNITS: [(&str, u32); 4] = [("TiB", 40), ("GiB", 30), ("MiB", 20), ("KiB", 10)];
-    match UNITS.iter().find(|(_, shift)| count >> shift > 0) {
-        Some((name, shift)) if count.trailing_zeros() >= *shift => format!("{} {name}", count >> shift),
-        Some((name, shift)) => {
-            let rest = count & ((1 << shift) - 1);
-            format!("{}.{} {name}", count >> shift, ((rest >> (shift - 10)) * 10) >> 10)
-        }
-        None if count == 1 => "1 byte".to_owned(),
-        None => format!("{count} bytes"),
-    }
 }
 
 #[cfg(test)]

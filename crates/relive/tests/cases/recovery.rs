@@ -226,7 +226,7 @@ fn case_23_the_system_prompt_after_kill_9_is_that_of_the_start() {
     assert_eq!(world.info(&process.uuid)["display"], "running");
     world.await_records(&process, "model_started", 3);
     assert_eq!(fs::read(&meta).unwrap(), before);
-    let fork = world.relive(&["resume", "--fork", "--json", &process.uuid]).ok().json();
+    let fork = world.relive(&["resume", "--fork", "--workspace", "here", "--json", &process.uuid]).ok().json();
     let of_fork = world.directory(fork["uuid"].as_str().unwrap()).join("process-meta.json");
     let told_fork: Value = serde_json::from_slice(&fs::read(of_fork).unwrap()).unwrap();
     assert_eq!((&told_fork["system_prompt"], &told_fork["tools"]), (&told["system_prompt"], &told["tools"]));

@@ -135,7 +135,7 @@ fn compose_down_of_an_ended_run_ends_a_node_that_was_resumed_alone() {
     world.relive(&["resume", &a]).ok();
     let down = world.relive(&["compose", "down", &run.uuid]).ok().stderr;
     assert!(down.contains("has ended already\nended a (PID "), "{down}");
-    assert!(down.contains("), which had been resumed without the run"), "{down}");
+    assert!(down.contains("), which was alive after the run had ended"), "{down}");
     assert_eq!(world.relive(&["ps", "-q"]).ok().stdout, "");
     world.relive(&["resume", &a]).ok();
     let down = world.relive(&["compose", "down", "--json", &run.uuid]).ok().json();

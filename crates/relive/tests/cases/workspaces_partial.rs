@@ -113,11 +113,11 @@ fn case_75_a_side_that_a_forced_merge_left_out_is_not_removed() {
     assert!(merged.stderr.contains("only in the workspace") && merged.stderr.contains("binary"), "{merged:?}");
     assert_eq!(fs::read(world.work().join("binary")).unwrap(), b"2\0");
     assert_eq!(fs::read_to_string(world.work().join("new")).unwrap(), "new\n");
-    world.relive(&["workspace", "rm", "-y", &process.uuid]).fails(3, &["not merged", "--force"]);
+    world.relive(&["workspace", "rm", "-y", &process.uuid]).fails(3, &["left out binary", "--force"]);
     let own = world.own(&process);
     assert_eq!(fs::read(own.join("binary")).unwrap(), b"1\0");
     world.relive(&["merge", &process.uuid]).ok();
-    world.relive(&["workspace", "rm", "-y", &process.uuid]).fails(3, &["not merged"]);
+    world.relive(&["workspace", "rm", "-y", &process.uuid]).fails(3, &["left out binary"]);
     world.relive(&["workspace", "rm", "--force", &process.uuid]).ok();
     world.relive(&["workspace", "path", &process.uuid]).fails(4, &["was removed", own.to_str().unwrap()]);
 }

@@ -149,9 +149,11 @@ impl Driver<'_> {
             Some(Ok(resumed)) => self.oracle.exists(uuid, resumed.pid),
             // It has not come so far, or is collected.
             Some(Err(refused)) if matches!(refused.code, ErrorCode::Invalid | ErrorCode::NotFound) => {}
-            // Its files were copied as of a step that is not its last one any more.
+            // Its files were copied as of a step that is not its last one any more, or their last snapshot was lost with
+            // a daemon.
             Some(Err(refused))
-                if refused.code == ErrorCode::Conflict && refused.message.contains("completed another step") => {}
+                if refused.code == ErrorCode::Conflict
+                    && ["completed another step", "are not known"].iter().any(|why| refused.message.contains(why)) => {}
             Some(Err(refused)) => self.oracle.violation(format!("a fork of {source} was refused: {refused:?}")),
             None => {}
         }

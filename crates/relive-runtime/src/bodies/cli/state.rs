@@ -26,7 +26,8 @@ struct Known {
     files_elsewhere: &'static [(&'static str, &'static str)],
     /// Directories in the first directory that stay as they are.
     subdirectories: &'static [&'static str],
-    /// Files in the first directory that stay as they are, and where a missing one must not be taken for the settings.
+    /// Files in the first directory that stay as they are. A missing one is made empty and read-only, so that the
+    /// program ignores it.
     absent: &'static [&'static str],
     /// What its other runs execute while they run.
     private: &'static [&'static str],
@@ -161,7 +162,7 @@ impl Known {
         let files = self.files.iter().chain(files_elsewhere);
         let files = files.map(|(name, content)| fixed(name, Missing::File((*content).to_owned())));
         let subdirectories = self.subdirectories.iter().map(|name| fixed(name, Missing::Directory));
-        let absent = self.absent.iter().map(|name| fixed(name, Missing::Nothing));
+        let absent = self.absent.iter().map(|name| fixed(name, Missing::ReadOnlyEmptyFile));
         let private = self.private.iter().map(|name| first.join(name)).collect();
         let fixed = files.chain(subdirectories).chain(absent).collect();
         State { base, directories, fixed, private, home: Some(home.to_owned()) }
@@ -230,6 +231,6 @@ mod tests {
     fn the_earlier_configuration_of_claude_is_made_as_one_that_it_does_not_read() {
         let states = of(&built_in("claude").unwrap(), Path::new("/home/a"), &[]);
         let part = states[0].fixed.iter().find(|part| part.at == Path::new(".claude/.config.json"));
-        assert_eq!(part.map(|part| &part.missing), Some(&Missing::Nothing), "it would read any other one");
+        assert_eq!(part.map(|part| &part.missing), Some(&Missing::ReadOnlyEmptyFile), "it would read any other one");
     }
 }

@@ -24,7 +24,7 @@ impl Runtime {
             return Ok(());
         }
         let id = last.to_string();
-        let process = self.process(&id).await?;
+        let process = self.process_in_brief(&id).await?;
         if let Some(refusal) = self.limits_without_effect(&id, request).await {
             return Err(match with_effect(process.body, request.limits) {
                 Some(limits) => refusal.with_hint(command(run, redo, &with_given(Raise::default(), limits))),

@@ -18,11 +18,10 @@ pub(super) async fn run(context: &Context, run: &str) -> Outcome<u8> {
     let mut affected = end(&client, flow.uuid, &format!("{} {}", word(&flow), flow.pid)).await?;
     let ended_run = affected.affected > 0;
     let after = client.flow(&flow.uuid.to_string()).await?;
-    // Those of a run that somebody has resumed meanwhile are that run's.
+    // The processes of a run that somebody has resumed meanwhile belong to that run.
     let alone = if has_ended(&after) { living_below(&client, &after).await? } else { Vec::new() };
     for process in &alone {
-        let Affected { pids, failed, .. } =
-            end(&client, process.uuid, &format!("{} (PID {})", node_of(process, flow.uuid), process.pid)).await?;
+        let Affected { pids, failed, .. } = end(&client, process.uuid, &named(process, flow.uuid)).await?;
         affected.pids.extend(pids);
         affected.failed.extend(failed);
     }
@@ -37,10 +36,16 @@ pub(super) async fn run(context: &Context, run: &str) -> Outcome<u8> {
         (true, None) => format!("ended {} {}", word(&flow), flow.pid),
     });
     for process in alone {
-        let (node, pid) = (node_of(&process, flow.uuid), process.pid);
-        context.say(&format!("ended {node} (PID {pid}), which had been resumed without the {}", word(&flow)));
+        let (process, run) = (named(&process, flow.uuid), word(&flow));
+        context.say(&format!("ended {process}, which was alive after the {run} had ended"));
     }
     Ok(0)
+}
+
+/// Returns the name of a process in its run with its PID, or the PID alone.
+fn named(process: &Process, run: Uuid) -> String {
+    let node = node_of(process, run);
+    if process.name.is_some() { format!("{node} (PID {})", process.pid) } else { node }
 }
 
 /// Ends a process and all below it, and waits for that.
@@ -73,7 +78,8 @@ fn has_ended(flow: &FlowStatus) -> bool {
     matches!(flow.state.as_str(), "succeeded" | "failed")
 }
 
-/// Returns the processes of a run that has ended which live: a person has resumed them by themselves.
+/// Returns the living processes below a run that has ended: nodes that a person has resumed by themselves, and children
+/// of nodes.
 async fn living_below(client: &Client<'_>, flow: &FlowStatus) -> Outcome<Vec<Process>> {
     let mut above: HashSet<Uuid> = flow.nodes.iter().filter_map(|node| node.uuid).collect();
     above.insert(flow.uuid);

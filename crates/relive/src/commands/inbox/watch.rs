@@ -96,5 +96,13 @@ async fn look(client: &Client<'_>) -> Outcome<Option<Inbox>> {
         Daemon::Stopped => return Ok(None),
         Daemon::Crashed => client.start().await?,
     }
-    Ok(Some(client.inbox().await?))
+    // Somebody may stop the daemon after that look.
+    client.set_stopped(true);
+    let inbox = client.inbox().await;
+    client.set_stopped(false);
+    match inbox {
+        Ok(inbox) => Ok(Some(inbox)),
+        Err(relive_client::Error::NotRunning(_)) => Ok(None),
+        Err(error) => Err(error.into()),
+    }
 }
