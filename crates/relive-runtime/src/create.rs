@@ -35,7 +35,6 @@ use crate::runtime::{ProcessRef, Runtime};
 use crate::send::INTENT_ID;
 use crate::spec::{self, raised};
 use crate::subtree::Creation;
-use crate::workspaces::HeldStart;
 
 pub(crate) use cli::model_of_cli;
 pub(crate) use flow::NewFlow;
@@ -55,8 +54,8 @@ struct Draft {
     records: Vec<Body>,
     /// Set for a child: signals to the subtree of its parent reach it from then on.
     creation: Option<Creation>,
-    /// Set if it was checked that no process has its UUID: keeps others from creating one since then.
-    held: Option<HeldStart>,
+    /// Whether it was checked that no process has its UUID, by a request that keeps others from making the same one.
+    is_new: bool,
 }
 
 impl Runtime {
@@ -113,7 +112,7 @@ impl Runtime {
         // Mistakes in the request are told before any file is read.
         policy_below(&above, &self.live.now().policy, &request)?;
         let hash = request_hash(&RunRequest { env: Environment::default(), ..request.clone() });
-        let held = self.workspaces.hold_creation(request.uuid).await;
+        let _held = self.workspaces.hold_creation(request.uuid).await;
         if let Some(created) = self.created_before(request.uuid, &hash).await? {
             // Before its files are read again: they may have gone.
             return Ok(created);
@@ -173,7 +172,7 @@ impl Runtime {
                 parent: Pid::RUNTIME,
                 records: place.records,
                 creation: None,
-                held: Some(held),
+                is_new: true,
             },
         )
         .await
@@ -211,7 +210,7 @@ impl Runtime {
     }
 
     async fn create(self: &Arc<Self>, draft: Draft) -> Result<Created> {
-        let Draft { spawned, meta, environment, first, parent, records, creation, held } = draft;
+        let Draft { spawned, meta, environment, first, parent, records, creation, is_new } = draft;
         let uuid = spawned.uuid;
         self.admit_one_more()?;
         // Prepared before the turn: keys may take their time.
@@ -225,9 +224,7 @@ impl Runtime {
         };
         let mut turn = self.turn(uuid, Lane::Verb).await?;
         let hash = spawned.request.clone().unwrap_or_default();
-        if held.is_none()
-            && let Some(created) = self.created_before(uuid, &hash).await?
-        {
+        if !is_new && let Some(created) = self.created_before(uuid, &hash).await? {
             return Ok(created);
         }
         let _name = self.hold_name(spawned.name.as_deref(), uuid)?;
@@ -241,6 +238,10 @@ impl Runtime {
         let own_socket = starts && has_socket(&spawned);
         let runtime = Arc::clone(self);
         let written = self.on_journal(move |data| {
+            if data.is_here(uuid) {
+                // Before anything of that process is replaced.
+                return Err(Error::new(ErrorCode::Conflict, format!("{uuid} exists")));
+            }
             let pid = data.next_pid()?;
             data.note_pid(pid, uuid);
             // First, so that a process that is there has it.

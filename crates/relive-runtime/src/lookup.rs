@@ -5,6 +5,9 @@
 
 mod parts;
 
+use std::pin::pin;
+
+use futures_util::future::{Either, select};
 use relive_core::{End, ErrorCode, Holder, Pid, Refusal, Uuid};
 use relive_index::{Freshness, PidEntry, Row};
 use relive_journal::data::Known;
@@ -186,11 +189,20 @@ impl Runtime {
 
     /// Returns whether a process has a journal. No other journal is read.
     pub(crate) async fn presence(&self, uuid: Uuid) -> Result<Presence> {
-        let is_here = self.on_journal(move |data| data.is_here(uuid));
-        let (is_here, collected) = tokio::join!(is_here, self.catalog.collected(uuid));
-        if is_here? {
+        // Both are asked at the same time, and whoever is here does not wait for the index.
+        let is_here = pin!(self.on_journal(move |data| data.is_here(uuid)));
+        let collected = pin!(self.catalog.collected(uuid));
+        let (is_here, collected) = match select(is_here, collected).await {
+            Either::Left((is_here, collected)) => (is_here?, Either::Left(collected)),
+            Either::Right((collected, is_here)) => (is_here.await?, Either::Right(collected)),
+        };
+        if is_here {
             return Ok(Presence::Here);
         }
+        let collected = match collected {
+            Either::Left(asked) => asked.await,
+            Either::Right(answer) => answer,
+        };
         match collected {
             Ok(Some(_)) => Ok(Presence::Collected),
             Ok(None) => Ok(Presence::Never),

@@ -301,11 +301,15 @@ impl ExecBody {
             return Ok(RunSession { status: SessionStatus::Ended(record), beginning, folder: facts.next, program });
         }
         let ladder = self.sessions.ladder().await.map_err(|error| failed("ladder", &error))?;
-        let deadline = cx.orders.borrow().deadline;
         let spec = self.spec_of(uuid, &facts, ladder, socket.as_ref()).await;
-        let spec = spec.map(|spec| Spec { timeout_ms: deadline.map(attend::left_ms), ..spec });
         let spec = spec.map_err(|error| failed("environment", &error))?;
         let spec = tenant.prepare(spec).await.map_err(|error| failed("prepare", &error))?;
+        if cx.orders.borrow().end.is_some() {
+            // Told while it was prepared.
+            return Err(NoSession::NotNeeded);
+        }
+        let deadline = cx.orders.borrow().deadline;
+        let spec = Spec { timeout_ms: deadline.map(attend::left_ms), ..spec };
         match self.sessions.launch(&facts.next, &spec).await {
             Ok(connection) => {
                 launches.lost = None;

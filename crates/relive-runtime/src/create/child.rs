@@ -67,7 +67,7 @@ impl Runtime {
             parent: parent.of.pid,
             records: Vec::new(),
             creation: Some(creation),
-            held: None,
+            is_new: false,
         };
         let created = self.create(draft).await.map(|_| ());
         if self.living(request.uuid).is_none() {

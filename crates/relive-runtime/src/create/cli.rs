@@ -94,7 +94,7 @@ impl Runtime {
             parent: Pid::RUNTIME,
             records,
             creation: None,
-            held: None,
+            is_new: false,
         };
         self.create_with_copy(above.parent, draft).await
     }

@@ -110,7 +110,7 @@ impl Runtime {
             parent: Pid::RUNTIME,
             records: vec![Body::Flow(record)],
             creation: None,
-            held: None,
+            is_new: false,
         };
         self.create_below(above.parent, draft).await
     }

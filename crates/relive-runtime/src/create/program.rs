@@ -38,11 +38,12 @@ impl Runtime {
         let request = ExecRequest { cwd, ..request };
         let mut draft = self.draft_of_program(&above, parent, request, workspace).await?;
         draft.spawned.request = Some(hash);
-        draft.held = Some(held);
+        draft.is_new = true;
         if let Some(program) = &mut draft.spawned.program {
             program.enter = entered;
         }
         let created = self.create_below(above.parent, draft).await?;
+        drop(held);
         self.started(created).await
     }
 
@@ -88,7 +89,7 @@ impl Runtime {
             parent: Pid::RUNTIME,
             records: place.records,
             creation: None,
-            held: None,
+            is_new: false,
         })
     }
 

@@ -336,7 +336,7 @@ async fn a_program_that_may_lose_nothing_waits_for_space_on_a_full_disk() {
     let host_pid = running.connection.seen().borrow().snapshot.host_pid.unwrap();
     let waits_in = || std::fs::read_to_string(format!("/proc/{host_pid}/wchan")).unwrap_or_default();
     wait_until("the program to wait for its reader", || waits_in().contains("pipe_write")).await;
-    std::fs::remove_file(&path).unwrap();
+    rustix::fs::unlink(&path).unwrap();
     let record = running.ended().await;
     assert_eq!((record.result.clone(), record.output_lost), (SessionResult::Exited(0), false));
     let expect: String = (1..=60000).map(|number| format!("{number}\n")).collect();

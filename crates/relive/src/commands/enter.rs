@@ -79,5 +79,5 @@ pub(crate) async fn run(context: &Context, args: &Args) -> Outcome<u8> {
         enter: Some(EnterRequest { id: args.id.clone(), namespaces: args.ns.clone() }),
         ..exec::plain_request(attachment, &args.argv, &args.environment, &format!("enter {}", quote(&args.id)))?
     };
-    exec::start(context, attachment, || Ok(request)).await
+    exec::start(context, attachment, request).await
 }

@@ -168,16 +168,11 @@ pub(crate) async fn run(context: &Context, args: &Args) -> Outcome<u8> {
             error.with_hint(format!("relive exec -d -- sh -c {quiet}"))
         })?;
     }
-    start(context, attachment, || request(args, attachment)).await
+    start(context, attachment, request(args, attachment)?).await
 }
 
-/// Starts a program, and stays with it unless it is to run in the background. The request is made while the daemon finds out
-/// who has connected.
-pub(super) async fn start(
-    context: &Context,
-    attachment: Attachment<'_>,
-    request: impl FnOnce() -> Outcome<ExecRequest>,
-) -> Outcome<u8> {
+/// Starts a program, and stays with it unless it is to run in the background.
+pub(super) async fn start(context: &Context, attachment: Attachment<'_>, request: ExecRequest) -> Outcome<u8> {
     let cannot = |error| CommandError::internal("cannot listen for signals").because(error);
     let mut interrupts = signal(SignalKind::interrupt()).map_err(cannot)?;
     // Before there is a program: every SIGTERM is passed on to it, or said to have come too early.
@@ -185,7 +180,7 @@ pub(super) async fn start(
     let begin = async {
         let client = Client::open(context, Start::Always).await?;
         let client = client.ok_or_else(|| CommandError::unavailable("no daemon is running"))?;
-        let started = client.exec(&request()?).await?;
+        let started = client.exec(&request).await?;
         Ok::<_, CommandError>((client, started))
     };
     let begun = tokio::select! {

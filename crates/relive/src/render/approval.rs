@@ -83,10 +83,7 @@ pub(crate) fn show(who: &str, call: &PendingCall, before: &Before, look: &Look) 
                 match before {
                     Before::Text(before) => (format!("{who} asks to overwrite {path}:"), diff::lines(before, content)),
                     Before::Hidden { bytes } => (
-                        format!(
-                            "{who} asks to overwrite {path} ({}, which are not shown):",
-                            super::size::bytes(*bytes)
-                        ),
+                        format!("{who} asks to overwrite {path} ({}, not shown):", super::size::bytes(*bytes)),
                         diff::lines("", content),
                     ),
                     Before::NoFile => {
@@ -325,7 +322,7 @@ mod tests {
     fn a_file_that_is_replaced_unseen_is_not_a_new_one() {
         let call = pending("write", json!({"path": "a", "content": "x\n"}));
         let check = |before, expect: &str| assert_eq!(show("PID 5", &call, &before, &Look::plain()).text, expect);
-        let hidden = "PID 5 asks to overwrite a (22 bytes, which are not shown):\n  | +x\n";
+        let hidden = "PID 5 asks to overwrite a (22 bytes, not shown):\n  | +x\n";
         check(Before::Hidden { bytes: 22 }, hidden);
         check(Before::NoFile, "PID 5 asks to write to a, which is not a file:\n  | +x\n");
     }

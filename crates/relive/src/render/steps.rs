@@ -436,6 +436,6 @@ mod tests {
         }
         let shown: Vec<_> = steps.rows.iter().map(|step| step.files_shown().unwrap_or_default()).collect();
         let one = "+0 -0 in 1 file";
-        assert_eq!(shown, ["unknown", one, one, "unknown", "", one, ""]);
+        assert_eq!(shown, ["unknown", one, one, "unknown", "", "+0 -0 in 1 file, since step 4", ""]);
     }
 }

@@ -113,9 +113,16 @@ impl Idle {
         match self.reader.next() {
             Ok(None) => Some(self),
             first => {
-                let started = thread::Builder::new().name("output".into()).spawn(move || self.show(first));
-                // If there is no thread, the receiver of what it would have said finds out.
-                drop(started);
+                let (give, take) = sync_channel::<(Self, io::Result<Option<Item>>)>(1);
+                let show = move || {
+                    if let Ok((idle, first)) = take.recv() {
+                        idle.show(first);
+                    }
+                };
+                match thread::Builder::new().name("output".into()).spawn(show) {
+                    Ok(_) => drop(give.send((self, first))),
+                    Err(error) => drop(self.finished.send(Err(NotShown::Unwritten(error)))),
+                }
                 None
             }
         }
@@ -135,7 +142,7 @@ impl Idle {
             }
             Ok(())
         };
-        let mut shown = first.map_err(NotShown::Unread).and_then(|first| sink(first));
+        let mut shown = first.map_err(NotShown::Unread).and_then(&mut sink);
         shown = shown.and_then(|()| drain(&mut reader, &mut sink));
         while shown.is_ok() && nudges.recv().is_ok() {
             shown = drain(&mut reader, &mut sink);

@@ -188,10 +188,9 @@ fn an_approval_says_that_a_file_is_overwritten_whatever_it_holds() {
         world.relive(&["kill", &writer.uuid]).ok();
         world.await_retired(&writer.uuid);
     };
-    let hidden =
-        |bytes: usize| format!("asks to overwrite target.txt ({bytes} bytes, which are not shown):\n  | +new\n");
-    check(Some(b"caf\xe9 latin1 precious\n"), &hidden(21));
-    check(Some(&vec![b'x'; (1 << 20) + 1]), &hidden((1 << 20) + 1));
+    let hidden = |size: &str| format!("asks to overwrite target.txt ({size}, not shown):\n  | +new\n");
+    check(Some(b"caf\xe9 latin1 precious\n"), &hidden("21 bytes"));
+    check(Some(&vec![b'x'; (1 << 20) + 1]), &hidden("1.0 MiB"));
     check(Some(b"old\n"), "asks to overwrite target.txt:\n  | -old\n  | +new\n");
     check(None, "asks to write target.txt:\n  | +new\n");
 }

@@ -1,15 +1,12 @@
 //! Agents that speak the Agent Client Protocol, as processes: a small one of our own.
 
 use std::fs;
-use std::io::Write as _;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use relive_fake_model::{FakeModel, Turn};
 use serde_json::{Value, json};
 
 use crate::cli_agents::Agents;
-use crate::daemon::Mount;
 use crate::world::{Begun, World, begun, kill, wait_for, wait_until};
 
 /// A user with an ACP agent, which offers some of what it could do with conversations.
@@ -20,11 +17,7 @@ struct Acp {
 
 impl Acp {
     fn offering(offers: &str) -> Self {
-        Self::with_config("", offers)
-    }
-
-    fn with_config(yaml: &str, offers: &str) -> Self {
-        let world = World::with_config(yaml);
+        let world = World::new();
         let state = world.root().join("conversations");
         let agents = world.root().join("config/relive/agents");
         fs::create_dir_all(&state).unwrap();
@@ -215,39 +208,6 @@ fn a_file_without_a_program_or_with_an_unknown_placeholder_is_refused() {
         let refused = acp.world.relive(&["run", "-d", "--agent", "mine", "x"]);
         assert!(refused.code != 0 && refused.stderr.contains(said), "{refused:?}");
     }
-}
-
-#[test]
-fn a_full_disk_loses_nothing_that_an_agent_says() {
-    let acp = Acp::with_config("limits: {floor_mb: 1}", "");
-    let Some(_disk) = Mount::new(&acp.world, "12m") else { return };
-    let process = acp.run(&[], "run touch made\nsay I am.\nsay Over.");
-    acp.world.await_display(&process.uuid, "approval");
-    let path = acp.world.data().join("filler");
-    let mut filler = fs::File::create(&path).unwrap();
-    let is_over = AtomicBool::new(false);
-    std::thread::scope(|scope| {
-        scope.spawn(|| {
-            // Whatever is freed is used up at once.
-            while !is_over.load(Ordering::Relaxed) {
-                if filler.write_all(&[b'x'; 512]).is_err() {
-                    std::thread::yield_now();
-                }
-            }
-        });
-        wait_until("the disk is full", || rustix::fs::statvfs(&acp.world.data()).unwrap().f_bavail == 0);
-        let answer = || acp.world.relive(&["resolve", &process.uuid, "--allow"]).code;
-        wait_until("it has its answer", || answer() == 0 || acp.world.work().join("made").exists());
-        wait_until("the agent has worked", || acp.world.work().join("made").exists());
-        is_over.store(true, Ordering::Relaxed);
-    });
-    fs::remove_file(&path).unwrap();
-    wait_until("all that it said is recorded", || {
-        // Whoever frees space resumes what was suspended for the lack of it.
-        let _ = acp.world.relive(&["resume", &process.uuid]);
-        acp.said(&process).concat() == "I am.Over."
-    });
-    acp.await_idle(&process, 1);
 }
 
 #[test]
@@ -528,7 +488,7 @@ fn real(name: &str, tool: &str) -> Option<(Agents, Begun)> {
     Some((agents, process))
 }
 
-/// Waits until a program was started this often: gemini continues in the next minute only.
+/// Waits until a process has recorded this many starts of its program.
 pub(crate) fn await_launches(agents: &Agents, process: &Begun, count: usize) {
     wait_until("its next program starts", || {
         let records = agents.world.records(&process.uuid, "cli");

@@ -129,10 +129,10 @@ fn files_of_the_data_directory_belong_to_the_user_only() {
 }
 
 /// The data directory on a small file system of its own; absent where that takes rights we have not.
-pub(crate) struct Mount<'w>(&'w World);
+struct Mount<'w>(&'w World);
 
 impl<'w> Mount<'w> {
-    pub(crate) fn new(world: &'w World, size: &str) -> Option<Self> {
+    fn new(world: &'w World, size: &str) -> Option<Self> {
         fs::create_dir_all(world.data()).unwrap();
         let mounted = mount(&["-t", "tmpfs", "-o", &format!("size={size},mode=0700"), "tmpfs"], &world.data());
         if !mounted {

@@ -99,7 +99,7 @@ fn info_shows_the_limits_of_a_program() {
     assert_eq!(session["memory"], 64 << 20, "{session}");
     let info = world.relive(&["info", "held"]).ok().stdout;
     let row = info.lines().find(|line| line.starts_with("LIMITS")).unwrap_or_else(|| panic!("{info}"));
-    assert!(["memory 67", "pids 50", "cpu 0.5"].iter().all(|part| row.contains(part)), "{row}");
+    assert!(["memory 64 MiB", "pids 50", "cpu 0.5"].iter().all(|part| row.contains(part)), "{row}");
 }
 
 #[test]

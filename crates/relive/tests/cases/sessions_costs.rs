@@ -103,8 +103,8 @@ fn a_program_costs_two_syncs_before_its_launch_and_four_in_all() {
     let calls = daemon.program();
     let (before, after) = (calls.syncs_before_launch.len(), calls.syncs_after_launch.len());
     assert!((before, after) == (2, 2), "{calls:#?}");
-    // Those of the standard library's start in the shim.
-    assert!(calls.signal_calls <= 16, "{calls:#?}");
+    // Those of the standard library's start in the shim, and perhaps in the next one.
+    assert!(calls.signal_calls <= 32, "{calls:#?}");
 }
 
 #[test]

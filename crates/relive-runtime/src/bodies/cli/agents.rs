@@ -209,9 +209,10 @@ pub(super) fn continues_at(
         return None;
     }
     let named_at_latest = launches.last()?.checked_add(GEMINI_STARTS_WITHIN).ok()?;
-    let minute = now.as_second().div_euclid(MINUTE_S);
-    let next = Timestamp::from_second((minute + 1) * MINUTE_S).ok()?;
-    (named_at_latest.as_second().div_euclid(MINUTE_S) >= minute).then_some(next)
+    let minute = |moment: Timestamp| moment.as_second().div_euclid(MINUTE_S);
+    let named = minute(named_at_latest);
+    let next = Timestamp::from_second((named + 1) * MINUTE_S).ok()?;
+    (named >= minute(now)).then_some(next)
 }
 
 #[cfg(test)]
@@ -307,6 +308,7 @@ pub(super) mod tests {
         check("gemini", CliStart::Resume, "05:08:10", "05:09:00", None);
         // Its file may have the name of the next minute.
         check("gemini", CliStart::Resume, "05:08:40", "05:09:20", Some("05:10:00"));
+        check("gemini", CliStart::Resume, "05:08:40", "05:08:50", Some("05:10:00"));
         check("gemini", CliStart::New, "05:08:10", "05:08:40", None);
         check("qwen", CliStart::Resume, "05:08:10", "05:08:40", None);
     }

@@ -180,7 +180,7 @@ impl Known {
         match self.stream.machine().lifecycle() {
             Lifecycle::Idle if !is_told_all && !self.is_named => Lifecycle::Spawning,
             Lifecycle::Idle if !is_told_all => Lifecycle::Working,
-            lifecycle => lifecycle,
+            known @ (Lifecycle::Spawning | Lifecycle::Working | Lifecycle::Idle | Lifecycle::Killed) => known,
         }
     }
 

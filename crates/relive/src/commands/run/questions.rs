@@ -368,9 +368,7 @@ pub(crate) fn compared(process: &Process) -> Option<Vec<String>> {
     let (head, before) = match before {
         Before::Absent => return None,
         Before::Text(text) => (None, text),
-        Before::Hidden { bytes } => {
-            (Some(format!("the file is overwritten: {bytes} bytes, which are not shown")), String::new())
-        }
+        Before::Hidden { bytes } => (Some(format!("the file is overwritten: {bytes} bytes, not shown")), String::new()),
         Before::NoFile => (Some("this is not a file".to_owned()), String::new()),
     };
     // No line of a content has this sign.
