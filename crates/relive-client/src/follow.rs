@@ -165,6 +165,10 @@ impl Client {
                 joined = self.stream(uuid, source, last.as_deref(), true) => joined,
             };
             self.set_link(if joined.is_ok() { Link::Up } else { Link::Lost });
+            if joined.is_ok() {
+                // One that was stopped is back: it is started again if it crashes.
+                self.set_stopped(false);
+            }
             let left = match joined {
                 Ok(mut stream) => loop {
                     let next = tokio::select! {

@@ -14,6 +14,8 @@ use crate::render::time::clock_time;
 
 /// How long the journal may take to say what the answer was. Nobody waits for it.
 const TOLD_WITHIN: Duration = Duration::from_secs(2);
+/// What is said where there is no daemon to ask.
+const UNKNOWN: &str = "the daemon does not answer, so whether it still waits is not known";
 /// How soon it is asked again, if a daemon was killed.
 const TELL_AGAIN: Duration = Duration::from_millis(100);
 /// How much of an answer is repeated.
@@ -101,7 +103,8 @@ impl Waiting {
                 Ok(Some(told)) => return told,
                 Err(error) if error.kind == Kind::Code(ErrorCode::NotFound) => return "it was removed".to_owned(),
                 Ok(None) | Err(_) if self.question.is_none() => return "it does not wait any more".to_owned(),
-                Ok(None) | Err(_) if begun.elapsed() > TOLD_WITHIN => return "answered elsewhere".to_owned(),
+                Ok(None) if begun.elapsed() > TOLD_WITHIN => return "answered elsewhere".to_owned(),
+                Err(_) if begun.elapsed() > TOLD_WITHIN => return UNKNOWN.to_owned(),
                 Ok(None) | Err(_) => tokio::time::sleep(TELL_AGAIN).await,
             }
         }
