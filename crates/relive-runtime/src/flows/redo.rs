@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use relive_api::{NodeRequest, NodeResumed, Process, ResumeRequest};
 use relive_core::{Cause, ErrorCode, Limits, Pid, Uuid};
-use relive_flow::{Event, Flow, Origin, Outcome, Rejected};
+use relive_flow::{Event, Flow, Origin, Outcome, Rejected, SlotState};
 use relive_journal::record::Body;
 use relive_types::program::quote;
 
@@ -60,6 +60,11 @@ impl Checked {
     fn holds(&self, run: Pid, flow: &Flow, node: &str) -> Result<()> {
         if flow.slot(node).and_then(|slot| slot.uuid) != self.last {
             let message = format!("{node} of run {run} was started again meanwhile");
+            return Err(Error::new(ErrorCode::Conflict, message).with_hint(format!("relive compose status {run}")));
+        }
+        let waits = flow.slot(node).filter(|slot| slot.uuid.is_some()).and_then(|slot| not_its_turn(slot.state));
+        if let Some(why) = waits {
+            let message = format!("cannot resume a node of run {run}: {node} {why}");
             return Err(Error::new(ErrorCode::Conflict, message).with_hint(format!("relive compose status {run}")));
         }
         match &self.refusal {
@@ -314,6 +319,22 @@ fn not_resumed(run: Pid, redo: &Redo, error: &Error) -> String {
 
 pub(super) fn recorded(event: &Event, request_id: Option<String>) -> Result<Body> {
     record(event, request_id).map_err(|error| Error::new(ErrorCode::Internal, error.to_string()))
+}
+
+/// Says of a node that has run before why its next run is not up to a person: its process would go on with results that are
+/// about to be replaced.
+fn not_its_turn(state: &SlotState) -> Option<&'static str> {
+    match state {
+        SlotState::Waiting => Some("starts again when what it depends on is done"),
+        SlotState::Skipped => Some("was skipped: what it depends on did not do its work, and continues first"),
+        SlotState::Due { .. }
+        | SlotState::Running { .. }
+        | SlotState::ToStop { .. }
+        | SlotState::Succeeded
+        | SlotState::Failed { .. }
+        | SlotState::Stopped
+        | SlotState::Halted => None,
+    }
 }
 
 fn refused(pid: Pid, rejected: Rejected) -> Error {

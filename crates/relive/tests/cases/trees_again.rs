@@ -44,6 +44,23 @@ fn services_run_again_when_a_node_of_an_ended_run_is_resumed() {
 }
 
 #[test]
+fn a_node_is_not_resumed_while_what_it_depends_on_runs_again() {
+    let world = World::new();
+    let run = world.up("nodes:
+  a: {command: [sh, -c, 'while [ -e hold ]; do sleep 0.01; done; echo a >> ran; wc -l < ran']}
+  b: {command: [sh, -c, 'echo \"b $RELIVE_RESULT_a\" >> ran'], depends_on: [a], results: [a]}
+");
+    world.relive(&["wait", &run.uuid]).ok();
+    world.file("hold", "");
+    world.relive(&["compose", "resume", &run.uuid, "--node", "a"]).ok();
+    let refused = world.relive(&["compose", "resume", &run.uuid, "--node", "b"]).exits(3);
+    assert!(refused.stderr.contains("b starts again when what it depends on is done"), "{refused:?}");
+    fs::remove_file(world.work().join("hold")).unwrap();
+    world.relive(&["wait", &run.uuid]).ok();
+    assert_eq!(world.ran(), ["a", "a", "b 1", "b 3"]);
+}
+
+#[test]
 fn a_node_that_cannot_be_started_has_not_started() {
     let world = World::new();
     for db in ["intent: serve, agent: nobody-of-that-name", "command: [no-such-program-anywhere]"] {

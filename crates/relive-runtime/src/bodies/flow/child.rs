@@ -253,11 +253,9 @@ impl ChildStart {
                 runtime.run_below(Some(self.parent), request).await.map(|_| ())
             }
             Work::Exec { command } => {
-                if let Some(node) = task.result_in_command() {
-                    let message = format!(
-                        "its command has the result of {node} in its text, as files of an earlier version could: \
-                         list it in `results`, and start a new run"
-                    );
+                if task.result_in_command {
+                    let message = "its command has a result in its text, as files of an earlier version could: list the \
+                                   node in `results`, and start a new run";
                     return Err(Error::new(ErrorCode::Invalid, message));
                 }
                 let mut env = runtime.environment_of(self.parent.uuid);
