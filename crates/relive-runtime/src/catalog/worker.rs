@@ -3,7 +3,6 @@
 use std::collections::VecDeque;
 use std::sync::{Arc, PoisonError};
 use std::thread;
-use std::time::Duration;
 
 use relive_index::{Error, Index, Row};
 use relive_journal::data::SetAside;
@@ -12,9 +11,6 @@ use super::{BATCH, CHANGES_MAX, Change, Question, Queue, Shared, Standing, Task,
 
 /// How often an index is recreated on the disk. After that it stays in memory, because the problem persists.
 const RENEWALS_MAX: u32 = 3;
-/// How long a change waits for others, to be written with them: a process that ends at once is written once, and after whoever
-/// waits for it was answered.
-const GATHER: Duration = Duration::from_millis(4);
 /// How often closing starts over because of a new change.
 const CLOSINGS_MAX: u32 = 64;
 
@@ -195,9 +191,6 @@ impl Shared {
     fn next(&self) -> Option<Work> {
         let mut queue = self.lock();
         loop {
-            let gathers = |queue: &mut Queue| !queue.closed && queue.gathers();
-            let gathered = self.wake.wait_timeout_while(queue, GATHER, gathers);
-            queue = gathered.unwrap_or_else(PoisonError::into_inner).0;
             if queue.closed {
                 return None;
             }
@@ -231,13 +224,6 @@ impl Queue {
             Some(Task::Close(done)) => Some(Work::Close(done)),
             None => self.listings.pop_front().map(|listing| self.asked(listing)),
         }
-    }
-
-    /// Tells whether there are changes, and nobody waits for anything behind them.
-    fn gathers(&self) -> bool {
-        let is_change = |task: &Task| matches!(task, Task::Change(_));
-        let count = self.tasks.len();
-        self.questions == 0 && count > 0 && count < BATCH && self.tasks.iter().all(is_change)
     }
 
     fn has_changes(&self) -> bool {
