@@ -30,27 +30,18 @@ pub(super) fn told(process: &Process, run: Uuid) -> Option<String> {
         return is_paused.then(|| format!("{node} paused (PID {pid})\nto continue it: relive resume {pid}"));
     };
     let text = one_line(&text);
-    let (waits, help) = match kind {
-        ItemKind::Approval => ("waits for your approval", "to answer"),
-        ItemKind::Question => ("asks you", "to answer"),
-        ItemKind::InDoubt => ("waits for your answer", "to answer"),
+    let resolve = format!("relive resolve {pid}");
+    let (waits, help, command) = match kind {
+        ItemKind::Approval => ("waits for your approval", "to answer", resolve),
+        ItemKind::Question => ("asks you", "to answer", resolve),
+        ItemKind::InDoubt => ("waits for your answer", "to answer", resolve),
         ItemKind::Budget
         | ItemKind::Quota
         | ItemKind::Credentials
         | ItemKind::Stalled
         | ItemKind::Failed
         | ItemKind::Damaged
-        | ItemKind::Finished => ("suspended", "to continue it"),
-    };
-    let command = match kind {
-        ItemKind::Approval | ItemKind::Question | ItemKind::InDoubt => format!("relive resolve {pid}"),
-        ItemKind::Budget
-        | ItemKind::Quota
-        | ItemKind::Credentials
-        | ItemKind::Stalled
-        | ItemKind::Failed
-        | ItemKind::Damaged
-        | ItemKind::Finished => answers.into_iter().next().map(|answer| answer.command)?,
+        | ItemKind::Finished => ("suspended", "to continue it", answers.into_iter().next()?.command),
     };
     Some(format!("{node} {waits} (PID {pid}): {text}\n{help}: {command}"))
 }
