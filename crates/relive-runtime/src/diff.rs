@@ -39,7 +39,7 @@ impl Runtime {
         let activity = self.files_activity(uuid);
         let Some(sides) = sides(&history, query, (last_step, activity)).map_err(|step| match not_yet {
             Some(first) if step >= first && step <= last_step => not_known_yet(id, step),
-            Some(_) | None => unknown_step(id, step),
+            Some(_) | None => unknown_step(id, step, last_step),
         })?
         else {
             // It changed nothing, or nobody looked.
@@ -171,8 +171,12 @@ pub(crate) fn not_known_yet(id: &str, step: u32) -> Error {
     Error::new(ErrorCode::Conflict, message).with_hint("try again in a moment")
 }
 
-pub(crate) fn unknown_step(id: &str, step: u32) -> Error {
-    let message = format!("the files of {id} after step {step} are not known");
+/// Says that there is no such step, or that nobody knows its files.
+pub(crate) fn unknown_step(id: &str, step: u32, last_step: u32) -> Error {
+    let message = match step > last_step {
+        true => format!("{id} has no step {step}: its last one is {last_step}"),
+        false => format!("the files of {id} after step {step} are not known"),
+    };
     Error::new(ErrorCode::Conflict, message).with_hint(format!("relive steps {id}"))
 }
 

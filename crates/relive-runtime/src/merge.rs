@@ -153,6 +153,8 @@ impl Turn {
         (area, request_id): (Option<Area>, Option<String>),
     ) -> Result<FilesChanged> {
         let runtime = Arc::clone(&self.runtime);
+        // A command that is over later would change nothing about it.
+        self.check_own(id).await?;
         let is_in_command = self.is_in_command().await?;
         if is_in_command && !request.force {
             let message = format!("process {id} is in the middle of a command, so its files may be half written");
@@ -231,6 +233,13 @@ impl Turn {
         error.with_hint(format!("relive {verb} {id}"))
     }
 
+    /// Refuses a process that has no workspace of its own.
+    async fn check_own(&mut self, id: &str) -> Result<()> {
+        let spawned = self.look(|history| history.identity.clone().map(|identity| identity.spawned)).await?;
+        let here = spawned.filter(|spawned| spawned.workspace.is_none());
+        here.map_or(Ok(()), |here| Err(not_own(id, &here.cwd)))
+    }
+
     /// Tells whether a call that may change its files is under way.
     async fn is_in_command(&mut self) -> Result<bool> {
         let may_change = |open: &OpenCall| !matches!(open.recovery, Recovery::Rerun | Recovery::Lookup { .. });
@@ -251,8 +260,7 @@ impl Turn {
         let spawned =
             spawned.ok_or_else(|| Error::new(ErrorCode::Internal, "the journal does not describe a process"))?;
         let Some(own) = spawned.workspace.clone() else {
-            let message = format!("process {id} works in {} itself: there is nothing to merge", spawned.cwd);
-            return Err(Error::new(ErrorCode::Invalid, message).with_hint(format!("relive diff {id}")));
+            return Err(not_own(id, &spawned.cwd));
         };
         let into = target(id, into, own.from)?;
         if let Some(area) = area {
@@ -305,6 +313,11 @@ impl Turn {
         let Taken { snapshot, left_out, special, .. } = taken;
         Ok(Theirs { snapshot, left_out, special, lacks, settled })
     }
+}
+
+fn not_own(id: &str, directory: &str) -> Error {
+    let message = format!("process {id} works in {directory} itself: there is nothing to merge");
+    Error::new(ErrorCode::Invalid, message).with_hint(format!("relive diff {id}"))
 }
 
 /// Returns the real path of the directory to merge into. A link that replaced the directory that was copied is refused;

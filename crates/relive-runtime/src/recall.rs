@@ -223,7 +223,7 @@ fn past(table: &Table, info: ProcInfo, now: Moment) -> Option<(Past, Moment)> {
     let ago_ms = u64::try_from(now.at.duration_since(ended_at).as_millis()).unwrap_or_default();
     let then = Moment { at: ended_at, up_ms: now.up_ms.saturating_sub(ago_ms) };
     let parent = info.parent_uuid.and_then(|uuid| table.current_pid(uuid)).unwrap_or(Pid::RUNTIME);
-    let (step, spent) = (info.step, info.spent);
+    let (step, spent, ledger) = (info.step, info.spent, info.ledger);
     let spec = Spec {
         pid,
         uuid: info.uuid,
@@ -238,7 +238,13 @@ fn past(table: &Table, info: ProcInfo, now: Moment) -> Option<(Past, Moment)> {
         cwd: info.cwd,
         model: info.model,
         limits: info.limits,
-        usage: UsageTotals { step, tokens_in: spent.tokens_in, tokens_out: spent.tokens_out, cost_usd: spent.cost_usd },
+        usage: UsageTotals {
+            step,
+            tokens_in: spent.tokens_in,
+            tokens_out: spent.tokens_out,
+            cost_usd: spent.cost_usd,
+            estimated: crate::view::is_estimated(ledger.as_deref(), spent),
+        },
         created_at: info.created_at,
         stopwatch: Stopwatch::stopped(elapsed_ms),
     };

@@ -265,7 +265,7 @@ impl Turn {
         if let Goal::AfterStep(step) = order.to
             && step > standing.last_step
         {
-            return Err(unknown_step(id, step));
+            return Err(unknown_step(id, step, standing.last_step));
         }
         let (history, not_yet) = self.runtime.files_by_now(self.uuid(), standing.last_step).await?;
         if order.to == Goal::BeforeLastVerb {
@@ -389,7 +389,7 @@ impl Turn {
         let known = history.after(step, activity).filter(|_| step <= last_step);
         let unknown = || match not_yet {
             Some(first) if step >= first && step <= last_step => not_known_yet(id, step),
-            Some(_) | None => unknown_step(id, step),
+            Some(_) | None => unknown_step(id, step, last_step),
         };
         Ok(Target { files: known.ok_or_else(unknown)?, step })
     }

@@ -3,6 +3,8 @@
 
 use std::borrow::Cow;
 
+use crate::text::acts;
+
 /// Returns a name as text: in quotes where it could not be told from other text.
 #[must_use]
 pub fn quoted(bytes: &[u8]) -> Cow<'_, str> {
@@ -11,6 +13,13 @@ pub fn quoted(bytes: &[u8]) -> Cow<'_, str> {
         Ok(text) if text.chars().all(plain) => Cow::Borrowed(text),
         _ => Cow::Owned(quote(bytes)),
     }
+}
+
+/// Returns a name, as [`quoted`] returns it, for people: also in quotes if one of its characters moves others about or is not
+/// seen, so that no name looks like another one. It can be typed as it is shown.
+#[must_use]
+pub fn shown(text: &str) -> Cow<'_, str> {
+    if text.contains(acts) { Cow::Owned(quote(text.as_bytes())) } else { Cow::Borrowed(text) }
 }
 
 fn quote(bytes: &[u8]) -> String {
@@ -74,5 +83,20 @@ mod tests {
         for text in ["a", "\"a", "\"\\9\"", "\"\\37\""] {
             assert_eq!(unquote(text), None, "{text}");
         }
+    }
+
+    #[test]
+    fn a_name_is_shown_without_characters_that_act_on_others() {
+        for (name, expect) in [
+            ("two  spaces ä", "two  spaces ä"),
+            ("gpj.\u{202e}exe", r#""gpj.\342\200\256exe""#),
+            ("a\u{200b}", r#""a\342\200\213""#),
+            ("\u{1b}[31m", r#""\033[31m""#),
+        ] {
+            assert_eq!(shown(name), expect);
+            assert_eq!(unquote(&shown(name)).unwrap_or_else(|| name.into()), name.as_bytes());
+        }
+        let quoted = quoted(b"a\n\xff");
+        assert_eq!(shown(&quoted), quoted, "in quotes already");
     }
 }

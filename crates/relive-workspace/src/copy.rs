@@ -78,9 +78,10 @@ impl Store {
         remove_tree(disk, &path)?;
         disk.create_directory(CWD, &path).context("create", &path)?;
         let made = self.fill(snapshot, &path, control).and_then(|(copied, files)| {
-            let directory = open_directory(above)?;
-            let real = above.canonicalize().context("open", above)?.join(name);
-            self.note_base(&real, &files, (rules, &self.extras(snapshot)?.exclude))?;
+            // The directory of copies may be a link to another disk.
+            let above = above.canonicalize().context("open", above)?;
+            let directory = open_directory(&above)?;
+            self.note_base(&above.join(name), &files, (rules, &self.extras(snapshot)?.exclude))?;
             let renamed = disk.rename_new(&directory, &*temporary, name);
             renamed.and_then(|()| disk.sync_directory(&directory)).context("create", destination)?;
             Ok(copied)
@@ -106,7 +107,7 @@ impl Store {
             return Err(std::io::Error::from(std::io::ErrorKind::InvalidInput)).context("create", path);
         };
         self.disk().create_directories(above).context("create", above)?;
-        let directory = open_directory(above)?;
+        let directory = open_directory(&above.canonicalize().context("open", above)?)?;
         self.disk().replace(&directory, name, b"", durability).context("create", path)
     }
 
@@ -126,7 +127,7 @@ impl Store {
         remove_tree(self.disk(), &aside)?;
         if is_directory {
             check_not_mounted(self.disk(), path)?;
-            let directory = open_directory(above)?;
+            let directory = open_directory(&above.canonicalize().context("open", above)?)?;
             let to = aside.file_name().unwrap_or_default();
             let renamed = self.disk().rename(&directory, name, to);
             renamed.and_then(|()| self.disk().sync_directory(&directory)).context("remove", path)?;
@@ -200,7 +201,9 @@ struct Copier<'a> {
 
 impl Copier<'_> {
     fn create_directory(&self, path: &FilePath) -> Result<()> {
-        self.disk.create_directory(self.root, path.as_bytes()).context("create", &self.place(path))
+        let Some((parent, name)) = path.split() else { return Ok(()) };
+        let above = open_beneath(self.root, &parent).context("open", &self.place(&parent))?;
+        self.disk.create_directory(&above, name).context("create", &self.place(path))
     }
 
     fn place(&self, path: &FilePath) -> PathBuf {
@@ -264,6 +267,8 @@ impl Copier<'_> {
 
     fn link(&self, path: &FilePath, first: &FilePath) -> Result<()> {
         self.files.fetch_add(1, Ordering::Relaxed);
-        self.disk.link((self.root, first.as_bytes()), (self.root, path.as_bytes())).context("link", &self.place(path))
+        let (Some((from, first)), Some((to, name))) = (first.split(), path.split()) else { return Ok(()) };
+        let open = |directory: &FilePath| open_beneath(self.root, directory).context("open", &self.place(directory));
+        self.disk.link((open(&from)?, first), (open(&to)?, name)).context("link", &self.place(path))
     }
 }

@@ -3,13 +3,16 @@
 //! It decides nothing. In a `faults` build a test can stop it at the n-th change, and from then on nothing changes any
 //! more, as if the process had been killed. Reading does not go through it.
 
+use std::collections::hash_map::RandomState;
 use std::fs::File;
+use std::hash::{BuildHasher as _, Hasher as _};
 use std::io::{self, Write as _};
 use std::os::fd::{AsFd, AsRawFd as _, OwnedFd};
 use std::os::unix::fs::FileExt as _;
 use std::path::Path;
 #[cfg(feature = "faults")]
 use std::sync::Arc;
+use std::time::{Duration, SystemTime};
 
 use rustix::fs::{AtFlags, CWD, Gid, Mode, OFlags, RenameFlags, Uid};
 use rustix::io::Errno;
@@ -17,6 +20,7 @@ use rustix::path::Arg;
 
 #[cfg(feature = "faults")]
 use crate::faults::Faults;
+use crate::stat::Time;
 
 /// A handle to the file system, cheap to clone.
 #[derive(Debug, Clone, Default)]
@@ -29,6 +33,12 @@ pub struct Disk {
 const PRIVATE_FILE: u32 = 0o600;
 /// Directories that only the owner may enter.
 const PRIVATE_DIRECTORY: u32 = 0o700;
+/// How the name of a file ends that is about to replace another one.
+const REPLACING_END: &str = ".tmp";
+/// No process writes a small file for longer. An older one was left by a process that was killed.
+const REPLACING_MAX: Duration = Duration::from_secs(10 * 60);
+/// Names that are tried before a file cannot be created.
+const CREATE_TRIES: u32 = 8;
 
 #[cfg_attr(
     not(feature = "faults"),
@@ -285,18 +295,53 @@ impl Disk {
         bytes: &[u8],
         durability: Durability,
     ) -> io::Result<()> {
-        let temporary = format!("{name}.tmp");
-        self.unlink(directory, &*temporary)?;
-        let file = self.create(directory, &*temporary)?;
-        self.write(&file, bytes)?;
-        if durability == Durability::Synced {
-            self.sync(&file)?;
+        self.sweep_replaced(directory, name);
+        let (temporary, file) = self.create_temporary(directory, name)?;
+        let written = self.write(&file, bytes).and_then(|()| match durability {
+            Durability::Synced => self.sync(&file),
+            Durability::Disposable => Ok(()),
+        });
+        if let Err(error) = written.and_then(|()| self.rename(directory, &*temporary, name)) {
+            // Otherwise the next one removes it.
+            let _ = self.unlink(directory, &*temporary);
+            return Err(error);
         }
-        self.rename(directory, &*temporary, name)?;
         if durability == Durability::Synced {
             self.sync_directory(directory)?;
         }
         Ok(())
+    }
+
+    /// Creates a file for the new version of `name`, under a name that nobody else has.
+    fn create_temporary(&self, directory: &OwnedFd, name: &str) -> io::Result<(String, File)> {
+        let mut tries = 0;
+        loop {
+            let number = RandomState::new().build_hasher().finish();
+            let temporary = format!("{name}.{number:016x}{REPLACING_END}");
+            match self.create(directory, &*temporary) {
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists && tries < CREATE_TRIES => tries += 1,
+                created => return Ok((temporary, created?)),
+            }
+        }
+    }
+
+    /// Removes new versions of `name` that a killed process left. Those of a process that is writing now are younger.
+    /// Something else with such a name is no obstacle, and stays.
+    fn sweep_replaced(&self, directory: &OwnedFd, name: &str) {
+        let Ok(names) = crate::remove::names(directory) else { return };
+        let earlier = format!("{name}{REPLACING_END}");
+        let digits = |found: &[u8]| {
+            let rest = found.strip_prefix(name.as_bytes())?.strip_prefix(b".")?;
+            rest.strip_suffix(REPLACING_END.as_bytes()).map(<[u8]>::to_vec)
+        };
+        let is_number = |digits: Vec<u8>| digits.len() == 16 && digits.iter().all(u8::is_ascii_hexdigit);
+        let is_left = |found: &&Vec<u8>| **found == earlier.as_bytes() || digits(found).is_some_and(is_number);
+        for found in names.iter().filter(is_left) {
+            let old = Time::before(SystemTime::now(), REPLACING_MAX);
+            if crate::stat::stat_at(directory, &**found).is_ok_and(|stat| stat.key.mtime < old) {
+                let _ = self.unlink(directory, &**found);
+            }
+        }
     }
 }
 

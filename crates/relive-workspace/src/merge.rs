@@ -2,6 +2,7 @@
 
 mod directories;
 mod links;
+mod text;
 
 use serde::Serialize;
 
@@ -17,6 +18,7 @@ use crate::rules::{RecordedRules, Rules};
 use crate::snapshot::{Grade, Snapshot, Taken};
 use crate::store::{Deflater, ObjectSink, Store};
 use crate::workspace::Workspace;
+use text::Text;
 
 /// Larger texts are not merged line by line.
 const TEXT_MAX: usize = 16 << 20;
@@ -262,29 +264,15 @@ impl Merger<'_> {
             self.conflict(path, ConflictKind::Binary);
             return Ok(ours);
         }
-        let merged = match diffy::merge_bytes(&base, &our_bytes, &their_bytes) {
-            Ok(merged) => merged,
-            Err(marked) => {
+        let merged = match text::merge(&base, &our_bytes, &their_bytes) {
+            Text::Merged(merged) => merged,
+            Text::Conflicting(marked) => {
                 self.conflict(path, if was_there { ConflictKind::Lines } else { ConflictKind::BothAdded });
-                mark_whole_lines(&base, &our_bytes, &their_bytes).unwrap_or(marked)
+                marked
             }
         };
         self.sink.add(Kind::Blob, &merged, &mut Deflater::default())
     }
-}
-
-/// Returns the sides of a conflict with markers on lines of their own, also if a last line does not end; `None` if all do.
-fn mark_whole_lines(base: &[u8], ours: &[u8], theirs: &[u8]) -> Option<Vec<u8>> {
-    let is_whole = |text: &[u8]| text.is_empty() || text.ends_with(b"\n");
-    if [base, ours, theirs].into_iter().all(is_whole) {
-        return None;
-    }
-    let whole = |text: &[u8]| if is_whole(text) { text.to_vec() } else { [text, b"\n"].concat() };
-    let (base, ours, theirs) = (whole(base), whole(ours), whole(theirs));
-    Some(diffy::merge_bytes(&base, &ours, &theirs).err().unwrap_or_else(|| {
-        // They differ in the end of the last line.
-        [b"<<<<<<< ours\n", &*ours, b"=======\n", &*theirs, b">>>>>>> theirs\n"].concat()
-    }))
 }
 
 /// Returns whether two states have the same kind, bytes and permissions.

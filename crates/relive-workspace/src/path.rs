@@ -114,7 +114,7 @@ impl FilePath {
 
     /// Returns the path with this before it, quoted as a whole, as diffs name files.
     pub(crate) fn below(&self, prefix: &str) -> String {
-        file_name::quoted(&[prefix.as_bytes(), &self.0].concat()).into_owned()
+        file_name::shown(&file_name::quoted(&[prefix.as_bytes(), &self.0].concat())).into_owned()
     }
 }
 

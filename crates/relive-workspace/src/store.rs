@@ -19,7 +19,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
-use rustix::fs::{CWD, FlockOperation, Mode, OFlags, flock};
+use rustix::fs::{CWD, FlockOperation, Mode, OFlags, ResolveFlags, flock};
 use rustix::io::Errno;
 
 use crate::control::Control;
@@ -282,8 +282,8 @@ impl Store {
 
 /// Opens a lock file and takes its lock; `None` if it is locked.
 pub(crate) fn lock_file(path: &Path, operation: FlockOperation) -> Result<Option<File>> {
-    let flags = OFlags::RDWR | OFlags::CREATE | OFlags::CLOEXEC | OFlags::NOFOLLOW;
-    let file = rustix::fs::openat(CWD, path, flags, Mode::from_raw_mode(0o600)).context("open", path)?;
+    let flags = OFlags::RDWR | OFlags::CREATE | OFlags::CLOEXEC;
+    let file = open_own(path, flags, Mode::from_raw_mode(0o600))?;
     match flock(&file, operation) {
         Ok(()) => Ok(Some(file.into())),
         Err(Errno::WOULDBLOCK) => Ok(None),
@@ -291,10 +291,16 @@ pub(crate) fn lock_file(path: &Path, operation: FlockOperation) -> Result<Option
     }
 }
 
-/// Opens one of Relive's own directories by its path.
+/// Opens one of Relive's own directories by its real path.
 pub(crate) fn open_directory(path: &Path) -> Result<OwnedFd> {
-    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    rustix::fs::openat(CWD, path, flags, Mode::empty()).context("open", path)
+    open_own(path, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
+}
+
+/// Opens one of Relive's own files by its real path. A link in it was made by somebody else, and is not followed: files
+/// would be written to another directory, and removed from it.
+pub(crate) fn open_own(path: &Path, flags: OFlags, mode: Mode) -> Result<OwnedFd> {
+    let flags = flags | OFlags::NOFOLLOW;
+    rustix::fs::openat2(CWD, path, flags, mode, ResolveFlags::NO_SYMLINKS).context("open", path)
 }
 
 fn names(directory: &Path) -> Result<Vec<std::ffi::OsString>> {

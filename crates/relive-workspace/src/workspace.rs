@@ -81,7 +81,7 @@ impl Workspace {
         }
         let descriptor = open_child(CWD, &path).context("open", &path)?;
         let state = store.state_directory(&path);
-        store.disk().create_directories(&state).context("create", &state)?;
+        store.create_state_directory(&state)?;
         let cache =
             read_small(&state.join(CACHE), CACHE_MAX).and_then(|bytes| Cache::decode(&bytes)).unwrap_or_default();
         let origin = CopyOrigin { base: read_base(&state), outer: read_outer(&state) };
@@ -191,6 +191,19 @@ impl Store {
         self.path().join(STATES).join(name)
     }
 
+    fn create_state_directory(&self, state: &Path) -> Result<()> {
+        if state.is_dir() {
+            return Ok(());
+        }
+        let above = self.path().join(STATES);
+        self.disk().create_directories(&above).context("create", &above)?;
+        let created = self.disk().create_directory(open_directory(&above)?, state.file_name().unwrap_or_default());
+        match created {
+            Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => Ok(()),
+            created => created.context("create", state),
+        }
+    }
+
     /// Reads the rules that apply to the files of a directory and are not in it: those of the repository around it, and for a
     /// copy those of the directory that it was made of. A copy of the directory keeps them.
     #[must_use]
@@ -210,7 +223,7 @@ impl Store {
     ) -> Result<()> {
         self.remove_state(root)?;
         let state = self.state_directory(root);
-        self.disk().create_directories(&state).context("create", &state)?;
+        self.create_state_directory(&state)?;
         let bytes = checked(paths.iter().map(FilePath::as_bytes));
         let excluded = checked(excluded.iter().map(String::as_bytes));
         let directory = open_directory(&state)?;

@@ -191,9 +191,7 @@ impl Directory {
                 Err(Errno::INVAL | Errno::NOENT) => {
                     let real = real_path(&directory).map_err(|errno| refused(errno, &shown))?;
                     let above = real_path(&self.fd).map_err(|errno| refused(errno, &shown))?;
-                    let is_private = self.private.iter().any(|private| real.join(&name).starts_with(private));
-                    let is_isolated = self.links == Links::Refuse;
-                    if is_private || is_isolated && relive_sandbox::executes(&above, &real.join(&name)) {
+                    if self.is_refused(&above, &real.join(&name)) {
                         return Err(Refused::Private(shown));
                     }
                     let below = real.strip_prefix(&above).unwrap_or(&real).join(&name);
@@ -209,9 +207,20 @@ impl Directory {
         Err(Refused::Links(shown))
     }
 
-    /// Creates and syncs the directory of `path` and its parents.
+    /// Returns whether a file, by its real path, is none that this agent may write. `above` is the real path of the directory.
+    fn is_refused(&self, above: &Path, real: &Path) -> bool {
+        let is_isolated = self.links == Links::Refuse;
+        self.private.iter().any(|private| real.starts_with(private))
+            || is_isolated && relive_sandbox::executes(above, real)
+    }
+
+    /// Creates and syncs the directory of `path` and its parents, unless a file there could not be written.
     pub(super) fn make_parents(&self, path: &Path) -> Result<(), Refused> {
         let shown = path.display().to_string();
+        let root = real_path(&self.fd).map_err(|errno| refused(errno, &shown))?;
+        if self.is_refused(&root, &root.join(path)) {
+            return Err(Refused::Private(shown));
+        }
         let mut above = self.resolve(Path::new("."), OFlags::RDONLY | OFlags::DIRECTORY)?;
         let mut so_far = PathBuf::new();
         for component in parent(path).components() {

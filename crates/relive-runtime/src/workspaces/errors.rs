@@ -90,6 +90,13 @@ fn with_way_out(shown: Error, error: &FilesError) -> Error {
         let quoted = relive_types::program::quote(&path.display().to_string());
         return shown.with_hint(format!("umount {quoted}"));
     }
+    // Nothing overrides these two, and the first one passes.
+    if let FilesError::Busy { .. } = error {
+        return shown.with_hint("try again in a moment");
+    }
+    if let FilesError::Missing(_) = error {
+        return shown.with_hint("choose another step; `relive steps` lists them");
+    }
     // The user may give up what it would roll back.
     if let FilesError::OtherDirectory { plan_file, .. } = error {
         return shown.with_hint(removal(plan_file));
@@ -156,7 +163,7 @@ pub(crate) fn not_exact(grade: Grade, left_out: &[FilePath]) -> String {
     let why = match grade {
         Grade::Exact => return "the snapshot is exact".to_owned(),
         Grade::Partial => "the snapshot is partial: some files could not be kept",
-        Grade::Moving => "the snapshot is moving: files changed while it was taken",
+        Grade::Moving => "the snapshot is moving: files changed while it was taken, or it could not be checked",
     };
     if left_out.is_empty() { why.to_owned() } else { format!("{why}; these cannot be kept now: {}", named(left_out)) }
 }
@@ -172,10 +179,11 @@ fn no_permission(path: &Path, error: &FilesError) -> Error {
 
 /// A directory of a process that cannot be opened.
 pub(super) fn no_directory(path: &Path, error: &std::io::Error) -> Error {
-    let path = path.display();
+    let path = path.display().to_string();
     if error.kind() == ErrorKind::NotFound {
         let message = format!("the directory {path} no longer exists");
-        return Error::new(ErrorCode::NotFound, message).with_hint(format!("mkdir -p {path}"));
+        let hint = format!("mkdir -p {}", relive_types::program::quote(&path));
+        return Error::new(ErrorCode::NotFound, message).with_hint(hint);
     }
     Error::new(ErrorCode::Internal, format!("cannot open {path}: {error}"))
 }
@@ -221,6 +229,17 @@ pub(super) fn lasting(error: &Error) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn force_is_not_offered_where_it_does_not_help() {
+        let missing = "0".repeat(64).parse().unwrap();
+        for error in [FilesError::Busy { path: "/w".into() }, FilesError::Missing(missing)] {
+            // Verbs add --force to conflicts without a hint.
+            assert!(Error::from(error).hint().is_some_and(|hint| !hint.contains("--force")));
+        }
+        let hint = no_directory(Path::new("/a b"), &ErrorKind::NotFound.into());
+        assert_eq!(hint.hint().as_deref(), Some("mkdir -p '/a b'"));
+    }
 
     #[test]
     fn a_full_disk_is_named_with_what_to_do() {

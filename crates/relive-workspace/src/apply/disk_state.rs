@@ -100,9 +100,12 @@ impl DiskState {
         matches!(self, Self::Directory(_))
     }
 
-    /// Returns whether the file has no other name, here or outside of the workspace, that would change with it.
-    pub(super) fn has_one_name(&self) -> bool {
-        matches!(self, Self::File { stat, .. } if stat.links == 1)
+    /// Returns the attributes of a file that has no other name, here or outside of the workspace, that would change with it.
+    pub(super) fn only_name(&self) -> Option<&Stat> {
+        match self {
+            Self::File { stat, .. } if stat.links == 1 => Some(stat),
+            Self::File { .. } | Self::Directory(_) | Self::Absent | Self::Other => None,
+        }
     }
 
     /// Returns the inode, to tell whether two names are one file.

@@ -9,7 +9,7 @@ use super::{Applier, SYNCED_ONE_BY_ONE};
 use crate::diff::{Change, FileState};
 use crate::error::{Context as _, Result};
 use crate::object::EntryKind;
-use crate::stat::{open_beneath, open_file, stat_of};
+use crate::stat::{Stat, open_beneath, open_file, stat_of};
 
 /// A new version under its temporary name.
 struct Prepared<'a> {
@@ -63,8 +63,8 @@ impl Applier<'_> {
             let is_free = matches!(state, DiskState::Absent) && !super::is_file(change.before.as_ref());
             if !is_free && !state.matches(change.before.as_ref()) {
                 self.leave(&change.path);
-            } else if is_mode_only(change) && state.has_one_name() {
-                changed_modes.extend(self.set_mode(change)?.filter(|_| batch.len() <= SYNCED_ONE_BY_ONE));
+            } else if let Some(compared) = state.only_name().filter(|_| is_mode_only(change)) {
+                changed_modes.extend(self.set_mode(change, compared)?.filter(|_| batch.len() <= SYNCED_ONE_BY_ONE));
             } else {
                 let file = self.prepare(at, change, &state)?.filter(|_| batch.len() <= SYNCED_ONE_BY_ONE);
                 prepared.push(Prepared { at, change, file });
@@ -159,14 +159,19 @@ impl Applier<'_> {
         Ok(())
     }
 
-    /// Sets the permissions of a file, and returns it.
-    fn set_mode(&mut self, change: &Change) -> Result<Option<OwnedFd>> {
+    /// Sets the permissions of the file that was compared, and returns it.
+    fn set_mode(&mut self, change: &Change, compared: &Stat) -> Result<Option<OwnedFd>> {
         let path = change.path.as_path();
         let disk = self.disk;
         let (Some(after), Some((directory, name))) = (&change.after, self.parent(&change.path)?) else {
             return Ok(None);
         };
         let file = open_file(directory, name).context("open", path)?;
+        // Another file may have taken its place since it was compared, also one that has a name outside of the workspace.
+        if stat_of(&file).context("look at", path)?.identity() != compared.identity() {
+            self.leave(&change.path);
+            return Ok(None);
+        }
         disk.set_mode(&file, after.given_mode()).context("set permissions of", path)?;
         self.applied.written += 1;
         Ok(Some(file))

@@ -5,7 +5,7 @@ use std::fs::File;
 use std::io::ErrorKind;
 use std::sync::Arc;
 
-use rustix::fs::FlockOperation;
+use rustix::fs::{FlockOperation, Mode, OFlags};
 use serde::Serialize;
 
 use super::delta;
@@ -13,7 +13,7 @@ use super::measure::{PackOutput, PackSize};
 use super::pack::Pack;
 use super::sink::Deflater;
 use super::writer::{PackWriter, Packed, PackedKind, Reserve};
-use super::{GENERATION, Store, open_directory};
+use super::{GENERATION, Store, open_directory, open_own};
 use crate::control::Control;
 use crate::disk::Durability;
 use crate::error::{Context as _, Error, Result};
@@ -206,7 +206,8 @@ impl Store {
         let (root, path) = (open_directory(self.path())?, self.path().join(GENERATION));
         match self.disk().replace(&root, GENERATION, text.as_bytes(), Durability::Synced) {
             Err(full) if matches!(full.kind(), ErrorKind::StorageFull | ErrorKind::QuotaExceeded) => {
-                let file = File::options().write(true).open(&path).map_err(|_| full).context("write", &path)?;
+                let opened = open_own(&path, OFlags::WRONLY | OFlags::NONBLOCK | OFlags::CLOEXEC, Mode::empty());
+                let file = opened.map(File::from).map_err(|_| full).context("write", &path)?;
                 self.disk().write_at(&file, text.as_bytes(), 0).context("write", &path)?;
                 self.disk().sync(&file).context("sync", &path)
             }

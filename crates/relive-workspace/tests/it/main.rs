@@ -7,6 +7,8 @@ mod copies;
 mod elsewhere;
 mod git;
 mod hostile;
+#[cfg(feature = "faults")]
+mod links;
 mod merges;
 mod partial;
 #[cfg(feature = "faults")]

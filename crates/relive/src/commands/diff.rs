@@ -2,6 +2,8 @@
 
 use relive_api::DiffQuery;
 
+use relive_types::text::exact;
+
 use crate::client::Client;
 use crate::context::Context;
 use crate::error::Outcome;
@@ -54,7 +56,7 @@ pub(crate) async fn run(context: &Context, args: &Args) -> Outcome<u8> {
         return Ok(0);
     }
     if let Some(note) = &diff.note {
-        context.say(&format!("note: {note}"));
+        context.say(&format!("note: {}", exact(note)));
     }
     if let Some(skipped) = not_kept(&diff.not_kept, &diff.skipped) {
         context.say(&format!("note: in no snapshot: {skipped}"));

@@ -7,7 +7,8 @@ use crate::client::Client;
 use crate::context::Context;
 use crate::error::Outcome;
 use crate::render::files::{count, stat};
-use crate::terminal::one_line;
+use relive_types::file_name::shown;
+use relive_types::text::exact;
 
 /// Merge the changes in a process's own workspace into the directory it was copied from
 ///
@@ -77,10 +78,10 @@ pub(crate) fn tell(
         return Ok(code);
     }
     if let Some(note) = &changed.note {
-        context.say(&format!("note: {note}"));
+        context.say(&format!("note: {}", exact(note)));
     }
     for conflict in &changed.conflicts {
-        context.say(&format!("conflict: {} ({})", one_line(&conflict.path), conflict.kind.replace('_', " ")));
+        context.say(&format!("conflict: {} ({})", shown(&conflict.path), conflict.kind.replace('_', " ")));
     }
     if is_refused {
         let conflicts = count(changed.conflicts.len() as u64);
@@ -94,7 +95,7 @@ pub(crate) fn tell(
     }
     context.print(&stat(&changed.files, &context.out))?;
     let verified = if changed.verified { "verified" } else { "NOT verified" };
-    let path = one_line(&changed.path);
+    let path = shown(&changed.path);
     context.say(&match changed.dry_run {
         true => format!("{} would be {done} in {path}", count(changed.written)),
         false => {

@@ -1,6 +1,7 @@
 //! `relive rewind`: the files of a process as they were after a step.
 
 use relive_api::{RewindRequest, Rewound};
+use relive_types::text::exact;
 
 use crate::client::Client;
 use crate::context::Context;
@@ -91,7 +92,7 @@ fn confirm(context: &Context, args: &Args, plan: &Rewound) -> Outcome<bool> {
 
 fn tell(context: &Context, args: &Args, done: &Rewound) -> Outcome<()> {
     if let Some(note) = &done.note {
-        context.say(&format!("note: {note}"));
+        context.say(&format!("note: {}", exact(note)));
     }
     if done.files.is_empty() {
         match &done.note {

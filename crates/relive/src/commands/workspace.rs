@@ -5,6 +5,7 @@ use relive_api::{OwnWorkspace, OwnWorkspaces, RemoveWorkspaceRequest, WorkspaceK
 use serde_json::json;
 
 use relive_core::ErrorCode;
+use relive_types::file_name::shown;
 use relive_types::short_id;
 
 use crate::client::{Client, Start};
@@ -108,7 +109,9 @@ async fn list(context: &Context) -> Outcome<u8> {
             Some(false) => "none",
             None => "unknown",
         };
-        [short_id::short(own.uuid), changes.to_owned(), bytes(own.bytes), own.path.clone()].map(Cell::plain).to_vec()
+        [short_id::short(own.uuid), changes.to_owned(), bytes(own.bytes), shown(&own.path).into_owned()]
+            .map(Cell::plain)
+            .to_vec()
     };
     let rows: Vec<Vec<Cell>> = listed.workspaces.iter().map(row).collect();
     context.print(&draw(&columns, columns.len() - 1, &rows, &context.out))?;
@@ -120,11 +123,12 @@ async fn remove(context: &Context, request: RemoveWorkspaceRequest, is_sure: boo
     let client = client.ok_or_else(|| CommandError::not_found(&request.id))?;
     if !is_sure {
         let found = client.remove_workspace(&RemoveWorkspaceRequest { dry_run: true, ..request.clone() }).await?;
+        let path = shown(&found.path);
         if !context.can_ask() {
-            let message = format!("{} would be removed, and there is no terminal to ask on", found.path);
+            let message = format!("{} would be removed, and there is no terminal to ask on", path);
             return Err(CommandError::invalid(message).with_hint(format!("relive workspace rm -y {}", request.id)));
         }
-        if !context.ask(&format!("Remove {} ({})?", found.path, bytes(found.bytes))) {
+        if !context.ask(&format!("Remove {} ({})?", path, bytes(found.bytes))) {
             context.say("nothing was removed");
             return Ok(0);
         }
@@ -133,9 +137,9 @@ async fn remove(context: &Context, request: RemoveWorkspaceRequest, is_sure: boo
     if context.json {
         context.print_json(&removed)?;
     } else if request.dry_run {
-        context.say(&format!("{} would be removed, {}", removed.path, bytes(removed.bytes)));
+        context.say(&format!("{} would be removed, {}", shown(&removed.path), bytes(removed.bytes)));
     } else {
-        context.say(&format!("removed {}, {} freed", removed.path, bytes(removed.bytes)));
+        context.say(&format!("removed {}, {} freed", shown(&removed.path), bytes(removed.bytes)));
     }
     Ok(0)
 }

@@ -4,10 +4,10 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt as _;
 
 use relive_api::{FileChange, NotKept};
-use relive_types::file_name;
+use relive_types::file_name::{self, shown};
 
 use super::table::{Align, Cell, Column, draw};
-use crate::terminal::{Look, Paint, one_line, without_controls};
+use crate::terminal::{Look, Paint, without_controls};
 
 /// The lines of changed files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -62,12 +62,12 @@ pub(crate) fn typed(path: &OsStr) -> String {
 pub(crate) fn not_kept(not_kept: &[NotKept], paths: &[String]) -> Option<String> {
     const NAMED_MAX: usize = 5;
     let with_reason = |file: &NotKept| match file.reason.as_deref() {
-        Some(reason) => format!("{} ({})", one_line(&file.path), words_of(reason)),
-        None => one_line(&file.path),
+        Some(reason) => format!("{} ({})", shown(&file.path), words_of(reason)),
+        None => shown(&file.path).into_owned(),
     };
     let mut all: Vec<String> = not_kept.iter().map(with_reason).collect();
     if all.is_empty() {
-        all = paths.iter().map(|path| one_line(path)).collect();
+        all = paths.iter().map(|path| shown(path).into_owned()).collect();
     }
     let more = all.len().saturating_sub(NAMED_MAX);
     let more = if more == 0 { String::new() } else { format!(" and {more} more") };
@@ -104,7 +104,7 @@ pub(crate) fn stat(files: &[FileChange], look: &Look) -> String {
             .collect();
         let marks = if marks.is_empty() { String::new() } else { format!(" ({})", marks.join(", ")) };
         let change = format!("{}{marks}", file.change);
-        [change, count(file.added), count(file.removed), file.path.clone()].map(Cell::plain).to_vec()
+        [change, count(file.added), count(file.removed), shown(&file.path).into_owned()].map(Cell::plain).to_vec()
     };
     draw(&columns, columns.len() - 1, &files.iter().map(row).collect::<Vec<_>>(), look)
 }
@@ -164,6 +164,8 @@ mod tests {
             binary: lines.is_none(),
             foreign: lines.is_none(),
         };
+        let disguised = stat(&[file("gpj.\u{202e}exe", "added", None)], &Look::plain());
+        assert!(disguised.ends_with("\"gpj.\\342\\200\\256exe\"\n"), "{disguised}");
         let files = [file("src/a.rs", "modified", Some((12, 3))), file("logo.png", "added", None)];
         assert_eq!(summary_of(&files), "+12 -3 in 2 files");
         assert_eq!(summary_by_author(&files), "+12 -3 in 1 file; by others: +0 -0 in 1 file");

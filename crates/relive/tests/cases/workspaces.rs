@@ -99,7 +99,7 @@ fn case_72_a_rewind_is_verified_can_be_undone_and_refuses_what_others_changed() 
     assert_eq!(look(&world.work()), look(&world.root().join("two")));
     world.relive(&["rewind", &process.uuid, "--undo", "-y"]).ok();
     assert_eq!(fs::read_to_string(world.work().join("theirs")).unwrap(), "of somebody else");
-    world.relive(&["rewind", &process.uuid, "--to-step", "9", "-y"]).fails(3, &["step 9", "not known"]);
+    world.relive(&["rewind", &process.uuid, "--to-step", "9", "-y"]).fails(3, &["has no step 9: its last one is"]);
 }
 
 #[test]

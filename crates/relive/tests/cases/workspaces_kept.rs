@@ -124,7 +124,7 @@ fn case_72_a_refused_rewind_leaves_a_running_process_running() {
     let world = World::new();
     let process = world.begin_commands(&["echo 1 > f", "echo 2 > f"], "  - hang: true\n", &[]);
     world.await_step(&process, 3);
-    world.relive(&["rewind", &process.uuid, "--to-step", "9", "-y"]).fails(3, &["step 9", "not known"]);
+    world.relive(&["rewind", &process.uuid, "--to-step", "9", "-y"]).fails(3, &["has no step 9: its last one is"]);
     world.relive(&["restore", &process.uuid, "--step", "1", "/etc/passwd"]).fails(2, &["not in the workspace"]);
     assert_eq!(world.records(&process.uuid, "paused").len(), 0, "nothing had to be paused for that");
     // What can be told only while it stands still.

@@ -261,3 +261,36 @@ fn case_75_copies_that_a_killed_fork_left_are_removed_and_no_others() {
     wait_until("they are removed", || names() == expected);
     assert_eq!(fs::read_to_string(copies.join(&process.uuid).join("f")).unwrap(), "1\n");
 }
+
+#[test]
+fn names_that_reorder_text_are_shown_with_escapes_and_are_exact_in_json() {
+    let world = World::new();
+    let (name, shown) = ("gpj.\u{202e}exe", r"gpj.\342\200\256exe");
+    let command = format!("echo own > '{name}'");
+    let own = world.run_commands(&[&command], &["--workspace", "own"]);
+    let process = world.run_commands(&[&format!("echo here > '{name}'")], &[]);
+    let typed = format!("\"{shown}\"");
+    for args in [
+        &["diff", &process.uuid] as &[&str],
+        &["diff", &process.uuid, "--stat"],
+        &["rewind", &process.uuid, "--to-step", "0", "--dry-run"],
+        &["restore", &process.uuid, "--step", "0", "--dry-run", &typed],
+        &["merge", &own.uuid, "--force"],
+    ] {
+        let told = world.relive(args).ok();
+        assert!(told.stdout.contains(shown), "{args:?}: {told:?}");
+        assert!(![told.stdout, told.stderr].concat().contains('\u{202e}'), "{args:?}");
+    }
+    assert_eq!(world.changes(&["diff", &process.uuid]), [(name.to_owned(), "added".to_owned())]);
+    let conflict = world.relive(&["merge", &own.uuid, "--into", world.work().to_str().unwrap()]);
+    assert!(!conflict.stderr.contains('\u{202e}'), "{conflict:?}");
+}
+
+#[test]
+fn a_merge_of_a_process_without_a_copy_is_refused_for_that_also_while_it_runs_a_command() {
+    let world = World::new();
+    let process = world.begin_commands(&["touch begun; sleep 600"], "  - text: over\n", &[]);
+    wait_until("the command", || world.work().join("begun").exists());
+    world.relive(&["merge", &process.uuid]).fails(2, &["there is nothing to merge", "hint: relive diff"]);
+    world.relive(&["kill", "-KILL", &process.uuid]).ok();
+}
