@@ -47,6 +47,9 @@ pub struct UsageRow {
     pub cwd: Option<String>,
     pub tokens_in: u64,
     pub tokens_out: u64,
+    /// Whether some of it is an estimate, because a provider did not report it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub estimated: bool,
     /// Null if a price is not known.
     pub cost_usd: Option<Usd>,
     pub processes: u64,

@@ -80,6 +80,9 @@ pub enum EventKind {
         name: String,
         #[serde(skip_serializing_if = "Option::is_none")]
         input: Option<RawJson>,
+        /// The model is still writing the input: the same event follows with it, unless the call ends before that.
+        #[serde(skip_serializing_if = "std::ops::Not::not")]
+        preparing: bool,
     },
     ToolEnded {
         id: String,

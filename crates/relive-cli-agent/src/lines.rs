@@ -5,8 +5,8 @@ use std::mem;
 /// The longest line that is read. The longest that was measured had 563 KB.
 pub const MAX_LINE_BYTES: usize = 16 * 1024 * 1024;
 
-/// How much of a line above the limit is kept, to show where it came from.
-const HEAD_BYTES: usize = 256;
+/// How much of a line above the limit is kept, to show where it came from, and whether it ends a turn.
+const HEAD_BYTES: usize = 4096;
 /// A buffer that grew above this for one long line is given back after it.
 const KEPT_BUFFER_BYTES: usize = 64 * 1024;
 const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
@@ -163,9 +163,9 @@ mod tests {
     fn a_line_above_the_limit_is_counted_and_dropped() {
         assert_eq!(lines(3, &[b"abc\nabcd\ne\n"]), ["abc", "4 bytes: abcd", "e"]);
         assert_eq!(lines(3, &[b"ab", b"cd", b"ef", b"\ng"]), ["6 bytes: abcdef", "g"]);
-        let long = [b'x'; 400];
-        let head = format!("800 bytes: {}", "x".repeat(HEAD_BYTES));
-        assert_eq!(lines(500, &[&long, &long, b"\n"]), [head.as_str()]);
-        assert_eq!(lines(500, &[&[long, long].concat()]), [head.as_str()]);
+        let long = [b'x'; 4000];
+        let head = format!("8000 bytes: {}", "x".repeat(HEAD_BYTES));
+        assert_eq!(lines(5000, &[&long, &long, b"\n"]), [head.as_str()]);
+        assert_eq!(lines(5000, &[&[long, long].concat()]), [head.as_str()]);
     }
 }

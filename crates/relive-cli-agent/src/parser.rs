@@ -110,7 +110,13 @@ impl Parser {
     fn parse(&mut self, line: Line<'_>, direction: Direction) -> Vec<Event> {
         let text = String::from_utf8_lossy(line.bytes());
         if let Line::TooLong { bytes, .. } = line {
-            return vec![malformed(format!("a line of {bytes} bytes is above the limit"), &text)];
+            let mut events = LineEvents::default();
+            if let (Some(DialectParser::Claude(parser)), Direction::Output) = (&mut self.dialect_parser, direction) {
+                parser.read_head(&text, &mut events);
+            }
+            let mut events = events.into_vec();
+            events.push(malformed(format!("a line of {bytes} bytes is above the limit"), &text));
+            return events;
         }
         let trimmed = text.trim();
         if trimmed.is_empty() {

@@ -54,21 +54,21 @@ impl Api {
     /// times, so that it gets the error of an account without credit.
     pub(crate) fn over_budget(self, message: &str) -> (u16, String) {
         match self {
-            Self::Anthropic => (402, self.error("billing_error", message)),
-            Self::Responses => (429, self.error("insufficient_quota", message)),
-            Self::Chat => (402, self.error("insufficient_quota", message)),
-            Self::Gemini => (402, self.error("RESOURCE_EXHAUSTED", message)),
+            Self::Anthropic => (402, self.error(402, "billing_error", message)),
+            Self::Responses => (429, self.error(429, "insufficient_quota", message)),
+            Self::Chat => (402, self.error(402, "insufficient_quota", message)),
+            Self::Gemini => (402, self.error(402, "RESOURCE_EXHAUSTED", message)),
         }
     }
 
     /// Returns the body of an error.
-    pub(crate) fn error(self, kind: &str, message: &str) -> String {
+    pub(crate) fn error(self, status: u16, kind: &str, message: &str) -> String {
         let body = match self {
             Self::Anthropic => json!({"type": "error", "error": {"type": kind, "message": message}}),
             Self::Responses | Self::Chat => {
                 json!({"error": {"message": message, "type": kind, "param": null, "code": kind}})
             }
-            Self::Gemini => json!({"error": {"message": message, "status": kind}}),
+            Self::Gemini => json!({"error": {"code": status, "message": message, "status": kind}}),
         };
         body.to_string()
     }
@@ -111,5 +111,12 @@ mod tests {
         let (status, body) = Api::Responses.over_budget("used up");
         let body: serde_json::Value = serde_json::from_str(&body).unwrap();
         assert_eq!((status, &body["error"]["code"]), (429, &json!("insufficient_quota")));
+        let (status, body) = Api::Chat.over_budget("used up");
+        let body: serde_json::Value = serde_json::from_str(&body).unwrap();
+        assert_eq!((status, &body["error"]["code"]), (402, &json!("insufficient_quota")));
+        let (status, body) = Api::Gemini.over_budget("used up");
+        let body: serde_json::Value = serde_json::from_str(&body).unwrap();
+        let expect = json!({"code": 402, "message": "used up", "status": "RESOURCE_EXHAUSTED"});
+        assert_eq!((status, &body["error"]), (402, &expect));
     }
 }

@@ -1,5 +1,7 @@
 //! A process that is served: its port, its lease, its log, and what its calls are doing.
 
+mod doing;
+
 use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::OwnedFd;
@@ -11,6 +13,8 @@ use tokio::net::TcpListener;
 use tokio::sync::watch;
 use uuid::Uuid;
 
+pub(crate) use self::doing::Doing;
+use self::doing::What;
 use crate::gates::{Gate, Limit, gate};
 use crate::hooks::{Hook, Hooks};
 use crate::listen::{self, listen};
@@ -21,6 +25,9 @@ use crate::protocol::{Auth, Entry, Facts, Lease, Wanted};
 const FOLLOW_EVERY: Duration = Duration::from_millis(50);
 /// How long the gateway before may take to record the calls of a program that has ended.
 const RECORDED_WITHIN: Duration = Duration::from_secs(3);
+
+/// How long to wait before something is recorded again that did not fit on the disk.
+const SPACE_AGAIN: Duration = Duration::from_millis(200);
 
 /// A process that is served.
 #[derive(Debug)]
@@ -60,6 +67,8 @@ struct State {
     next: u64,
     in_flight: u32,
     held: u32,
+    /// How much waits to be recorded, because the disk is full.
+    unrecorded: u32,
     limited: Option<Limit>,
     wanted: BTreeMap<u64, String>,
     logged: Logged,
@@ -75,21 +84,6 @@ struct Logged {
     length: u64,
     /// Calls of the gateway before that are open.
     inherited: usize,
-}
-
-/// Something that a call does, for as long as it is kept.
-#[derive(Debug)]
-pub(crate) struct Doing {
-    served: Arc<Served>,
-    what: What,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum What {
-    Asking,
-    Waiting,
-    Wanting(u64),
-    Existing,
 }
 
 /// The log, and how often it was changed.
@@ -129,7 +123,7 @@ impl Served {
         let mut log = CountedLog { log: Log::open(&directory, lease.settled)?, changes: 0 };
         let logged = log.logged();
         let (next, wanted) = (log.log.next, BTreeMap::new());
-        let state = State { next, in_flight: 0, held: 0, limited: None, wanted, logged };
+        let state = State { next, in_flight: 0, held: 0, unrecorded: 0, limited: None, wanted, logged };
         let served = Arc::new(Self {
             uuid,
             port,
@@ -260,6 +254,7 @@ impl Served {
                 log: state.logged.length,
                 in_flight: state.in_flight + u32::try_from(state.logged.inherited).unwrap_or(u32::MAX),
                 held: state.held,
+                is_disk_full: state.unrecorded > 0,
                 limited_until_ms: state.limited.map(|limit| limit.until.as_millisecond()),
                 limited_call: state.limited.map(|limit| limit.told),
                 wanted: state
@@ -374,23 +369,63 @@ impl Served {
         }
     }
 
-    /// Records that a call is about to be made.
-    pub(crate) async fn record_begin(&self, asked: Asked) -> io::Result<Begun> {
-        self.with_log(move |log| log.begin(&asked)).await
+    /// Records that a call is about to be made. On a full disk it waits, as long as the call is wanted.
+    pub(crate) async fn record_begin(
+        self: &Arc<Self>,
+        asked: &Asked,
+        is_wanted: impl Fn() -> bool,
+    ) -> io::Result<Begun> {
+        let begun = asked.clone();
+        let begun = self.with_space(move |log| log.begin(&begun), &is_wanted).await?;
+        if let Err(error) = self.with_space(Log::sync, &is_wanted).await {
+            // Its line is there, but it is not made.
+            let ended = asked.ended(Timestamp::now());
+            let _ = self.with_log(move |log| log.end(&ended)).await;
+            return Err(error);
+        }
+        Ok(begun)
     }
 
-    /// Records a call that is not made.
-    pub(crate) async fn record_refusal(&self, ended: Ended) -> io::Result<Begun> {
-        let recorded = self.with_log(move |log| log.refuse(&ended)).await;
+    /// Records a call that is not made. On a full disk it waits, as long as somebody waits for the answer.
+    pub(crate) async fn record_refusal(
+        self: &Arc<Self>,
+        ended: Ended,
+        is_wanted: impl Fn() -> bool,
+    ) -> io::Result<Begun> {
+        let recorded = self.with_space(move |log| log.refuse(&ended), &is_wanted).await?;
+        self.with_space(Log::sync, &is_wanted).await?;
         self.publish();
-        recorded
+        Ok(recorded)
     }
 
-    /// Records the end of a call.
-    pub(crate) async fn record_end(&self, ended: Ended) -> io::Result<()> {
-        self.with_log(move |log| log.end(&ended)).await?;
+    /// Records the end of a call. On a full disk it waits, whether or not somebody waits for the answer.
+    pub(crate) async fn record_end(self: &Arc<Self>, ended: Ended) -> io::Result<()> {
+        self.with_space(move |log| log.end(&ended), || true).await?;
+        self.with_space(Log::sync, || true).await?;
         self.publish();
         Ok(())
+    }
+
+    /// Changes the log, and tries again while the disk is full, unless the process is not served any more. A call that failed
+    /// instead would be made again, and paid for twice. The change must do nothing if it fails.
+    async fn with_space<T: Send + 'static>(
+        self: &Arc<Self>,
+        change: impl Fn(&mut Log) -> io::Result<T> + Clone + Send + 'static,
+        is_wanted: impl Fn() -> bool,
+    ) -> io::Result<T> {
+        let mut waiting: Option<Doing> = None;
+        loop {
+            let error = match self.with_log(change.clone()).await {
+                Err(error) if is_full(&error) && is_wanted() => error,
+                changed => return changed,
+            };
+            // The daemon tells the user.
+            waiting.get_or_insert_with(|| Doing::begin(self, What::Recording));
+            tokio::select! {
+                () = tokio::time::sleep(SPACE_AGAIN) => {}
+                () = self.closing() => return Err(error),
+            }
+        }
     }
 
     async fn with_log<T: Send + 'static>(
@@ -428,27 +463,9 @@ impl Target {
     }
 }
 
-impl Doing {
-    fn begin(served: &Arc<Served>, what: What) -> Self {
-        match what {
-            What::Asking => served.state().in_flight += 1,
-            What::Waiting => served.state().held += 1,
-            What::Wanting(_) => {}
-            What::Existing => served.open.send_modify(|open| *open += 1),
-        }
-        served.publish();
-        Self { served: Arc::clone(served), what }
-    }
+fn is_full(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
 }
 
-impl Drop for Doing {
-    fn drop(&mut self) {
-        match self.what {
-            What::Asking => self.served.state().in_flight -= 1,
-            What::Waiting => self.served.state().held -= 1,
-            What::Wanting(number) => drop(self.served.state().wanted.remove(&number)),
-            What::Existing => self.served.open.send_modify(|open| *open -= 1),
-        }
-        self.served.publish();
-    }
-}
+#[cfg(test)]
+mod tests;

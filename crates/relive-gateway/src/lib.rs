@@ -16,6 +16,7 @@
 
 #![forbid(unsafe_code)]
 
+mod answers;
 mod api;
 mod client;
 mod control;

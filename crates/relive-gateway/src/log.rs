@@ -7,6 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io::{self, BufRead as _, BufReader, Read as _, Seek as _, SeekFrom, Write as _};
+use std::os::unix::fs::FileExt as _;
 use std::path::Path;
 
 use jiff::Timestamp;
@@ -140,6 +141,8 @@ pub(crate) struct Log {
     /// The lines up to this offset were read.
     read_to: u64,
     is_retired: bool,
+    #[cfg(test)]
+    pub(crate) failing_syncs: u32,
 }
 
 /// Whether a call was recorded.
@@ -174,6 +177,8 @@ impl Log {
             inherited: BTreeMap::new(),
             read_to: 0,
             is_retired: false,
+            #[cfg(test)]
+            failing_syncs: 0,
         };
         flock(&log.file, FlockOperation::NonBlockingLockShared)?;
         log.read_lines()?;
@@ -183,10 +188,9 @@ impl Log {
 
     /// Reads lines that were not read before.
     fn read_lines(&mut self) -> io::Result<()> {
-        let (mut is_torn, mut read_to) = (false, self.read_to);
+        let mut read_to = self.read_to;
         for_each_line(&self.file.try_clone()?, self.read_to, |line, end| {
-            is_torn = end == u64::MAX;
-            read_to = if is_torn { read_to } else { end };
+            read_to = end;
             match line {
                 Some(Line::Asked(asked)) => {
                     self.next = self.next.max(asked.number + 1);
@@ -206,9 +210,6 @@ impl Log {
         })?;
         self.read_to = read_to;
         self.length = self.length.max(read_to);
-        if is_torn && self.is_alone()? {
-            self.write(b"\n")?;
-        }
         Ok(())
     }
 
@@ -232,12 +233,14 @@ impl Log {
         }
         // It may have ended some of them just before.
         self.read_lines()?;
-        for asked in std::mem::take(&mut self.inherited).into_values() {
+        while let Some((number, asked)) = self.inherited.first_key_value() {
+            let number = *number;
             let tokens_in = meter::estimate(asked.bytes);
             let ended = Ended { tokens_in, estimated: true, cut: Some(Cut::Gateway), ..asked.ended(asked.at) };
             self.end(&ended)?;
+            self.inherited.remove(&number);
         }
-        Ok(())
+        self.sync()
     }
 
     /// Reads what the gateway before has recorded meanwhile, and returns how many of its calls are open. A retired
@@ -269,7 +272,7 @@ impl Log {
         Ok(())
     }
 
-    /// Records a call before it is made.
+    /// Records a call before it is made. It is on the disk after [`Self::sync`].
     pub(crate) fn begin(&mut self, asked: &Asked) -> io::Result<Begun> {
         if self.is_retired {
             return Ok(Begun::Retired);
@@ -282,7 +285,7 @@ impl Log {
         Ok(Begun::Recorded)
     }
 
-    /// Records a call that is not made.
+    /// Records a call that is not made. It is on the disk after [`Self::sync`].
     pub(crate) fn refuse(&mut self, ended: &Ended) -> io::Result<Begun> {
         if self.is_retired {
             return Ok(Begun::Retired);
@@ -290,7 +293,7 @@ impl Log {
         self.end(ended).map(|()| Begun::Recorded)
     }
 
-    /// Records the end of a call.
+    /// Records the end of a call. It is on the disk after [`Self::sync`].
     pub(crate) fn end(&mut self, ended: &Ended) -> io::Result<()> {
         let end = self.append(&Line::Ended(Box::new(ended.clone())))?;
         self.used.insert(end, ended.tokens_in + ended.tokens_out);
@@ -309,21 +312,42 @@ impl Log {
         self.used.values().fold(0, |sum, tokens| sum.saturating_add(*tokens))
     }
 
-    /// Appends a line, and returns its end.
-    fn append(&mut self, line: &Line) -> io::Result<u64> {
-        let mut text = serde_json::to_vec(line)?;
-        text.push(b'\n');
-        let end = self.write(&text)?;
-        rustix::fs::fdatasync(&self.file)?;
-        Ok(end)
+    /// Waits until all lines are on the disk. If that fails, only this is to be tried again: the lines are in the file, and the
+    /// daemon may have counted them.
+    pub(crate) fn sync(&mut self) -> io::Result<()> {
+        #[cfg(test)]
+        if self.failing_syncs > 0 {
+            self.failing_syncs -= 1;
+            return Err(io::ErrorKind::StorageFull.into());
+        }
+        Ok(rustix::fs::fdatasync(&self.file)?)
     }
 
-    /// Writes at the end of the file, wherever that is: another gateway may have written, too.
-    fn write(&mut self, bytes: &[u8]) -> io::Result<u64> {
-        self.file.write_all(bytes)?;
-        let end = self.file.stream_position()?;
-        self.length = self.length.max(end);
-        Ok(end)
+    /// Appends a line wherever the file ends now, as another gateway may have written, too. Returns the end of the line.
+    fn append(&mut self, line: &Line) -> io::Result<u64> {
+        loop {
+            // A part of a line must not become the beginning of this one. Whoever wrote it, and whether or not it is gone.
+            let mut text = if self.is_torn()? { vec![b'\n'] } else { Vec::new() };
+            serde_json::to_writer(&mut text, line)?;
+            text.push(b'\n');
+            // In one piece, so that a line of another gateway does not get in between. If only a part fits, the next attempt
+            // fails and tells why.
+            if self.file.write(&text)? == text.len() {
+                let end = self.file.stream_position()?;
+                self.length = self.length.max(end);
+                return Ok(end);
+            }
+        }
+    }
+
+    /// Tells whether the file ends with a part of a line.
+    fn is_torn(&self) -> io::Result<bool> {
+        let length = self.file.metadata()?.len();
+        let mut last = [b'\n'];
+        if length > 0 {
+            self.file.read_at(&mut last, length - 1)?;
+        }
+        Ok(last != [b'\n'])
     }
 }
 
@@ -356,7 +380,7 @@ pub fn read(directory: &Path, from: u64) -> io::Result<Vec<(Ended, u64)>> {
     Ok(calls)
 }
 
-/// Reads lines with the offset of their ends. A line that cannot be read is none; one that is not complete ends nowhere.
+/// Reads complete lines with the offset of their ends. A line that cannot be read is none.
 fn for_each_line(file: &File, from: u64, mut each: impl FnMut(Option<Line>, u64)) -> io::Result<()> {
     let mut reader = BufReader::new(file);
     reader.seek(SeekFrom::Start(from))?;
@@ -369,8 +393,6 @@ fn for_each_line(file: &File, from: u64, mut each: impl FnMut(Option<Line>, u64)
         end += line.len() as u64;
         if line.last() == Some(&b'\n') {
             each(serde_json::from_slice(&line).ok(), end);
-        } else if (line.len() as u64) < LINE_MAX {
-            each(None, u64::MAX);
         }
     }
 }
@@ -413,6 +435,32 @@ mod tests {
             assert_eq!((calls[1].0.cut, calls[1].0.estimated, calls[1].0.tokens_in), (Some(Cut::Gateway), true, 100));
             assert_eq!(read(directory.path(), whole[0].1).unwrap(), calls[1..]);
         }
+    }
+
+    #[test]
+    fn a_line_after_a_part_of_one_is_read_whichever_gateway_wrote_them() {
+        let directory = tempfile::tempdir().unwrap();
+        let mut old = Log::open(directory.path(), 0).unwrap();
+        old.begin(&asked(1)).unwrap();
+        old.begin(&asked(2)).unwrap();
+        old.retire().unwrap();
+        let mut new = Log::open(directory.path(), 0).unwrap();
+        let tear = |text: &[u8]| {
+            let mut file = File::options().append(true).open(directory.path().join(LOG)).unwrap();
+            file.write_all(text).unwrap();
+        };
+        // The disk was full in the middle of a line, for either of them.
+        tear(b"{\"kind\":\"ask");
+        old.end(&ended(1, 10)).unwrap();
+        tear(b"{");
+        new.begin(&asked(3)).unwrap();
+        tear(b"{\"kind\":");
+        assert_eq!((new.follow().unwrap(), new.unsettled()), (1, 11));
+        old.end(&ended(2, 20)).unwrap();
+        assert_eq!((new.follow().unwrap(), new.unsettled()), (0, 32));
+        new.end(&ended(3, 30)).unwrap();
+        let numbers: Vec<u64> = read(directory.path(), 0).unwrap().iter().map(|(call, _)| call.number).collect();
+        assert_eq!(numbers, [1, 2, 3]);
     }
 
     #[test]

@@ -105,6 +105,9 @@ pub struct Facts {
     /// The lease that these facts are true of.
     #[serde(default)]
     pub is_holding: bool,
+    /// Whether something waits to be recorded, because the disk is full.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_disk_full: bool,
     /// The number of the last hook; absent from a gateway that knows none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hooks: Option<u64>,

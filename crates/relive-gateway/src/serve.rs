@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use futures_util::stream;
 use http_body_util::combinators::BoxBody;
-use http_body_util::{BodyExt as _, Full, Limited, StreamBody};
+use http_body_util::{BodyExt as _, Limited, StreamBody};
 use hyper::body::{Bytes, Frame, Incoming};
 use hyper::header::{CONNECTION, CONTENT_TYPE, HeaderValue};
 use hyper::service::service_fn;
@@ -19,6 +19,7 @@ use serde::Deserialize;
 use tokio::net::TcpListener;
 use tokio::sync::{Semaphore, mpsc, oneshot};
 
+use crate::answers::{Body, failed, final_answer, redirect, unreachable, whole};
 use crate::api::{Api, gemini_model};
 use crate::entry::{Doing, Passed, Served};
 use crate::hooks::{BODY_MAX, HOOKS_PATH};
@@ -47,7 +48,6 @@ const TOKEN_WITHIN: Duration = Duration::from_secs(10);
 /// How long a connection may wait for its next request.
 const NEXT_WITHIN: Duration = Duration::from_secs(300);
 
-type Body = BoxBody<Bytes, io::Error>;
 type Reply = oneshot::Sender<Response<Body>>;
 
 /// The part of a request's body that is read.
@@ -196,7 +196,10 @@ fn take_hook(served: &Served, body: &[u8]) -> Response<Body> {
 async fn pass_through(served: Arc<Served>, client: reqwest::Client, question: Question, reply: Reply, _doing: Doing) {
     let target = served.target();
     match upstream::send(&client, &target.upstream, &target.auth, &question).await {
-        Ok(response) => copy(response, reply).await,
+        Ok(response) => match redirect(None, &response) {
+            Some(refused) => drop(reply.send(refused)),
+            None => copy(response, reply).await,
+        },
         Err(error) => drop(reply.send(failed(None, 502, "api_error", &unreachable(&error)))),
     }
 }
@@ -266,7 +269,7 @@ impl Call {
             if let Passed::Refused(reason) = passed {
                 return self.refuse(&asked, reason, reply).await;
             }
-            match self.served.record_begin(asked.clone()).await {
+            match self.served.record_begin(&asked, || !reply.is_closed()).await {
                 Ok(Begun::Recorded) => {}
                 Ok(Begun::Retired) => return pass_on(&self.served, &self.client, &self.question, reply).await,
                 Err(error) => {
@@ -286,13 +289,10 @@ impl Call {
         let (status, body) = self.api.over_budget(&format!("Relive: {reason}"));
         let ended = Ended { status: Some(status), refused: Some(reason), ..asked.ended(asked.at) };
         // Recorded or not, it is not made here.
-        if let Ok(Begun::Retired) = self.served.record_refusal(ended).await {
+        if let Ok(Begun::Retired) = self.served.record_refusal(ended, || !reply.is_closed()).await {
             return pass_on(&self.served, &self.client, &self.question, reply).await;
         }
-        let mut response = whole(status, body);
-        // Stops those that would ask again.
-        response.headers_mut().insert("x-should-retry", HeaderValue::from_static("false"));
-        drop(reply.send(response));
+        drop(reply.send(final_answer(whole(status, body))));
     }
 
     async fn attempt(&self, asked: &Asked, mut reply: Reply) -> Attempt {
@@ -332,6 +332,12 @@ impl Call {
                 self.served.limit(resets_at, asked.number);
                 return Attempt::Later(reply);
             }
+        }
+        if let Some(refused) = redirect(Some(self.api), &response) {
+            let ended = Ended { status: Some(status), ..asked.ended(now) };
+            let _ = self.served.record_end(ended).await;
+            drop(reply.send(refused));
+            return Attempt::Over;
         }
         self.relay(asked, response, reply, doing).await;
         Attempt::Over
@@ -430,7 +436,7 @@ impl Answer<'_> {
     }
 
     /// Records the end, once.
-    async fn record(&mut self, served: &Served, cut: Option<Cut>) -> io::Result<()> {
+    async fn record(&mut self, served: &Arc<Served>, cut: Option<Cut>) -> io::Result<()> {
         let Some(doing) = self.doing.take() else { return Ok(()) };
         let counted = self.meter.as_mut().map(|meter| meter.total(self.asked.bytes)).unwrap_or_default();
         let ended = Ended {
@@ -467,29 +473,6 @@ fn begin(reply: Reply, response: &reqwest::Response) -> Option<mpsc::Sender<io::
 fn is_stream(headers: &HeaderMap) -> bool {
     let kind = headers.get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
     kind.is_some_and(|kind| kind.starts_with("text/event-stream"))
-}
-
-fn failed(api: Option<Api>, status: u16, kind: &str, message: &str) -> Response<Body> {
-    whole(status, api.unwrap_or(Api::Chat).error(kind, message))
-}
-
-fn whole(status: u16, body: String) -> Response<Body> {
-    let body = Full::new(Bytes::from(body)).map_err(|never: Infallible| match never {}).boxed();
-    let mut response = Response::new(body);
-    *response.status_mut() = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
-    response
-}
-
-/// Describes why the provider cannot be reached, without the address, which may have a key in it.
-fn unreachable(error: &reqwest::Error) -> String {
-    let mut message = "the provider cannot be reached".to_owned();
-    let mut cause = std::error::Error::source(error);
-    while let Some(error) = cause {
-        message = format!("{message}: {error}");
-        cause = error.source();
-    }
-    message
 }
 
 fn shortened(name: &str) -> String {

@@ -8,7 +8,7 @@ use crate::glob;
 
 /// Increases with every change to the tables. A database of another version is deleted: everything in it can be derived
 /// again.
-pub(crate) const VERSION: i64 = 4;
+pub(crate) const VERSION: i64 = 5;
 
 /// Columns used by filters are separate from the JSON of a row, so that a filter reads few pages.
 ///
@@ -52,7 +52,8 @@ CREATE TABLE spent (
     cwd TEXT,
     tokens_in INTEGER NOT NULL,
     tokens_out INTEGER NOT NULL,
-    cost_nanos INTEGER
+    cost_nanos INTEGER,
+    estimated INTEGER NOT NULL
 );
 CREATE INDEX spent_of_process ON spent (process);
 CREATE INDEX spent_by_day ON spent (day);

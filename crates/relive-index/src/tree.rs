@@ -26,7 +26,8 @@ impl Index {
                 "WITH RECURSIVE tree (uuid) AS (
                      SELECT uuid FROM process WHERE payer = ?1
                      UNION SELECT process.uuid FROM tree JOIN process ON process.payer = tree.uuid)
-                 SELECT process.uuid, tokens_in, tokens_out, cost_nanos, journal_bytes
+                 SELECT process.uuid, process.tokens_in, process.tokens_out, process.cost_nanos, journal_bytes,
+                     EXISTS (SELECT 1 FROM spent WHERE spent.process = process.id AND spent.estimated)
                  FROM tree JOIN process ON process.uuid = tree.uuid",
             )?;
             let unsigned = |number: Option<i64>| number.and_then(|number| u64::try_from(number).ok());
@@ -37,7 +38,7 @@ impl Index {
                         tokens_in: unsigned(row.get(1)?).unwrap_or(0),
                         tokens_out: unsigned(row.get(2)?).unwrap_or(0),
                         cost_usd: unsigned(row.get(3)?).map(Usd::from_nanos),
-                        estimated: false,
+                        estimated: row.get(5)?,
                     },
                     journal_bytes: unsigned(row.get(4)?),
                 })

@@ -4,7 +4,7 @@
 use relive_core::{Pid, Usd, Uuid};
 use relive_journal::ProcInfo;
 use relive_journal::data::Tombstone;
-use relive_journal::history::{LedgerEntry, Spent, day_of};
+use relive_journal::history::{LedgerEntry, Spent, day_of, is_paid};
 use rusqlite::{Transaction, params};
 
 use crate::error::Result;
@@ -39,6 +39,8 @@ pub struct UsageRow {
     pub cost_usd: Option<Usd>,
     /// The number of processes in the sum.
     pub processes: u64,
+    /// Whether some of it is an estimate.
+    pub estimated: bool,
 }
 
 impl Index {
@@ -59,7 +61,7 @@ impl Index {
         let mut sql = format!(
             "SELECT {}, {}, {}, {}, {}, {}, sum(spent.tokens_in), sum(spent.tokens_out),
                  CASE WHEN count(*) = count(spent.cost_nanos) THEN sum(spent.cost_nanos) END,
-                 count(DISTINCT spent.process)
+                 count(DISTINCT spent.process), max(spent.estimated)
              FROM spent JOIN process ON process.id = spent.process WHERE (?1 IS NULL OR spent.day >= ?1)",
             shown(0),
             shown(1),
@@ -89,6 +91,7 @@ impl Index {
                     tokens_out: row.get::<_, i64>(7)?.cast_unsigned(),
                     cost_usd: row.get::<_, Option<i64>>(8)?.map(|nanos| Usd::from_nanos(nanos.cast_unsigned())),
                     processes: row.get::<_, i64>(9)?.cast_unsigned(),
+                    estimated: row.get(10)?,
                 })
             };
             statement.query_map(params![since, most], row)?.collect()
@@ -110,9 +113,9 @@ pub(crate) fn enter_collected(transaction: &Transaction<'_>, process: i64, gone:
 }
 
 fn entry_of(day: i64, spent: Spent) -> Option<LedgerEntry> {
-    let Spent { tokens_in, tokens_out, cost_usd, estimated: _ } = spent;
+    let Spent { tokens_in, tokens_out, cost_usd, estimated } = spent;
     let is_something = tokens_in > 0 || tokens_out > 0;
-    is_something.then(|| LedgerEntry { day, model: String::new(), tokens_in, tokens_out, cost_usd })
+    is_something.then(|| LedgerEntry { day, model: String::new(), tokens_in, tokens_out, cost_usd, estimated })
 }
 
 fn replace(
@@ -124,8 +127,8 @@ fn replace(
 ) -> rusqlite::Result<()> {
     transaction.prepare_cached("DELETE FROM spent WHERE process = ?1")?.execute([process])?;
     let mut statement = transaction.prepare_cached(
-        "INSERT INTO spent (process, day, model, cwd, tokens_in, tokens_out, cost_nanos)
-         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
+        "INSERT INTO spent (process, day, model, cwd, tokens_in, tokens_out, cost_nanos, estimated)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
     )?;
     for entry in ledger.unwrap_or(whole.as_slice()) {
         let model = Some(&entry.model).filter(|model| !model.is_empty());
@@ -137,7 +140,8 @@ fn replace(
             cwd,
             signed(entry.tokens_in),
             signed(entry.tokens_out),
-            cost
+            cost,
+            entry.estimated && is_paid(&entry.model)
         ])?;
     }
     Ok(())

@@ -30,7 +30,7 @@ use crate::recovery::OnInDoubt;
 pub use approvals::{Asked, Permit, RefusedBy, Reply, Verdict};
 pub use cli::{CliFacts, CrashedSession};
 pub use files::{Files, Untold};
-pub use ledger::{LedgerEntry, day_of};
+pub use ledger::{LedgerEntry, day_of, is_paid};
 pub(crate) use parts::Summary;
 pub use parts::{CallState, Identity, Incarnation, OpenCall, Phase, Place, Spent};
 pub use requests::AnsweredRequest;

@@ -391,7 +391,7 @@ impl Runtime {
                         tokens_in: view.tokens_in,
                         tokens_out: view.tokens_out,
                         cost_usd: view.cost_usd,
-                        estimated: dependent.spent.estimated,
+                        estimated: view.estimated,
                     }),
                     None => unsure.push(dependent),
                 }
@@ -421,12 +421,14 @@ impl Runtime {
             tokens_in: process.tokens_in,
             tokens_out: process.tokens_out,
             cost_usd: process.cost_usd,
+            estimated: process.estimated,
         };
         let tree = below.into_iter().fold(own, |sum, spent| TreeUsage {
             processes: sum.processes + 1,
             tokens_in: sum.tokens_in.saturating_add(spent.tokens_in),
             tokens_out: sum.tokens_out.saturating_add(spent.tokens_out),
             cost_usd: sum.cost_usd.zip(spent.cost_usd).map(|(a, b)| a.saturating_add(b)),
+            estimated: sum.estimated || spent.estimated,
         });
         Process { tree: Some(tree), ..process }
     }

@@ -32,7 +32,19 @@ impl Runtime {
 }
 
 fn shown(row: relive_index::UsageRow) -> UsageRow {
-    let relive_index::UsageRow { day, model, cwd, uuid, pid, name, tokens_in, tokens_out, cost_usd, processes } = row;
+    let relive_index::UsageRow {
+        day,
+        model,
+        cwd,
+        uuid,
+        pid,
+        name,
+        tokens_in,
+        tokens_out,
+        cost_usd,
+        processes,
+        estimated,
+    } = row;
     let short = uuid.map(short_id::short);
     UsageRow {
         day: day.map(format_day),
@@ -40,6 +52,7 @@ fn shown(row: relive_index::UsageRow) -> UsageRow {
         cwd,
         tokens_in,
         tokens_out,
+        estimated,
         cost_usd,
         processes,
         uuid,

@@ -4,6 +4,7 @@
 
 mod approvals;
 mod live_sessions;
+mod preparing;
 mod recognize;
 mod usage;
 
@@ -12,6 +13,7 @@ pub(super) use recognize::{is_message, is_result};
 use std::mem;
 
 use self::live_sessions::LiveSessions;
+use self::preparing::PreparingCalls;
 use self::recognize::{METHODS, capabilities_of, is_initialized, may_be_load_result};
 use super::conversation::Conversation;
 use super::json_rpc::{PendingRequests, RpcMessage};
@@ -53,6 +55,7 @@ pub(crate) struct AcpParser {
     calls: IdSet,
     /// The calls of the turn before, because an update may also follow the end of its turn.
     calls_before: IdSet,
+    preparing: PreparingCalls,
     /// Used only while the lines written to the agent are not read.
     live_sessions: LiveSessions,
     is_initialized: bool,
@@ -111,8 +114,8 @@ impl AcpParser {
             }
             RpcMessage::Notification { method, .. } => read_other_method(&method, events),
             RpcMessage::Request { id, method, params } => {
-                self.note_request(&method, params);
-                read_request(&method, id, params, events);
+                let name = self.note_request(&method, params, events);
+                read_request(&method, id, params, name, events);
             }
             RpcMessage::Reply { id, result } => {
                 let request = self.pending.take(id);
@@ -259,15 +262,27 @@ impl AcpParser {
             Some(_) | None => None,
         };
         if !self.calls_before.contains(&id) && self.calls.insert(&id) {
-            events.push(EventKind::ToolStarted {
-                id: id.clone(),
-                name: title.and_then(Json::text).unwrap_or_default(),
-                input: input.map(Json::to_raw),
-            });
+            let name = title.and_then(Json::text).unwrap_or_default();
+            // Qwen announces a call before its model has written the input.
+            let is_missing = failed.is_none() && input.is_some_and(|input| input.has_only(&[]));
+            let preparing = is_missing && self.preparing.add(&id, &name);
+            events.push(EventKind::ToolStarted { id: id.clone(), name, input: input.map(Json::to_raw), preparing });
+        } else {
+            let _ = self.complete_call(&id, input, events);
         }
         if let Some(failed) = failed {
+            let _ = self.preparing.take(&id);
             events.push(EventKind::ToolEnded { id, failed });
         }
+    }
+
+    /// Starts a call again whose input was missing, if this is the input. Returns its name.
+    fn complete_call(&mut self, id: &str, input: Option<Json<'_>>, events: &mut LineEvents) -> Option<String> {
+        let input = input.filter(|input| !input.has_only(&[]))?;
+        let name = self.preparing.take(id)?;
+        let (id, input) = (id.to_owned(), Some(input.to_raw()));
+        events.push(EventKind::ToolStarted { id, name: name.clone(), input, preparing: false });
+        Some(name)
     }
 
     fn read_reply(&mut self, result: Option<Json<'_>>, events: &mut LineEvents) {
@@ -309,14 +324,18 @@ impl AcpParser {
     fn forget_turn(&mut self) {
         self.quota.start_turn();
         self.calls_before = mem::take(&mut self.calls);
+        self.preparing = PreparingCalls::default();
         self.live_sessions.end_all();
     }
 
-    fn note_request(&mut self, method: &str, params: Option<Json<'_>>) {
-        let Some(params) = params.filter(|_| method == "session/request_permission") else { return };
+    /// Takes in a request. Returns the name of its call if that was announced without its input, which the request has.
+    fn note_request(&mut self, method: &str, params: Option<Json<'_>>, events: &mut LineEvents) -> Option<String> {
+        let params = params.filter(|_| method == "session/request_permission")?;
+        let id = params.text_at(&["toolCall", "toolCallId"]);
         if let Some(session_id) = params.text_at(&["sessionId"]) {
-            self.live_sessions.ask(&session_id, params.text_at(&["toolCall", "toolCallId"]).as_deref());
+            self.live_sessions.ask(&session_id, id.as_deref());
         }
+        self.complete_call(&id?, params.at(&["toolCall", "rawInput"]), events)
     }
 }
 
@@ -356,9 +375,9 @@ fn end_turn(reason: String, events: &mut LineEvents) {
     }
 }
 
-fn read_request(method: &str, id: Json<'_>, params: Option<Json<'_>>, events: &mut LineEvents) {
+fn read_request(method: &str, id: Json<'_>, params: Option<Json<'_>>, tool: Option<String>, events: &mut LineEvents) {
     match (method, params) {
-        ("session/request_permission", Some(params)) => approvals::read(id, params, events),
+        ("session/request_permission", Some(params)) => approvals::read(id, params, tool, events),
         ("elicitation/create" | "session/elicitation", Some(params)) => read_form(method, id.to_raw(), params, events),
         (method, _) => {
             read_other_method(method, events);

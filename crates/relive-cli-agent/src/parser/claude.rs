@@ -168,7 +168,8 @@ impl ClaudeParser {
             Some(subagent) => self.subagents.start_inner_call(&id, subagent),
             None => drop(self.calls.insert(&id)),
         }
-        events.push(EventKind::ToolStarted { id: id.clone(), name, input: input.map(Json::to_raw) });
+        let raw = input.map(Json::to_raw);
+        events.push(EventKind::ToolStarted { id: id.clone(), name, input: raw, preparing: false });
         if is_subagent && self.subagents.start(&id, events.subagent()) {
             let name = input.and_then(|input| input.text_at(&["subagent_type"]));
             events.push(EventKind::SubagentStarted { id, name });
@@ -212,6 +213,18 @@ impl ClaudeParser {
         match message {
             Some(message) => events.warning(message),
             None => events.other_if_empty("result"),
+        }
+    }
+
+    /// Reads the beginning of a line that is too long. The line at the end of a turn has the whole answer in it, and the turn ends
+    /// however long that is.
+    pub(crate) fn read_head(&mut self, head: &str, events: &mut LineEvents) {
+        // Some versions write the type after the answer. Quotes in a text are escaped, so these are names of fields.
+        let has_totals = [r#""duration_api_ms":"#, r#""total_cost_usd":"#].iter().all(|field| head.contains(field));
+        if head.starts_with(r#"{"type":"result","#) || has_totals && !head.starts_with(r#"{"type":"#) {
+            let is_failure = [r#""subtype":"error"#, r#""is_error":true"#].iter().any(|field| head.contains(field));
+            let outcome = if is_failure { TurnOutcome::Failed } else { TurnOutcome::Completed };
+            self.end_turn(outcome, None, events);
         }
     }
 

@@ -102,7 +102,7 @@ fn read_item(stage: &str, item: Json<'_>, events: &mut LineEvents) {
         // A warning in spite of its name: codex prints one before the first turn.
         ("item.completed", "error") => events.warning(message.and_then(Json::text).unwrap_or_default()),
         ("item.started", tool) if TOOLS.contains(&tool) => {
-            events.push(EventKind::ToolStarted { id, name: kind, input: input_of(item) });
+            events.push(EventKind::ToolStarted { id, name: kind, input: input_of(item), preparing: false });
         }
         ("item.completed", tool) if TOOLS.contains(&tool) => {
             let status = status.and_then(Json::text).unwrap_or_default();

@@ -34,6 +34,7 @@ impl GeminiParser {
                     id: id.and_then(Json::text).unwrap_or_default(),
                     name: name.and_then(Json::text).unwrap_or_default(),
                     input: input.map(Json::to_raw),
+                    preparing: false,
                 });
             }
             "tool_result" => {

@@ -96,6 +96,7 @@ fn read_tool(part: Option<Json<'_>>, events: &mut LineEvents) {
         id: id.clone(),
         name: name.and_then(Json::text).unwrap_or_default(),
         input: state.and_then(|state| state.field("input")).map(Json::to_raw),
+        preparing: false,
     });
     match status.as_str() {
         "completed" => events.push(EventKind::ToolEnded { id, failed: false }),

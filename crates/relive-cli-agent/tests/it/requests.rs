@@ -1,6 +1,6 @@
 //! Requests of an agent, and how the wait for their answers ends.
 
-use relive_cli_agent::{Activity, Event, EventKind, Lifecycle, Waiting};
+use relive_cli_agent::{Activity, Dialect, Event, EventKind, Lifecycle, Line, Parser, Waiting};
 
 use crate::cases::{machine, walk};
 use crate::states::{answered, approval_asked, done, text, tool_ended, tool_started};
@@ -100,4 +100,22 @@ fn a_dialog_that_claude_asks_its_client_for_is_refused_and_nobody_is_asked() {
     let ask = r#"{"type":"control_request","request_id":"r","request":{"subtype":"request_user_dialog","dialog_kind":"x","payload":{}}}"#;
     replay.read(ask, 0);
     assert_eq!(replay.machine().waiting(), None);
+}
+
+#[test]
+fn the_input_of_more_calls_than_are_kept_is_not_waited_for() {
+    let mut parser = Parser::new(Some(Dialect::Acp));
+    let mut started = |number: usize, status: &str| {
+        let line = format!(
+            r#"{{"jsonrpc":"2.0","method":"session/update","params":{{"sessionId":"s","update":{{"sessionUpdate":"tool_call_update","toolCallId":"t{number}","status":"{status}","title":"Shell","rawInput":{{}}}}}}}}"#
+        );
+        let events = parser.read(Line::Whole(line.as_bytes()));
+        events.iter().any(|event| matches!(event.kind, EventKind::ToolStarted { preparing: true, .. }))
+    };
+    for number in 0..64 {
+        assert!(started(number, "pending"), "{number}");
+    }
+    assert!(!started(64, "pending"), "its input would never come");
+    started(0, "completed");
+    assert!(started(65, "pending"), "one of the others is over");
 }

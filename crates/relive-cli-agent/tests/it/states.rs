@@ -22,7 +22,7 @@ pub(crate) fn text() -> EventKind {
 }
 
 pub(crate) fn tool_started(id: &str) -> EventKind {
-    EventKind::ToolStarted { id: id.into(), name: "Bash".into(), input: None }
+    EventKind::ToolStarted { id: id.into(), name: "Bash".into(), input: None, preparing: false }
 }
 
 pub(crate) fn tool_ended(id: &str) -> EventKind {

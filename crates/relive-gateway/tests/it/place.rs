@@ -84,6 +84,11 @@ impl Place {
         place
     }
 
+    /// One whose provider has this address.
+    pub(crate) fn with_upstream(self, upstream: String) -> Self {
+        Self { upstream, ..self }
+    }
+
     pub(crate) fn data(&self) -> &Path {
         self.data.path()
     }

@@ -195,7 +195,30 @@ impl DataDirectory {
         }
         let tombstone = Tombstone::of(info, candidate.dead_at, now);
         self.relieved_by(&directory, || self.add_tombstones(std::slice::from_ref(&tombstone)))?;
-        let aside = self.root.join("tmp").join(uuid.to_string());
+        self.set_aside(uuid)?;
+        self.compact_tombstones(now);
+        let _ = self.restore_reserve();
+        Ok(Collected::Gone)
+    }
+
+    /// Deletes a process whose journal cannot be read, and returns its size. The caller has made sure that nothing of it runs. It
+    /// is known to have existed only if `last` tells so, the last that was known of it.
+    pub fn discard(&self, uuid: Uuid, last: Option<ProcInfo>, now: Timestamp) -> io::Result<u64> {
+        let directory = self.directory(uuid);
+        let bytes = tree_bytes(directory.path())?;
+        if let Some(info) = last {
+            let tombstone = Tombstone::of(info, now, now);
+            self.relieved_by(&directory, || self.add_tombstones(std::slice::from_ref(&tombstone)))?;
+        }
+        self.set_aside(uuid)?;
+        // The next start removes a marker without a directory.
+        let _ = self.unmark(uuid);
+        Ok(bytes)
+    }
+
+    /// Removes the directory of a process: all of it or nothing.
+    fn set_aside(&self, uuid: Uuid) -> io::Result<()> {
+        let (directory, aside) = (self.directory(uuid), self.root.join("tmp").join(uuid.to_string()));
         let disk = &self.io.disk;
         self.relieved_by(&directory, || {
             disk.rename(directory.path(), &aside)?;
@@ -206,9 +229,7 @@ impl DataDirectory {
         })?;
         // It is gone. The next start removes what cannot be removed now.
         let _ = disk.remove_tree(&aside);
-        self.compact_tombstones(now);
-        let _ = self.restore_reserve();
-        Ok(Collected::Gone)
+        Ok(())
     }
 
     /// Runs an action that frees space: if the disk is full even without the reserve, again without the derived files,

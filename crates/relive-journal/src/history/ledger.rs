@@ -20,6 +20,15 @@ pub struct LedgerEntry {
     pub tokens_out: u64,
     /// Absent as soon as one call's price was not known.
     pub cost_usd: Option<Usd>,
+    /// Whether some of it is an estimate.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub estimated: bool,
+}
+
+/// Tells whether the tokens of a model are paid for. Those of a script are never known better than by an estimate.
+#[must_use]
+pub fn is_paid(model: &str) -> bool {
+    !model.starts_with("script/")
 }
 
 /// Returns the day of a moment in UTC, counted from 1970-01-01.
@@ -46,13 +55,14 @@ impl History {
             None => {
                 let cost_usd = Some(Usd::default());
                 let model = model.to_owned();
-                self.ledger.push(LedgerEntry { day, model, tokens_in: 0, tokens_out: 0, cost_usd });
+                self.ledger.push(LedgerEntry { day, model, tokens_in: 0, tokens_out: 0, cost_usd, estimated: false });
                 self.ledger.len() - 1
             }
         };
         let Some(entry) = self.ledger.get_mut(place) else { return };
         entry.tokens_in = entry.tokens_in.saturating_add(usage.tokens_in);
         entry.tokens_out = entry.tokens_out.saturating_add(usage.tokens_out);
+        entry.estimated |= usage.estimated;
         entry.cost_usd = entry.cost_usd.zip(usage.cost_usd).map(|(a, b)| a.saturating_add(b));
     }
 }

@@ -321,7 +321,7 @@ impl RunningAgent<'_> {
         let hash = relive_gateway::token_hash(&token);
         let at = ServedAt { port: None, token: hash.clone(), socket: None };
         let port = self.body.serve(self.process, &route, at, facts.called_to).await?;
-        route.apply(port, &token, &mut spec.env, &mut spec.argv);
+        route.apply(port, &token, &mut spec.env, &mut spec.argv, &self.body.live.now().tool_env);
         if hooks::can_report(&facts.agent, &spec.argv) && self.body.gateways.takes_hooks(self.process.uuid).await {
             spec.argv.extend(hooks::arguments(port));
             spec.env.push((hooks::TOKEN.to_owned(), relive_gateway::hooks_token(&hash)));

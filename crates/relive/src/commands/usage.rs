@@ -6,7 +6,7 @@ use relive_core::{Timestamp, Usd};
 use crate::client::{Client, Start};
 use crate::context::Context;
 use crate::error::Outcome;
-use crate::render::processes::spent;
+use crate::render::processes::{about, spent};
 use crate::render::table::{Align, Cell, Column, Table};
 use crate::render::time::parse_since;
 use crate::terminal::one_line;
@@ -79,8 +79,8 @@ fn table(context: &Context, by: &str, rows: &[UsageRow]) -> String {
     ];
     let amounts: [Shown; 4] = [
         ("PROCESSES", |row| row.processes.to_string()),
-        ("TOKENS IN", |row| row.tokens_in.to_string()),
-        ("TOKENS OUT", |row| row.tokens_out.to_string()),
+        ("TOKENS IN", |row| about(row.tokens_in, row.estimated)),
+        ("TOKENS OUT", |row| about(row.tokens_out, row.estimated)),
         ("COST", |row| spent(row.cost_usd, row.tokens_in.saturating_add(row.tokens_out))),
     ];
     let mut columns = Vec::new();
@@ -137,6 +137,7 @@ fn total(rows: &[UsageRow]) -> UsageRow {
         cwd: None,
         tokens_in: rows.iter().map(|row| row.tokens_in).sum(),
         tokens_out: rows.iter().map(|row| row.tokens_out).sum(),
+        estimated: rows.iter().any(|row| row.estimated),
         cost_usd: rows.iter().fold(Some(Usd::default()), cost),
         processes: 0,
         uuid: None,

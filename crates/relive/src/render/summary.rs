@@ -4,7 +4,7 @@ use relive_api::{Exit, Process};
 use relive_core::{Body, Pid, ProcessStatus};
 
 use super::exit::{not_started, phrase};
-use super::processes::{COST_UNKNOWN, dollars, has_spent};
+use super::processes::{COST_UNKNOWN, dollars, has_spent, is_claimed};
 use super::time::elapsed;
 use crate::terminal::one_line;
 
@@ -23,12 +23,13 @@ pub(crate) fn line(process: &Process, exit: Option<&Exit>) -> String {
         return format!("{end} after {}", elapsed(process.elapsed_ms));
     }
     let tree = process.tree.as_ref().filter(|tree| tree.processes > 1);
-    let (tokens_in, tokens_out, cost) = match tree {
-        Some(tree) => (tree.tokens_in, tree.tokens_out, tree.cost_usd),
-        None => (process.tokens_in, process.tokens_out, process.cost_usd),
+    let (tokens_in, tokens_out, cost, estimated) = match tree {
+        Some(tree) => (tree.tokens_in, tree.tokens_out, tree.cost_usd, tree.estimated),
+        None => (process.tokens_in, process.tokens_out, process.cost_usd, process.estimated || is_claimed(process)),
     };
+    let about = if estimated { "~" } else { "" };
     let steps = if process.step == 1 { "1 step".to_owned() } else { format!("{} steps", process.step) };
-    let mut parts = vec![steps, format!("{} tokens in, {} out", count(tokens_in), count(tokens_out))];
+    let mut parts = vec![steps, format!("{about}{} tokens in, {about}{} out", count(tokens_in), count(tokens_out))];
     if has_spent(cost, tokens_in.saturating_add(tokens_out)) {
         parts.push(cost.map_or_else(|| format!("cost {COST_UNKNOWN}"), dollars));
     }
@@ -81,13 +82,13 @@ mod tests {
             Process { step: 3, tokens_in: 12_345, tokens_out: 456, cost_usd, elapsed_ms: 41_000, ..process(5, 0) };
         let exit = Exit { code: 0, reason: "completed".into(), err: None };
         assert_eq!(line(&one, Some(&exit)), "PID 5 completed: 3 steps, 12.3k tokens in, 456 out, $0.0123, 41s");
-        let tree = TreeUsage { processes: 3, tokens_in: 2_500_000, tokens_out: 1_000, cost_usd: None };
+        let tree = TreeUsage { processes: 3, tokens_in: 2_500_000, tokens_out: 1_000, cost_usd: None, estimated: true };
         let tree = Process { step: 1, tree: Some(tree), ..one };
         let exit = Exit { code: 1, reason: "the model\nfailed".into(), err: None };
         let tree = Process { status: Some(ProcessStatus::Exited { code: 1 }), ..tree };
         assert_eq!(
             line(&tree, Some(&exit)),
-            "PID 5 ended: the model failed (1 step, 2.5M tokens in, 1.0k out, cost unknown, 41s, including 2 descendants)"
+            "PID 5 ended: the model failed (1 step, ~2.5M tokens in, ~1.0k out, cost unknown, 41s, including 2 descendants)"
         );
     }
 }

@@ -131,6 +131,11 @@ fn real_confined(agent: &str, tool: &str) {
 }
 
 #[test]
+fn real_confined_gemini_works_and_continues() {
+    real_confined("gemini", "run_shell_command");
+}
+
+#[test]
 fn real_confined_qwen_works_and_continues() {
     real_confined("qwen", "run_shell_command");
 }

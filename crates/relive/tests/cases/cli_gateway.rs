@@ -1,12 +1,15 @@
 //! The model calls of CLI agents through the gateway: the real programs, against a server that plays their provider.
 
 use std::fs;
+use std::io::Write as _;
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use relive_fake_model::{Failure, Turn};
 use serde_json::{Value, json};
 
 use crate::cli_agents::{Agents, bash, escalated};
+use crate::daemon::Mount;
 use crate::world::{Begun, World, kill, wait_for, wait_until};
 
 /// A turn with a command.
@@ -66,8 +69,8 @@ fn calls_go_through_the_gateway_with_a_token_and_are_counted_exactly() {
         let keys: Vec<_> = agents.server.requests().into_iter().filter_map(|request| request.key).collect();
         assert!(!keys.is_empty() && keys.iter().all(|key| key == "planted"), "{keys:?}");
         let env = fs::read_to_string(agents.world.work().join("env")).unwrap();
-        assert!(!env.contains("ANTHROPIC_API_KEY=planted") || agent != "claude", "{env}");
-        assert!(!env.contains("OPENAI_API_KEY=planted") || agent != "codex", "{env}");
+        let of_cli = fs::read(agents.world.work().join("ppid")).unwrap();
+        assert!(!env.contains("planted") && !String::from_utf8_lossy(&of_cli).contains("planted"), "{env}");
         let log = agents.world.data().join("steps").join(&process.uuid).join("gateway.jsonl");
         assert!(!fs::read_to_string(log).unwrap().contains("planted"));
         agents.world.relive(&["kill", &process.uuid]).ok();
@@ -337,6 +340,14 @@ fn errors_and_cuts_are_tried_again_by_the_agent_and_counted() {
         assert!(cut > 0, "{recorded:?}");
         let (input, _) = agents.server.handed_out();
         assert_eq!(info["tokens_in"], json!(input + cut));
+        // What was estimated is marked wherever it is shown.
+        assert_eq!(info["estimated"], true, "{info}");
+        let shown = |args: &[&str]| agents.world.relive(args).ok().stdout;
+        assert!(shown(&["info", &process.uuid]).contains("partly estimated"));
+        assert!(shown(&["ps"]).contains(" ~") && shown(&["usage"]).contains(" ~"));
+        agents.world.relive(&["kill", &process.uuid]).ok();
+        agents.world.await_field(&process.uuid, "state", "dead");
+        assert_eq!(agents.world.info(&process.uuid)["estimated"], true);
     }
 }
 
@@ -453,4 +464,63 @@ fn a_gateway_ends_with_the_last_agent_and_the_daemon() {
     let pid = gateway_pid(&agents.world).unwrap();
     agents.world.relive(&["daemon", "stop"]).ok();
     wait_until("the gateway is gone", || !Path::new(&format!("/proc/{pid}")).exists());
+}
+
+/// Ends a thread, also if the test has failed.
+struct Over<'a>(&'a AtomicBool);
+
+impl Drop for Over<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+#[test]
+fn a_full_disk_delays_a_turn_and_nothing_of_it_is_lost() {
+    for (agent, tool) in AGENTS {
+        let test = format!("a_full_disk_delays_a_turn({agent})");
+        let last = Turn::text("It is ").then("done.").usage(400, 9, 0).waits_after(3);
+        let turns = [tool("touch made").usage(300, 7, 0), last];
+        let Some(agents) = Agents::with_config(&test, agent, "limits: {floor_mb: 1}", turns) else { continue };
+        let Some(_disk) = Mount::new(&agents.world, "24m") else { return };
+        let process = agents.run(agent, &["-y"]);
+        wait_until("the last answer has begun", || {
+            agents.world.work().join("made").exists() && agents.server.under_way() == 1
+        });
+        let filler = agents.world.data().join("filler");
+        let mut file = fs::File::create(&filler).unwrap();
+        let is_over = AtomicBool::new(false);
+        let over = &is_over;
+        std::thread::scope(|scope| {
+            // It closes its file at its end: an open one needs its space, also after it was removed.
+            scope.spawn(move || {
+                // Whatever is freed is used up at once.
+                while !over.load(Ordering::Relaxed) {
+                    if file.write_all(&[b'x'; 512]).is_err() {
+                        std::thread::yield_now();
+                    }
+                }
+            });
+            let _guard = Over(over);
+            wait_until("the disk is full", || rustix::fs::statvfs(agents.world.data()).unwrap().f_bavail == 0);
+            agents.server.let_go();
+            wait_until("the provider has sent it all", || agents.server.under_way() == 0);
+        });
+        fs::remove_file(&filler).unwrap();
+        wait_until("the turn is over", || {
+            // It continues by itself, unless something that had to be recorded did not fit.
+            if agents.world.info(&process.uuid)["suspend_reason"] == "disk_full" {
+                agents.world.relive(&["resume", &process.uuid]).ok();
+            }
+            agents.turns(&process) == 1
+        });
+        let info = agents.await_idle(&process, 1);
+        assert_eq!(agents.said(&process).last().unwrap(), "It is done.");
+        assert_tokens(&agents, &info);
+        let ended = agents.world.records(&process.uuid, "call_ended");
+        assert!(ended.len() == 1 && ended[0]["ok"] == true, "{ended:?}");
+        agents.world.relive(&["kill", &process.uuid]).ok();
+        agents.world.await_field(&process.uuid, "state", "dead");
+        agents.assert_nothing_left(&info["session"]["host_pid"]);
+    }
 }

@@ -4,7 +4,9 @@ use crate::event::{ApprovalChannel, ApprovalOption, ApprovalRequest, EventKind, 
 use crate::json::Json;
 use crate::parser::line_events::LineEvents;
 
-pub(super) fn read(id: Json<'_>, params: Json<'_>, events: &mut LineEvents) {
+/// Reads a request. `tool` is the name under which its call was announced, if that is known: qwen's title of the request is
+/// the command again.
+pub(super) fn read(id: Json<'_>, params: Json<'_>, tool: Option<String>, events: &mut LineEvents) {
     let [call, options] = params.fields(["toolCall", "options"]);
     let [tool_id, title, input] =
         call.map(|call| call.fields(["toolCallId", "title", "rawInput"])).unwrap_or([None; 3]);
@@ -12,7 +14,7 @@ pub(super) fn read(id: Json<'_>, params: Json<'_>, events: &mut LineEvents) {
     events.push(EventKind::ApprovalAsked(ApprovalRequest {
         request_id: id.to_raw(),
         tool_id: tool_id.and_then(Json::text),
-        tool: title.and_then(Json::text).unwrap_or_default(),
+        tool: tool.or_else(|| title.and_then(Json::text)).unwrap_or_default(),
         input: input.map(Json::to_raw).or_else(|| described(call?)),
         reason: None,
         options: options.into_iter().filter_map(option_of).collect(),

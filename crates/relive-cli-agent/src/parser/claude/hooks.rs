@@ -228,7 +228,8 @@ impl ClaudeParser {
             self.hook_turn = Turn::Open;
         }
         let id = self.hook_calls.start(body);
-        events.push(EventKind::ToolStarted { id, name: body.tool.clone(), input: body.input.map(Json::to_raw) });
+        let (name, input) = (body.tool.clone(), body.input.map(Json::to_raw));
+        events.push(EventKind::ToolStarted { id, name, input, preparing: false });
     }
 
     /// Reads an interrupt: pressing escape interrupts the turn with its call, and no `Stop` follows.

@@ -35,7 +35,7 @@ pub(super) fn read_started(item: Json<'_>, events: &mut LineEvents) {
         "reasoning" => events.push(EventKind::Thinking { text: String::new(), delta: true }),
         tool if TOOLS.contains(&tool) => {
             let id = item.text_at(&["id"]).unwrap_or_default();
-            events.push(EventKind::ToolStarted { id, name: kind, input: input_of(item) });
+            events.push(EventKind::ToolStarted { id, name: kind, input: input_of(item), preparing: false });
         }
         name if SILENT_ITEMS.contains(&name) => events.other(name),
         name => events.unknown(format!("item/{name}")),

@@ -36,6 +36,8 @@ pub(super) struct Calls {
     count: u64,
     /// Whether a call was refused, because nothing was left.
     pub(super) is_refused: bool,
+    /// Whether the gateway waits for space on the disk.
+    is_disk_full: bool,
     on_budget: OnBudget,
     /// Where the process is told that it may be frozen.
     boundary: watch::Sender<bool>,
@@ -124,6 +126,7 @@ impl Calls {
             permitted: 0,
             count: facts.calls,
             is_refused: false,
+            is_disk_full: false,
             on_budget,
             boundary,
         })
@@ -147,6 +150,7 @@ impl Calls {
         if facts.log > self.read_to {
             self.record(conversation).await;
         }
+        self.note_space(conversation, &facts).await;
         let granted = self.grant(conversation, &facts).await;
         if granted == Granted::Short && !conversation.owner.is_paused() {
             conversation.suspend().await;
@@ -155,6 +159,18 @@ impl Calls {
         let rests = facts.held > 0 || is_at_rest;
         let is_boundary = conversation.is_paused() && facts.is_holding && facts.in_flight == 0 && rests;
         self.boundary.send_if_modified(|before| std::mem::replace(before, is_boundary) != is_boundary);
+    }
+
+    /// Suspends everything when a call waits to be recorded: the gateway has found that the disk is full.
+    async fn note_space(&mut self, conversation: &Conversation, facts: &Facts) {
+        match (std::mem::replace(&mut self.is_disk_full, facts.is_disk_full), facts.is_disk_full) {
+            (false, true) => {
+                conversation.warn("a model call waits to be recorded, because the disk is full");
+                conversation.owner.disk_full().await;
+            }
+            (true, false) => conversation.warn("its model calls are recorded again"),
+            (false, false) | (true, true) => {}
+        }
     }
 
     /// Copies calls that have ended from the gateway's log.

@@ -256,10 +256,40 @@ fn read_text(path: &Path) -> Result<Option<String>, NoRoute> {
     Ok(Some(text))
 }
 
+/// The variables in which CLIs and their tools look for the keys of model providers, besides those of native agents.
+const KEYS: [&str; 11] = [
+    "ANTHROPIC_AUTH_TOKEN",
+    "AZURE_OPENAI_API_KEY",
+    "CLAUDE_CODE_OAUTH_TOKEN",
+    "CODEX_API_KEY",
+    "DASHSCOPE_API_KEY",
+    "GOOGLE_API_KEY",
+    "GROQ_API_KEY",
+    "MISTRAL_API_KEY",
+    "MOONSHOT_API_KEY",
+    "OPENROUTER_API_KEY",
+    "XAI_API_KEY",
+];
+
+/// Tells whether a variable is a usual one for the key of a model provider.
+fn is_key(name: &str) -> bool {
+    KEYS.contains(&name) || relive_llm::providers().iter().any(|provider| provider.key_variable == Some(name))
+}
+
 impl Route {
-    /// Changes the environment and the arguments of a program, so that it asks the gateway.
-    pub(crate) fn apply(&self, port: u16, token: &str, env: &mut Vec<(String, String)>, argv: &mut Vec<String>) {
-        env.retain(|(name, _)| *name != self.key && self.base != Some(name) && self.other_key != Some(name));
+    /// Changes the environment and the arguments of a program, so that it asks the gateway. It gets no key of another provider
+    /// either, unless `tool_env` of the configuration names it: what it spends with one is not counted.
+    pub(crate) fn apply(
+        &self,
+        port: u16,
+        token: &str,
+        env: &mut Vec<(String, String)>,
+        argv: &mut Vec<String>,
+        tool_env: &[String],
+    ) {
+        let is_own = |name: &String| *name == self.key || self.base == Some(name) || self.other_key == Some(name);
+        let is_kept = |name: &String| !is_key(name) || tool_env.contains(name);
+        env.retain(|(name, _)| !is_own(name) && is_kept(name));
         env.push((self.key.clone(), token.to_owned()));
         env.extend(self.base.map(|base| (base.to_owned(), format!("http://127.0.0.1:{port}"))));
         let port = port.to_string();
@@ -282,7 +312,7 @@ mod tests {
         let mut env: Vec<(String, String)> =
             environment.variables().map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
         let mut argv = vec!["cli".to_owned()];
-        route.apply(4711, "token", &mut env, &mut argv);
+        route.apply(4711, "token", &mut env, &mut argv, &["GROQ_API_KEY".to_owned()]);
         env.sort();
         (env, argv)
     }
@@ -306,6 +336,22 @@ mod tests {
         assert_eq!(route(&agent, &environment(&[])), Err(NoRoute::NoKey("ANTHROPIC_API_KEY".into())));
         let declined = CliAgent { no_gateway: true, ..agent };
         assert_eq!(route(&declined, &environment(&variables)), Err(NoRoute::Declined));
+    }
+
+    #[test]
+    fn keys_of_other_providers_reach_a_cli_only_if_the_configuration_names_them() {
+        let variables = [
+            ("ANTHROPIC_API_KEY", "real"),
+            ("OPENAI_API_KEY", "real"),
+            ("GEMINI_API_KEY", "real"),
+            ("GROQ_API_KEY", "named"),
+            ("SENTRY_API_KEY", "of a tool"),
+        ];
+        let found = route(&built_in("claude").unwrap(), &environment(&variables)).unwrap();
+        let (env, _) = applied(&found, &variables);
+        let names: Vec<&str> = env.iter().map(|(name, _)| name.as_str()).collect();
+        assert_eq!(names, ["ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL", "GROQ_API_KEY", "SENTRY_API_KEY"]);
+        assert!(!format!("{env:?}").contains("real"), "{env:?}");
     }
 
     #[test]

@@ -4,12 +4,15 @@
 //! call has one result. So texts and calls are collected, and become a record when something needs it to be there: a
 //! result, a request for permission, the end of the turn, or silence.
 
-use relive_cli_agent::{ApprovalRequest, Event, EventKind, RawJson, ReportedUsage, TurnOutcome, UsageScope};
+mod calls;
+
+use std::collections::BTreeSet;
+
+use relive_cli_agent::{Event, EventKind, ReportedUsage, TurnOutcome, UsageScope};
 use relive_core::Generation;
 use relive_journal::payload::Json;
 use relive_journal::record::{
-    Body as Record, Call, CallEnded, CliRecord, CliSession, CliTurn, CliTurnState, ModelEnded, ModelStarted, Partial,
-    Usage,
+    Body as Record, Call, CliRecord, CliSession, CliTurn, CliTurnState, ModelEnded, ModelStarted, Partial, Usage,
 };
 use serde_json::{Value, json};
 
@@ -55,6 +58,8 @@ pub(super) struct Translator {
     thinking: Collected,
     text: Collected,
     calls: Vec<Call>,
+    /// Those whose input is not known yet.
+    preparing: BTreeSet<String>,
     /// Results of calls that are not recorded yet.
     early: Vec<(String, bool)>,
     turn: TurnNow,
@@ -165,11 +170,6 @@ impl Translator {
         self.turn == TurnNow::Open
     }
 
-    /// Returns whether something was collected that could be recorded now: a text alone waits for what follows it.
-    pub(super) fn has_calls(&self) -> bool {
-        !self.calls.is_empty() && !self.has_open_calls()
-    }
-
     /// Returns whether nothing is collected, so that all that was read is recorded.
     pub(super) fn is_empty(&self) -> bool {
         self.text.all.is_empty() && self.thinking.all.is_empty() && self.calls.is_empty()
@@ -185,11 +185,9 @@ impl Translator {
             EventKind::TurnStarted { .. } => self.start_turn(input),
             EventKind::Thinking { text, delta } => self.think(text, *delta, input),
             EventKind::Text { text, delta } => self.speak(text, *delta, input),
-            EventKind::ToolStarted { id, name, input: args } => {
+            EventKind::ToolStarted { id, name, input: args, preparing } => {
                 self.start_turn(input);
-                if !self.knows(id) {
-                    self.calls.push(call(id, name, args.as_ref()));
-                }
+                self.start_call(id, name, args.as_ref(), *preparing);
             }
             EventKind::ToolEnded { id, failed } => self.end_call(id, !failed),
             EventKind::Usage(usage) => self.count(usage),
@@ -303,57 +301,11 @@ impl Translator {
         }
     }
 
-    fn knows(&self, id: &str) -> bool {
-        let recorded = match &self.stage {
-            Stage::Calling(calls) => calls.iter().any(|call| call.id == id),
-            Stage::Boundary | Stage::Asking => false,
-        };
-        recorded || self.calls.iter().any(|call| call.id == id)
-    }
-
-    fn has_open_calls(&self) -> bool {
-        match &self.stage {
-            Stage::Calling(calls) => calls.iter().any(|call| !call.is_settled),
-            Stage::Boundary | Stage::Asking => false,
-        }
-    }
-
-    fn end_call(&mut self, id: &str, ok: bool) {
-        self.flush();
-        if self.settle(id, ok, "") {
-            // What was collected meanwhile could not be recorded before.
-            self.flush();
-        } else if self.calls.iter().any(|call| call.id == id) {
-            self.early.push((id.to_owned(), ok));
-        }
-    }
-
-    fn settle(&mut self, id: &str, ok: bool, result: &str) -> bool {
-        let Stage::Calling(calls) = &mut self.stage else { return false };
-        let Some((place, call)) = calls.iter_mut().enumerate().find(|(_, call)| call.id == id && !call.is_settled)
-        else {
-            return false;
-        };
-        call.is_settled = true;
-        let call = u32::try_from(place).unwrap_or(u32::MAX);
-        let is_over = calls.iter().all(|call| call.is_settled);
-        self.record(Record::CallEnded(CallEnded {
-            call,
-            ok,
-            result: result.into(),
-            done: false,
-            settled: None,
-            denied: false,
-        }));
-        if is_over {
-            self.stage = Stage::Boundary;
-        }
-        true
-    }
-
-    /// Records what was collected, if calls of the step before do not prevent that.
+    /// Records what was collected, if calls of the step before do not prevent that, nor a text before a call whose input is not
+    /// known.
     pub(super) fn flush(&mut self) {
-        if self.is_empty() || self.has_open_calls() {
+        let is_ready = self.calls.is_empty() || self.calls.iter().any(|call| !self.preparing.contains(&call.id));
+        if self.is_empty() || !is_ready || self.has_open_calls() {
             return;
         }
         if self.stage != Stage::Asking {
@@ -369,7 +321,10 @@ impl Translator {
     }
 
     fn end_step(&mut self, usage: Usage) {
-        let calls = std::mem::take(&mut self.calls);
+        // The input of the others is to come.
+        let (later, calls): (Vec<Call>, Vec<Call>) =
+            std::mem::take(&mut self.calls).into_iter().partition(|call| self.preparing.contains(&call.id));
+        self.calls = later;
         let open: Vec<OpenCall> =
             calls.iter().map(|call| OpenCall { id: call.id.clone(), is_settled: false }).collect();
         let shown: Vec<Value> = calls
@@ -409,6 +364,8 @@ impl Translator {
     /// Ends the step under way; `cause` is why it is not complete.
     fn close(&mut self, cause: Option<&str>) {
         let usage = self.usage.take();
+        // No more input comes.
+        self.preparing.clear();
         self.settle_all(NO_RESULT);
         let has_more = !self.is_empty() || usage.is_some();
         if self.stage == Stage::Boundary && has_more {
@@ -427,15 +384,6 @@ impl Translator {
             Some(_) | None => {
                 self.end_step(usage);
                 self.settle_all(NO_RESULT);
-            }
-        }
-    }
-
-    fn settle_all(&mut self, result: &str) {
-        if let Stage::Calling(calls) = &self.stage {
-            let open: Vec<String> = calls.iter().filter(|call| !call.is_settled).map(|call| call.id.clone()).collect();
-            for id in open {
-                self.settle(&id, false, result);
             }
         }
     }
@@ -479,32 +427,6 @@ impl Translator {
         // It is what the CLI says, which nobody has checked.
         self.usage = Some(Usage { tokens_in, tokens_out, estimated: true, ..Usage::default() });
     }
-
-    /// Returns the call that a request for permission is about, and records it if that is not done. `input` is the last message
-    /// that was written to the CLI.
-    pub(super) fn call_for(&mut self, request: &ApprovalRequest, input: Option<u64>) -> u32 {
-        let key = request.tool_id.clone().unwrap_or_else(|| request.request_id.as_str().to_owned());
-        self.flush();
-        if !self.has_open_calls() {
-            if !self.knows(&key) {
-                self.start_turn(input);
-                self.calls.push(call(&key, &request.tool, request.input.as_ref()));
-            }
-            self.flush();
-        }
-        let Stage::Calling(calls) = &self.stage else { return 0 };
-        let own = calls.iter().position(|call| call.id == key && !call.is_settled);
-        // A subagent asks while the agent waits for it, with a call of its own.
-        let place = own.or_else(|| calls.iter().position(|call| !call.is_settled));
-        u32::try_from(place.unwrap_or(0)).unwrap_or(0)
-    }
-}
-
-fn call(id: &str, name: &str, args: Option<&RawJson>) -> Call {
-    let text = args.map_or("{}", RawJson::as_str);
-    let parsed = Json::parse(text).or_else(|_| Json::parse("{}"));
-    let args = parsed.unwrap_or_else(|_| Json::Inline(serde_json::value::RawValue::NULL.to_owned()));
-    Call { id: id.to_owned(), name: name.to_owned(), args }
 }
 
 fn args_of(call: &Call) -> String {

@@ -203,3 +203,90 @@ fn an_interrupted_turn_does_not_repeat_what_claude_tells_its_developers() {
     let said = records(&mut translator, &[result]);
     assert_eq!(said, [r#"partial Some("the turn was interrupted")"#, "turn Interrupted None"]);
 }
+
+#[test]
+fn a_call_whose_input_comes_later_is_recorded_with_it() {
+    let started = |input: &str| {
+        format!(
+            r#"{{"jsonrpc":"2.0","method":"session/update","params":{{"sessionId":"s","update":{{"sessionUpdate":"tool_call","toolCallId":"t","status":"pending","title":"Shell","rawInput":{input}}}}}}}"#
+        )
+    };
+    let mut parser = Parser::new(Some(relive_cli_agent::Dialect::Acp));
+    let mut translator = translator();
+    for (input, is_known) in [("{}", false), (r#"{"command":"ls"}"#, true)] {
+        for event in parser.read(relive_cli_agent::Line::Whole(started(input).as_bytes())) {
+            translator.take_in(&event, Some(3));
+        }
+        assert_eq!(translator.has_calls(), is_known, "it waits for its input");
+    }
+    translator.flush();
+    let said = translator.take();
+    let called = said.iter().find_map(|said| match said {
+        Said::Event("call", body) => Some(body.clone()),
+        Said::Event(..) | Said::Record(_) => None,
+    });
+    assert_eq!(called.unwrap()["args"], r#"{"command":"ls"}"#);
+}
+
+/// Takes in an update of a call by an ACP agent.
+fn update(parser: &mut Parser, translator: &mut Translator, id: &str, status: &str, input: &str) {
+    let line = format!(
+        r#"{{"jsonrpc":"2.0","method":"session/update","params":{{"sessionId":"s","update":{{"sessionUpdate":"tool_call_update","toolCallId":"{id}","status":"{status}","title":"{id}","rawInput":{input}}}}}}}"#
+    );
+    for event in parser.read(relive_cli_agent::Line::Whole(line.as_bytes())) {
+        translator.take_in(&event, Some(3));
+    }
+}
+
+fn called(said: &[Said]) -> Vec<(String, String)> {
+    let text = |body: &Value, field: &str| body[field].as_str().unwrap().to_owned();
+    let called = said.iter().filter_map(|said| match said {
+        Said::Event("call", body) => Some((text(body, "name"), text(body, "args"))),
+        Said::Event(..) | Said::Record(_) => None,
+    });
+    called.collect()
+}
+
+#[test]
+fn a_call_whose_input_is_to_come_is_not_recorded_with_a_call_beside_it() {
+    let (known, later) = (r#"{"command":"ls"}"#, r#"{"command":"rm"}"#);
+    let pair = |name: &str, args: &str| (name.to_owned(), args.to_owned());
+    let mut parser = Parser::new(Some(relive_cli_agent::Dialect::Acp));
+    let mut translator = translator();
+    update(&mut parser, &mut translator, "a", "pending", known);
+    update(&mut parser, &mut translator, "b", "pending", "{}");
+    update(&mut parser, &mut translator, "a", "completed", known);
+    assert_eq!(called(&translator.take()), [pair("a", known)]);
+    assert!(!translator.is_empty() && !translator.has_calls(), "the other one waits for its input");
+    update(&mut parser, &mut translator, "b", "in_progress", later);
+    assert!(translator.has_calls());
+    update(&mut parser, &mut translator, "b", "completed", later);
+    assert_eq!(called(&translator.take()), [pair("b", later)]);
+    // The input of a call that is over, or whose turn is, does not come.
+    update(&mut parser, &mut translator, "c", "pending", "{}");
+    update(&mut parser, &mut translator, "c", "completed", "{}");
+    assert_eq!(called(&translator.take()), [pair("c", "{}")]);
+    update(&mut parser, &mut translator, "d", "pending", "{}");
+    translator.program_ended();
+    assert_eq!(called(&translator.take()), [pair("d", "{}")]);
+    assert!(translator.is_empty());
+}
+
+#[test]
+fn a_request_for_permission_does_not_record_a_call_beside_it_whose_input_is_to_come() {
+    let (known, later) = (r#"{"command":"ls"}"#, r#"{"command":"rm"}"#);
+    let mut parser = Parser::new(Some(relive_cli_agent::Dialect::Acp));
+    let mut translator = translator();
+    update(&mut parser, &mut translator, "b", "pending", "{}");
+    update(&mut parser, &mut translator, "a", "pending", known);
+    let asks = r#"{"jsonrpc":"2.0","id":1,"method":"session/request_permission","params":{"sessionId":"s","toolCall":{"toolCallId":"a","title":"a","rawInput":{"command":"ls"}},"options":[{"optionId":"o","name":"Yes","kind":"allow_once"}]}}"#;
+    let events = parser.read(relive_cli_agent::Line::Whole(asks.as_bytes()));
+    let request = events.iter().find_map(|event| {
+        if let EventKind::ApprovalAsked(request) = &event.kind { Some(request.clone()) } else { None }
+    });
+    assert_eq!(translator.call_for(&request.unwrap(), Some(3)), 0);
+    assert_eq!(called(&translator.take()), [("a".to_owned(), known.to_owned())]);
+    update(&mut parser, &mut translator, "b", "in_progress", later);
+    update(&mut parser, &mut translator, "a", "completed", known);
+    assert_eq!(called(&translator.take()), [("b".to_owned(), later.to_owned())]);
+}
