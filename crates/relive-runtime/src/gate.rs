@@ -27,6 +27,9 @@ const NO_PROXY: &str = "network: its proxy has ended, so it reaches no host any 
 /// How long a shim may take to say whether its tree is frozen.
 const FROZEN_WITHIN: Duration = Duration::from_secs(1);
 
+/// How long a program may take to run, or to be gone, after its gate was opened or closed for good.
+const PAST_GATE_WITHIN: Duration = Duration::from_secs(5);
+
 /// How often a shim is asked that hangs up before it has answered.
 const ASKS_MAX: u32 = 3;
 
@@ -124,8 +127,12 @@ impl Runtime {
             // The shim holds the time limit if this daemon is killed as soon as the program runs.
             self.ask_shim(process, Verb::Deadline { left_ms: Some(left_ms(deadline)) }).await?;
         }
+        let proceeds = verb == Verb::Proceed;
         match self.ask_shim(process, verb).await? {
-            Outcome::Done => Ok(affected),
+            Outcome::Done => {
+                self.wait_past_gate(process.uuid, proceeds).await;
+                Ok(affected)
+            }
             Outcome::Kept => {
                 let kept = format!("PID {pid} has not reached its gate yet: the request waits until then");
                 Ok(Affected { note: Some(kept), ..affected })
@@ -135,6 +142,21 @@ impl Runtime {
             | Outcome::Unknown { .. }
             | Outcome::Failed { .. }
             | Outcome::Stat(_)) => Err(not_done(pid, "has not passed its gate", refused)),
+        }
+    }
+
+    /// Waits until the answer is true for whoever looks next: the program runs, or its end is recorded.
+    async fn wait_past_gate(self: &Arc<Self>, uuid: Uuid, proceeds: bool) {
+        if !proceeds {
+            // If it takes longer, that is seen like any other end.
+            let _ = self.wait(&uuid.to_string(), Some(PAST_GATE_WITHIN)).await;
+            return;
+        }
+        if let Some(LiveSession { shim: Shim::Answers { connection, rungs: _ }, .. }) = self.live_session(uuid).await {
+            let mut seen = connection.seen();
+            let is_past = |stage| !matches!(stage, Stage::Starting | Stage::Spawned | Stage::Ready);
+            let past = seen.wait_for(|seen| seen.ended.is_some() || seen.gone || is_past(seen.snapshot.stage));
+            let _ = tokio::time::timeout(PAST_GATE_WITHIN, past).await;
         }
     }
 

@@ -106,10 +106,10 @@ impl Runtime {
         }
     }
 
-    /// Returns the present PID of a living process if it does not have this name any more.
+    /// Returns the present PID of a process if it does not have this name any more. Its earlier incarnations still do.
     fn renamed(&self, name: &str, uuid: Uuid) -> Option<Pid> {
-        let now = self.living(uuid)?.of.pid;
         let state = self.lock();
+        let now = state.table.current_pid(uuid)?;
         let view = state.table.view(now, self.moment())?;
         (view.name != Some(name)).then_some(now)
     }
@@ -300,7 +300,7 @@ fn removed(name: &str) -> Error {
     Error::new(ErrorCode::NotFound, format!("`{name}` was removed")).with_hint("relive ps -a")
 }
 
-/// Says that the process that had this name last lives under another one.
+/// Says that the process that had this name last has another one now.
 fn renamed(name: &str, now: Pid) -> Error {
     let message = format!("no process has the name `{name}` any more: PID {now} had it");
     Error::new(ErrorCode::NotFound, message).with_hint(format!("relive info {now}"))

@@ -173,7 +173,11 @@ impl Runtime {
         self.warn(format!("{uuid} cannot be recovered: {}", failure.message));
         let info = self.on_disk(move |data| data.info(uuid)).await;
         // A program can have put the journal of another process there.
-        let info = info.ok().and_then(|info| info.ok().flatten()).filter(|info| info.uuid == uuid);
+        let mut info = info.ok().and_then(|info| info.ok().flatten()).filter(|info| info.uuid == uuid);
+        if info.is_none() {
+            // Its last row still tells its name and PID.
+            info = self.catalog.row(uuid).await.ok().flatten().map(|row| row.info);
+        }
         self.unrecovered.insert(uuid, failure.with_info(info.map(Box::new)));
     }
 
@@ -222,6 +226,12 @@ impl Runtime {
                 Err(refusal)
             }
         }
+    }
+
+    /// Returns whether the journal of a process describes it.
+    pub(crate) async fn has_good_journal(self: &Arc<Self>, uuid: Uuid) -> Result<bool> {
+        let boot_id = self.clock.boot_id();
+        Ok(self.on_journal(move |data| survey_one(data, &boot_id, uuid, None).is_ok()).await?)
     }
 
     /// Tries again, until it succeeds, to recover what could not be recovered.

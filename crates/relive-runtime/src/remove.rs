@@ -21,7 +21,14 @@ impl Runtime {
     pub async fn remove(self: &Arc<Self>, id: &str) -> Result<Removed> {
         let (runtime, id) = (Arc::clone(self), id.to_owned());
         self.to_the_end(async move {
-            let found = runtime.look_up(&id).await?;
+            let mut found = runtime.look_up(&id).await?;
+            if let LookedUp::Unrecovered(uuid) = found {
+                match runtime.recover_again(uuid).await {
+                    // It may have ended.
+                    Ok(()) => found = runtime.look_up(&uuid.to_string()).await?,
+                    Err(refusal) => return runtime.remove_damaged(uuid, refusal).await,
+                }
+            }
             if let LookedUp::Living { process, note } = &found {
                 let pid = process.of.pid;
                 let message = format!("PID {pid} has not ended, so it cannot be removed");
@@ -47,6 +54,40 @@ impl Runtime {
             Ok(Removed { uuid, freed_bytes, note })
         })
         .await
+    }
+
+    /// Removes a process whose journal cannot be read, if nothing of it runs: it can never be resumed, and its end never recorded.
+    /// Returns the refusal if it may be recovered.
+    async fn remove_damaged(self: &Arc<Self>, uuid: Uuid, refusal: Error) -> Result<Removed> {
+        let is_damaged = self.unrecovered.get(uuid).is_some_and(|failure| !failure.is_passing());
+        // What is only there could not be merged any more.
+        if !is_damaged || self.workspaces.has_own(uuid) {
+            return Err(refusal);
+        }
+        let (_alone, _turn) = (self.collecting.lock().await, self.turn(uuid, Lane::Verb).await?);
+        // One whose parent could not be recovered has a good journal.
+        if self.has_good_journal(uuid).await? {
+            return Err(refusal);
+        }
+        let sessions = self.data.directory(uuid).sessions();
+        if !self.bodies.exec.sessions.running_in(&sessions).await?.is_empty() {
+            let message = format!("process {uuid} has not ended, so it cannot be removed: its program runs");
+            let hint = format!("relive kill -9 {uuid}; relive rm -y {uuid}");
+            return Err(Error::new(ErrorCode::Conflict, message).with_hint(hint));
+        }
+        let (last, now) = (self.unrecovered.get(uuid).and_then(|failure| failure.info), self.now());
+        let environments = Arc::clone(&self.environments);
+        let discarded = self.in_bulk(move |data| {
+            let freed_bytes = data.discard(uuid, last.map(|info| *info), now)?;
+            environments.remove(uuid);
+            Ok::<_, std::io::Error>(freed_bytes)
+        });
+        let freed_bytes = discarded.await??;
+        self.unrecovered.remove(uuid);
+        self.catalog.tell_collected(uuid, now);
+        self.keep_handles_to_removed(uuid).await;
+        self.changes.ring(uuid);
+        Ok(Removed { uuid, freed_bytes, note: None })
     }
 
     /// Refuses the PID of an earlier incarnation, which names how that one ended: with it the process would lose what it

@@ -154,7 +154,22 @@ impl Runtime {
             pids.push(process.of.pid);
         }
         let pausing = self.still_pausing(&pids).await;
-        Ok(Affected { pausing, ..affected })
+        Ok(self.without_ended(id, Affected { pausing, ..affected }))
+    }
+
+    /// Leaves out the processes that have ended before they stopped.
+    fn without_ended(&self, id: &str, affected: Affected) -> Affected {
+        let count = affected.pids.len();
+        let mut pids = affected.pids;
+        {
+            let state = self.lock();
+            pids.retain(|pid| state.table.machine(*pid).is_some_and(|machine| machine.end().is_none()));
+        }
+        if pids.is_empty() && count > 0 && affected.failed.is_empty() {
+            return earlier::ended_already(id);
+        }
+        let ended = count - pids.len();
+        Affected { affected: affected.affected.saturating_sub(ended), pids, ..affected }
     }
 
     /// Waits a moment for those that are to stop at once, and returns the processes that have not stopped.

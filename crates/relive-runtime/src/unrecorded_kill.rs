@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use relive_api::Affected;
-use relive_core::Uuid;
+use relive_core::{Pid, Uuid};
 
 use crate::error::{Error, Result};
 use crate::lookup::LookedUp;
@@ -25,8 +25,14 @@ impl Runtime {
             return Err(refused);
         }
         let shown = self.unrecovered.get(uuid).map(|failure| failure.shown(uuid).pid);
+        let shown = shown.filter(|pid| *pid != Pid::RUNTIME);
         let pids = Vec::from_iter(shown.or_else(|| Some(self.living(uuid)?.of.pid)));
-        let note = Some(format!("its program was killed, and its end cannot be recorded: {refused}"));
+        let remove = if self.unrecovered.get(uuid).is_some_and(|failure| !failure.is_passing()) {
+            format!(" (to remove it: relive rm -y {uuid})")
+        } else {
+            String::new()
+        };
+        let note = Some(format!("its program was killed, and its end cannot be recorded: {refused}{remove}"));
         Ok(Affected { affected: 1, pids, note, ..Affected::default() })
     }
 

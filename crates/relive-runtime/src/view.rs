@@ -7,6 +7,7 @@ use std::sync::Arc;
 use relive_api::{Ancestor, DaemonStatus, Exit, Lineage, Process};
 use relive_cli_agent::{Activity, Lifecycle};
 use relive_core::{Body, Display, End, Generation, Pid, State as Life, Timestamp, Uuid, View};
+use relive_journal::history::{LedgerEntry, Spent, is_paid};
 use relive_journal::{JournalState, ProcessMeta};
 use relive_types::{Isolation, short_id};
 
@@ -248,6 +249,7 @@ pub(crate) fn of_view(state: &Published, view: &View<'_>) -> Process {
         max_steps: view.max_steps,
         tokens_in: view.tokens_in,
         tokens_out: view.tokens_out,
+        estimated: view.estimated,
         max_tokens: view.max_tokens,
         cost_usd: view.cost_usd,
         model: view.model.map(str::to_owned),
@@ -320,6 +322,7 @@ pub(crate) fn unknown(uuid: Uuid) -> Process {
         max_steps: None,
         tokens_in: 0,
         tokens_out: 0,
+        estimated: false,
         max_tokens: None,
         cost_usd: None,
         model: None,
@@ -396,6 +399,7 @@ pub(crate) fn of_disk(found: OnDisk) -> Process {
         max_steps: info.limits.max_steps,
         tokens_in: info.spent.tokens_in,
         tokens_out: info.spent.tokens_out,
+        estimated: is_estimated(info.ledger.as_deref(), info.spent),
         max_tokens: info.limits.max_tokens,
         cost_usd: info.spent.cost_usd,
         resumable: successor.is_none() && info.state == JournalState::Dead,
@@ -406,5 +410,36 @@ pub(crate) fn of_disk(found: OnDisk) -> Process {
         unseen: info.unseen,
         note,
         ..unknown(info.uuid)
+    }
+}
+
+/// Tells whether some of the tokens that are paid for are an estimate. An older Relive kept no ledger: then the models are not
+/// known, and all tokens count as paid for.
+pub(crate) fn is_estimated(ledger: Option<&[LedgerEntry]>, spent: Spent) -> bool {
+    match ledger {
+        Some(ledger) => ledger.iter().any(|entry| entry.estimated && is_paid(&entry.model)),
+        None => spent.estimated,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_estimate_without_a_ledger_is_one_and_that_of_a_script_is_none() {
+        let spent = Spent { estimated: true, ..Spent::default() };
+        assert!(is_estimated(None, spent));
+        assert!(!is_estimated(None, Spent::default()));
+        let entry = |model: &str| LedgerEntry {
+            day: 0,
+            model: model.to_owned(),
+            tokens_in: 1,
+            tokens_out: 1,
+            cost_usd: None,
+            estimated: true,
+        };
+        assert!(is_estimated(Some(&[entry("")]), spent));
+        assert!(!is_estimated(Some(&[entry("script/x")]), spent));
     }
 }

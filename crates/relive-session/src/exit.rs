@@ -35,7 +35,8 @@ pub struct ExitRecord {
     /// The end of the log.
     pub log_end: u64,
     pub used: Used,
-    /// Whether output is missing from the log because it could not be written to the disk.
+    /// Whether output is missing from the log because it could not be written to the disk; or may be, because whoever would have
+    /// written it was lost.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub output_lost: bool,
     /// Whether it reached its time limit while it had no owner.
@@ -47,6 +48,14 @@ pub struct ExitRecord {
     /// Processes of its tree that could not be killed in time: the kernel blocks them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub left: Vec<i32>,
+}
+
+impl ExitRecord {
+    /// Returns whether its writer was not the shim, which was lost.
+    #[must_use]
+    pub fn is_of_lost(&self) -> bool {
+        matches!(self.why, Some(EndedBy::ShimLost | EndedBy::HostLost | EndedBy::Version))
+    }
 }
 
 /// The last signal sent to a program that then exited. Only the program knows whether it exited because of it.

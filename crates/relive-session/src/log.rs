@@ -16,6 +16,8 @@ pub(crate) use reader::read_exit;
 pub use reader::{Chunk, Ends, Item, Reader, read_ends};
 pub use writer::Writer;
 
+use serde::{Deserialize, Serialize};
+
 const NAME: &str = "log";
 const NEW_NAME: &str = "log.new";
 const HEAD: usize = 12;
@@ -30,7 +32,8 @@ pub const BEGINNING: u64 = MARK_SIZE as u64;
 const END: u8 = 3;
 
 /// The stream of some output.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Stream {
     /// Standard output; all output of a terminal.
     Out,

@@ -11,6 +11,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::exit::ExitRecord;
+use crate::log::Stream;
 use crate::spec::Size;
 use crate::stage::Snapshot;
 use crate::tree::Rungs;
@@ -76,6 +77,11 @@ pub enum Verb {
     },
     /// Ends the input: closes its pipe; on a terminal, types end of file.
     CloseInput,
+    /// Closes the reader's end of an output pipe: whoever writes to it from now on gets SIGPIPE or EPIPE. Output that is in the
+    /// pipe goes to the log. Refused for a terminal.
+    CloseOutput {
+        stream: Stream,
+    },
     /// Changes the size of the terminal.
     Resize(Size),
     /// Reports the end of the log to this connection, now and whenever it grows.
@@ -129,6 +135,7 @@ impl Verb {
             Self::Kill => "kill",
             Self::Write { .. } => "write",
             Self::CloseInput => "close_input",
+            Self::CloseOutput { .. } => "close_output",
             Self::Resize(_) => "resize",
             Self::Attach => "attach",
             Self::Hold { .. } => "hold",

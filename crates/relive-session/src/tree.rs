@@ -8,6 +8,7 @@
 //! birth. The shim is in no leaf but the one that counts processes, if it waited in it. No call here waits longer than [`FREEZE_MAX`].
 
 mod ahead;
+pub mod below;
 mod cgroup;
 mod child;
 mod escaped;

@@ -4,6 +4,7 @@
 
 pub(crate) mod input;
 pub(crate) mod output;
+mod readers;
 mod told;
 pub(crate) mod watch;
 

@@ -1,5 +1,6 @@
 //! `/bin/true` through Relive and through other programs that start programs, each command whole, one after the other.
 
+use std::cell::Cell;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Instant;
@@ -62,7 +63,7 @@ pub(super) fn measure(options: &Options, place: &Place) -> Result<Vec<Row>> {
     let spec = lab.spec(&[PROGRAM], Namespace::AsPlanned);
     let sockets = place.directory("dtach")?;
     let socket = sockets.join("socket");
-    let tmux = format!("relive-bench-{}", std::process::id());
+    let servers = Cell::new(0_u64);
     let mut launchers = vec![
         Launcher::new("posix_spawn", || status(&mut quiet(&[PROGRAM]))),
         Launcher::new("library", || {
@@ -76,7 +77,6 @@ pub(super) fn measure(options: &Options, place: &Place) -> Result<Vec<Row>> {
     let beside = [
         ("bwrap", vec!["--unshare-all".into(), "--ro-bind".into(), "/".into(), "/".into(), PROGRAM.into()]),
         ("dtach", vec!["-n".into(), path(&socket), PROGRAM.into()]),
-        ("tmux", ["-L", &tmux, "-f", "/dev/null", "new", "-d", PROGRAM].map(str::to_owned).to_vec()),
     ];
     for (name, arguments) in beside {
         let works = status(quiet(&[name]).args(&arguments)).is_ok();
@@ -85,6 +85,17 @@ pub(super) fn measure(options: &Options, place: &Place) -> Result<Vec<Row>> {
         } else {
             eprintln!("launchers: {name} is not there, or does not work here: not measured");
         }
+    }
+    // A server of its own for each: the one before may be about to end.
+    let tmux = || {
+        servers.set(servers.get() + 1);
+        let server = format!("relive-bench-{}-{}", std::process::id(), servers.get());
+        status(quiet(&["tmux"]).args(["-L", &server, "-f", "/dev/null", "new", "-d", PROGRAM]))
+    };
+    if tmux().is_ok() {
+        launchers.push(Launcher::new("tmux", tmux));
+    } else {
+        eprintln!("launchers: tmux is not there, or does not work here: not measured");
     }
     take_turns(options, &mut launchers)?;
     Ok(rows(&launchers))
@@ -95,20 +106,19 @@ pub(super) fn status(command: &mut Command) -> Result<()> {
     if status.success() { Ok(()) } else { Err(format!("{command:?}: {status}").into()) }
 }
 
-/// Each of them once, again and again: what slows the machine down slows all of them down.
+/// Each of them several times in turn, again and again: what slows the machine down slows all of them down, and what one
+/// of them does after a launch, such as starting its next shim, slows down its own next launch rather than that of another.
 pub(super) fn take_turns(options: &Options, launchers: &mut [Launcher<'_>]) -> Result<()> {
     for round in 0..=options.rounds {
-        let mut times = vec![Vec::new(); launchers.len()];
-        for _ in 0..options.launches {
-            for (launcher, times) in launchers.iter().zip(&mut times) {
+        for launcher in &mut *launchers {
+            let mut times = Vec::new();
+            for _ in 0..options.launches {
                 let begun = Instant::now();
                 (launcher.launch)()?;
                 times.push(begun.elapsed().as_secs_f64());
             }
-        }
-        // The first round warms up.
-        if round > 0 {
-            for (launcher, times) in launchers.iter_mut().zip(times) {
+            // The first round warms up.
+            if round > 0 {
                 launcher.rounds.push(median(times));
             }
         }

@@ -33,7 +33,8 @@ pub(super) fn record_of_lost(state: Option<&State>, why: EndedBy, failure: Failu
         up_ms: None,
         log_end: 0,
         used: Used::default(),
-        output_lost: false,
+        // What was in its pipes is gone, and nobody knows whether something was.
+        output_lost: true,
         timed_out: false,
         oom_kills: 0,
         left: Vec::new(),

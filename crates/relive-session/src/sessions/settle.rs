@@ -13,8 +13,10 @@ use super::remains::{Remains, shims_of};
 use super::{LOOK_EVERY, SessionStatus, Sessions, awake, overrule};
 use crate::connection::{AdoptError, Connection};
 use crate::directory::{self, Found, SessionDirectory, State};
+use crate::errno;
 use crate::exit::{EndedBy, ExitRecord};
 use crate::proc::Identity;
+use crate::stage::SessionResult;
 use crate::tree::Tree;
 
 /// How long a shim whose socket is gone may take to exit before it is sent SIGCONT, which makes it create another one.
@@ -33,7 +35,12 @@ impl Sessions {
         if let Some(held) = silence.held {
             held.release();
         }
-        status
+        match status? {
+            SessionStatus::Ended(record) if silence.overruled => {
+                attribute(path, record).await.map(SessionStatus::Ended)
+            }
+            other @ (SessionStatus::NeverRan | SessionStatus::Alive(_) | SessionStatus::Ended(_)) => Ok(other),
+        }
     }
 
     async fn settle(&self, path: &Path, silence: &mut Silence) -> io::Result<SessionStatus> {
@@ -82,6 +89,7 @@ impl Sessions {
                 }
                 (Remains::Program, Doubt::Suspected) => {
                     doubt = Doubt::Proved(looked.and_then(|(_, found)| found.into_record()));
+                    silence.overruled = true;
                     self.end_in_turn(path, Some(turn)).await?;
                     continue;
                 }
@@ -167,11 +175,13 @@ impl Sessions {
         } else if lasted > SILENT_PATIENCE + ROUSED_PATIENCE {
             let turn = self.turns.of(path).await?;
             if shims(path).await?.iter().all(|shim| silence.shims.contains(shim)) {
+                silence.overruled = true;
                 self.end_in_turn(path, Some(turn)).await?;
                 silence.since = Instant::now();
             } else {
                 // Somebody else has ended the silent one, and launched another.
-                *silence = Silence { held: silence.held.take(), ..Silence::default() };
+                let (held, overruled) = (silence.held.take(), silence.overruled);
+                *silence = Silence { held, overruled, ..Silence::default() };
             }
         }
         tokio::time::sleep(LOOK_EVERY).await;
@@ -213,6 +223,22 @@ impl Sessions {
     }
 }
 
+/// Adds to the record why a program was killed without its shim, which only saw that it ended by SIGKILL.
+async fn attribute(path: &Path, record: ExitRecord) -> io::Result<ExitRecord> {
+    if record.why.is_some() || record.result != SessionResult::Signaled(libc::SIGKILL) {
+        return Ok(record);
+    }
+    let (path, record) = (path.to_owned(), ExitRecord { why: Some(EndedBy::ShimLost), ..record });
+    let written = spawn_blocking(move || {
+        match SessionDirectory::open(path).and_then(|directory| directory.write_exit(&record)) {
+            Err(error) if errno::is_of_disk(&error) => Err(error),
+            // Its program has spoilt the directory: its owner's own record of the end has to do.
+            Ok(()) | Err(_) => Ok(record),
+        }
+    });
+    written.await.map_err(io::Error::other)?
+}
+
 async fn shims(path: &Path) -> io::Result<Vec<Identity>> {
     let path = path.to_owned();
     spawn_blocking(move || shims_of(&path)).await.map_err(io::Error::other)?
@@ -249,10 +275,12 @@ struct Silence {
     /// Those that were sent SIGCONT.
     shims: Vec<Identity>,
     held: Option<overrule::Held>,
+    /// Whether the session was ended without it.
+    overruled: bool,
 }
 
 impl Default for Silence {
     fn default() -> Self {
-        Self { since: Instant::now(), roused: false, shims: Vec::new(), held: None }
+        Self { since: Instant::now(), roused: false, shims: Vec::new(), held: None, overruled: false }
     }
 }

@@ -15,6 +15,8 @@ use crate::stage::{Answer, Failure};
 
 /// How long to wait for a freeze; output is not read in the meantime.
 const FREEZE_PATIENCE: Duration = Duration::from_millis(300);
+/// How long the main process of a frozen tree may be missing from it before it is not about to end.
+const ENDING_PATIENCE: Duration = Duration::from_millis(50);
 /// How many requests that sent a signal are remembered.
 const SIGNALS_REMEMBERED: usize = 64;
 /// The most members that `stat` lists.
@@ -115,6 +117,10 @@ impl Shim {
             }
             Verb::Write { part } => self.input(asked, Piece::Bytes(part, bytes)),
             Verb::CloseInput => self.input(asked, Piece::End),
+            Verb::CloseOutput { stream } => {
+                self.close_output(stream);
+                Outcome::Done.into()
+            }
             Verb::Resize(size) => {
                 outcome("tiocswinsz", self.stdio.as_ref().map_or(Ok(()), |stdio| stdio.resize(size))).into()
             }
@@ -180,6 +186,11 @@ impl Shim {
                 self.deadline.hold(Instant::now());
                 Outcome::Kept
             }
+            Ok(()) if self.ended_meanwhile() => {
+                // What it left is killed.
+                let _ = self.thaw();
+                Outcome::NoProcess
+            }
             frozen => {
                 self.frozen = frozen.is_ok();
                 if self.frozen {
@@ -187,6 +198,22 @@ impl Shim {
                 }
                 outcome("freeze", frozen)
             }
+        }
+    }
+
+    /// Returns whether the program has ended although its tree was frozen: a process that is about to end is none of those
+    /// that have to stop.
+    fn ended_meanwhile(&mut self) -> bool {
+        let until = Instant::now() + ENDING_PATIENCE;
+        loop {
+            self.reap();
+            let Some(child) = self.child.as_ref().filter(|_| !self.session.stage().is_terminal()) else { return true };
+            let is_stopped = self.tree.as_ref().is_some_and(|tree| tree.members().contains(&child.pid));
+            // One that left its tree is stopped too.
+            if is_stopped || Instant::now() >= until {
+                return false;
+            }
+            std::thread::sleep(Duration::from_millis(1));
         }
     }
 

@@ -176,6 +176,17 @@ impl Stdio {
         }
     }
 
+    /// Closes an output, and returns what was in it.
+    pub(super) fn close(&mut self, stream: Stream) -> Vec<u8> {
+        let Some(index) = self.outputs.iter().position(|(output, _)| *output == stream) else { return Vec::new() };
+        let (_, descriptor) = self.outputs.remove(index);
+        let waiting = rustix::io::ioctl_fionread(&descriptor).unwrap_or(0);
+        let mut bytes = vec![0; usize::try_from(waiting).unwrap_or(0)];
+        let length = if bytes.is_empty() { 0 } else { rustix::io::read(&descriptor, &mut bytes).unwrap_or(0) };
+        bytes.truncate(length);
+        bytes
+    }
+
     /// Returns the descriptor to watch while input waits for space.
     pub(super) fn waiting_input(&self) -> Option<&OwnedFd> {
         self.input.as_ref().filter(|_| !self.queue.is_empty())

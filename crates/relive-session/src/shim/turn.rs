@@ -11,6 +11,7 @@ use super::clients::Now;
 use super::spawn::{Child, Said};
 use super::stdio::Output;
 use crate::exit::ExitRecord;
+use crate::log::Stream;
 use crate::spec::OnFullDisk;
 use crate::stage::{End, Event, Stage};
 use crate::tree::Tree;
@@ -158,7 +159,7 @@ impl Shim {
     }
 
     /// Reaps ended processes: the child, and orphans.
-    fn reap(&mut self) {
+    pub(super) fn reap(&mut self) {
         while let Some(pid) = next_ended() {
             let is_child = self.child.as_ref().is_some_and(|child| child.pid == pid);
             if is_child {
@@ -236,6 +237,15 @@ impl Shim {
     /// Returns whether the program waits for space on a full disk. What it left behind at its end waits for nothing.
     fn waits_for_space(&self) -> bool {
         self.on_full_disk == OnFullDisk::Wait && !self.session.stage().is_terminal()
+    }
+
+    /// Closes an output that nobody reads any more, like the last reader of a pipe.
+    pub(super) fn close_output(&mut self, stream: Stream) {
+        let rest = self.stdio.as_mut().map(|stdio| stdio.close(stream)).unwrap_or_default();
+        // On a full disk nothing waits for more space than one read needs.
+        let lost = !rest.is_empty() && (self.unwritten.is_some() || self.log.append(stream, &rest).is_err());
+        self.output_lost |= lost;
+        self.clients.log_grew();
     }
 
     /// Writes the output that waits for space, if there is some now.

@@ -228,7 +228,13 @@ impl Session {
             }
             Verb::Kill => Answer::Act,
             Verb::Resize(_) if !self.pty => Answer::WrongStage("it has no terminal to resize".into()),
-            Verb::Freeze | Verb::Thaw | Verb::Write { .. } | Verb::CloseInput | Verb::Resize(_) => {
+            Verb::CloseOutput { .. } if self.pty => Answer::WrongStage("its output is a terminal, not a pipe".into()),
+            Verb::Freeze
+            | Verb::Thaw
+            | Verb::Write { .. }
+            | Verb::CloseInput
+            | Verb::CloseOutput { .. }
+            | Verb::Resize(_) => {
                 if stage == Stage::Starting {
                     Answer::WrongStage(format!("{}: there is no program yet", verb.name()))
                 } else {
@@ -252,7 +258,7 @@ impl Session {
                     Answer::Kept
                 }
             },
-            Stage::Running => Answer::WrongStage("it is past its gate: it is running".into()),
+            Stage::Running => Answer::WrongStage("it does not wait at its gate: it is running".into()),
             Stage::Exited | Stage::Signaled | Stage::Aborted | Stage::Errored => Answer::NoProcess,
         }
     }

@@ -1,6 +1,7 @@
 use proptest::prelude::*;
 
 use super::*;
+use crate::log::Stream;
 use crate::protocol::Verb;
 use crate::spec::{Gate, Size};
 
@@ -55,6 +56,7 @@ fn verbs() -> Vec<Verb> {
         Verb::Thaw,
         Verb::Write { part: None },
         Verb::CloseInput,
+        Verb::CloseOutput { stream: Stream::Out },
         Verb::Resize(Size { rows: 1, columns: 1 }),
         Verb::Attach,
         Verb::Hold { read: 0 },
@@ -88,6 +90,7 @@ fn every_verb_has_its_answer_in_every_stage() {
         "waaa----", // thaw
         "waaa----", // write
         "waaa----", // close_input
+        "wwww----", // close_output: it has a terminal
         "waaa----", // resize
         "aaaaaaaa", // attach
         "aaaaaaaa", // hold

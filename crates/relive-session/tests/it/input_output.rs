@@ -5,7 +5,7 @@ use std::os::fd::{AsFd as _, AsRawFd as _, OwnedFd};
 use std::process::Command;
 
 use relive_session::connection::Connection;
-use relive_session::log::{Item, Reader};
+use relive_session::log::{Item, Reader, Stream};
 use relive_session::protocol::{Outcome, Verb};
 use relive_session::spec::{OnFullDisk, Pace, Size, Spec, Stdio};
 use relive_session::stage::{SessionResult, Stage};
@@ -361,4 +361,23 @@ async fn an_end_is_recorded_on_a_full_disk() {
     let record = running.ended().await;
     assert_eq!(record.result, SessionResult::Exited(3));
     assert_eq!(running.directory.read_exit().unwrap(), Some(record));
+}
+
+#[tokio::test]
+async fn a_closed_output_keeps_its_pipe_s_content_and_fails_later_writes() {
+    let lab = Lab::new();
+    let script = "printf 1; printf up >&2; read go; printf 2; echo \"printf: $?\" >&2; exec printf 3";
+    let running = lab.launch("closed", &shell(&format!("trap '' PIPE; {script}"))).await;
+    running.prints("up").await;
+    assert_eq!(running.connection.request(Verb::CloseOutput { stream: Stream::Out }).await, Ok(Outcome::Done));
+    running.connection.write(b"\n").await.unwrap();
+    assert_eq!(running.ended().await.result, SessionResult::Exited(1));
+    let printed = running.printed();
+    assert!(printed.starts_with('1') || printed.starts_with("up1"), "{printed}");
+    assert!(printed.contains("printf: 1") && !printed.contains('2') && !printed.contains('3'), "{printed}");
+
+    let running = lab.launch("terminal", &on_a_terminal(spec(&["sleep", "1000"]))).await;
+    running.reaches(Stage::Running).await;
+    let refused = running.connection.request(Verb::CloseOutput { stream: Stream::Out }).await;
+    assert!(matches!(refused, Ok(Outcome::WrongStage { .. })), "{refused:?}");
 }

@@ -105,6 +105,7 @@ async fn a_program_that_removes_lock_and_socket_is_not_of_another_boot() {
         victim.remove(&["lock", "ctl"]);
         let record = victim.is_found_ended().await;
         assert_eq!(record.result, SessionResult::Signaled(libc::SIGKILL), "its shim tells the end");
+        assert_eq!(record.why, Some(EndedBy::ShimLost), "whoever killed it says why");
         victim.is_over(&record).await;
     }
 }

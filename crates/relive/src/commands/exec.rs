@@ -63,7 +63,7 @@ pub(crate) struct Args {
     #[command(flatten)]
     environment: environment::EnvironmentArgs,
     /// The working directory of the program; default: this directory
-    #[arg(long, value_name = "DIRECTORY")]
+    #[arg(long, value_name = "DIRECTORY", value_hint = clap::ValueHint::DirPath)]
     cwd: Option<PathBuf>,
     /// End the program after this time; pauses and the wait at its gate do not count
     #[arg(long, value_name = "DURATION", value_parser = super::limits::parse_time_limit)]
@@ -249,6 +249,9 @@ pub(super) fn plain_request(
 ) -> Outcome<ExecRequest> {
     let (rows, columns) = raw::size();
     let argv = argv.iter().map(|arg| utf8("an argument", arg.clone())).collect::<Outcome<Vec<String>>>()?;
+    if let Some(message) = relive_api::too_many_arguments(&argv) {
+        return Err(CommandError::invalid(message));
+    }
     let typed: Vec<_> = argv.iter().map(|arg| quote(arg)).collect();
     let example = format!("relive {command} --env NAME=VALUE -- {}", typed.join(" "));
     Ok(ExecRequest {

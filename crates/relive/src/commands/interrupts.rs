@@ -3,6 +3,7 @@
 use std::cell::Cell;
 use std::future::Future;
 use std::pin::Pin;
+use std::task::Poll;
 use std::time::Duration;
 
 use relive_api::{Affected, SignalRequest, StartCancelled};
@@ -72,14 +73,41 @@ pub(crate) async fn start_or_cancel<T>(
 
 type Sending<'a> = Pin<Box<dyn Future<Output = Outcome<Affected>> + 'a>>;
 
+/// How long the report of a signal is waited for after the process has ended.
+const REPORTED_WITHIN: Duration = Duration::from_secs(2);
+
+/// What was asked for by pressing keys.
+#[derive(Debug, Default)]
+pub(crate) struct Asked {
+    stop: Cell<bool>,
+    /// A signal is being sent, or what became of it is not said yet.
+    is_unreported: Cell<bool>,
+}
+
+impl Asked {
+    pub(crate) fn to_stop(&self) -> bool {
+        self.stop.get()
+    }
+
+    /// Lets `obey` say what became of a signal that is under way: the process may have ended of it before the answer came.
+    pub(crate) async fn report(&self, mut obey: Pin<&mut impl Future<Output = ()>>) {
+        let reported = std::future::poll_fn(|cx| {
+            if !self.is_unreported.get() || obey.as_mut().poll(cx).is_ready() || !self.is_unreported.get() {
+                return Poll::Ready(());
+            }
+            Poll::Pending
+        });
+        let _late = tokio::time::timeout(REPORTED_WITHIN, reported).await;
+    }
+}
+
 /// Sends signals for pressed keys, and `SIGTERM` if it has to be passed on. Returns when it is time to leave.
-/// `pressed_any` reports whether anything was pressed.
 pub(crate) async fn obey(
     client: &Client<'_>,
     Front { pid, uuid, reach }: Front<'_>,
     mut presses: Presses,
     mut terminations: Option<Presses>,
-    pressed_any: &Cell<bool>,
+    asked: &Asked,
 ) {
     let context = client.context();
     let mut report = Report { client, uuid, pid, daemon: Daemon::Runs };
@@ -106,6 +134,7 @@ pub(crate) async fn obey(
                 sending = Box::pin(std::future::pending());
                 under_way = false;
                 report.say_sent(last, sent, pid).await;
+                asked.is_unreported.set(false);
                 if leaving {
                     return;
                 }
@@ -113,7 +142,7 @@ pub(crate) async fn obey(
             }
             pressed = presses.recv() => {
                 count += 1;
-                pressed_any.set(true);
+                asked.stop.set(true);
                 match count {
                     _ if pressed.is_none() => return,
                     1 => Signal::Int,
@@ -137,6 +166,7 @@ pub(crate) async fn obey(
             // The terminal has echoed the key.
             context.say("");
         }
+        asked.is_unreported.set(true);
         report.announce(signal).await;
         if signal == Signal::Kill {
             give_up = Some(Instant::now() + KILLED_WITHIN);

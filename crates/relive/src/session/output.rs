@@ -6,14 +6,21 @@ use std::path::Path;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread;
 
+use relive_session::exit::ExitRecord;
 use relive_session::log::{Chunk, Item, Reader, Stream};
 use tokio::sync::{oneshot, watch};
 
 use crate::error::CommandError;
 use crate::render::size::bytes;
 
-/// The message about output that could not be written to the disk.
-pub(crate) const OUTPUT_LOST: &str = "-- some of the output is missing: it could not be written to disk --";
+/// Returns the message about output that is missing from the log, or may be.
+pub(crate) fn missing_output(record: &ExitRecord) -> Option<&'static str> {
+    record.output_lost.then_some(if record.is_of_lost() {
+        "-- the end of the output may be missing: it was not written to disk in time --"
+    } else {
+        "-- some of the output is missing: it could not be written to disk --"
+    })
+}
 
 /// Output that is being shown.
 pub(crate) struct Output {

@@ -1,4 +1,5 @@
-//! The signals that would end or stop this command while the terminal belongs to the program: the terminal is given back first.
+//! The signals that would end or stop this command. While the terminal belongs to the program, it is given back first; without a
+//! terminal, a program that was typed gets them.
 
 use std::io;
 use std::task::Poll;
@@ -27,9 +28,13 @@ const LEAVING: [Number; 13] = [
     Number::SYS,
 ];
 
-/// The signals to this command. None is listened for if the terminal does not belong to the program.
+/// Those that a program gets which was typed without a terminal of its own: Ctrl-\, and what scripts send.
+const PASSED_ON: [Number; 4] = [Number::QUIT, Number::USR1, Number::USR2, Number::ALARM];
+
+/// The signals to this command. None is listened for if it watches a program that has no terminal and was started before.
 pub(super) struct Told {
     signals: Vec<(Number, Signal)>,
+    is_passed_on: bool,
 }
 
 /// What a signal asks for.
@@ -38,6 +43,8 @@ pub(super) enum Asked {
     Leave(u8),
     /// To stop until SIGCONT.
     Stop,
+    /// To send the program the signal with this number.
+    PassOn(i32),
 }
 
 impl Told {
@@ -50,28 +57,26 @@ impl Told {
             // The command that started the program passes it on.
             numbers.extend((manner.arrival == Arrival::Again).then_some(Number::TERM));
         }
+        let is_passed_on = manner.detach.is_none() && manner.arrival == Arrival::First;
+        if is_passed_on {
+            numbers.extend(PASSED_ON);
+        }
         let listen = |number: Number| Ok((number, signal(SignalKind::from_raw(number.as_raw()))?));
-        Ok(Self { signals: numbers.into_iter().map(listen).collect::<io::Result<_>>()? })
+        Ok(Self { signals: numbers.into_iter().map(listen).collect::<io::Result<_>>()?, is_passed_on })
     }
 
     pub(super) async fn next(&mut self) -> Asked {
-        std::future::poll_fn(|cx| {
+        let number = std::future::poll_fn(|cx| {
             let told = self
                 .signals
                 .iter_mut()
                 .find_map(|(number, signal)| matches!(signal.poll_recv(cx), Poll::Ready(Some(()))).then_some(*number));
             told.map_or(Poll::Pending, Poll::Ready)
-        })
-        .await
-        .into()
-    }
-}
-
-impl From<Number> for Asked {
-    fn from(number: Number) -> Self {
-        match number {
-            Number::TSTP => Self::Stop,
-            other => Self::Leave(u8::try_from(other.as_raw()).unwrap_or(0)),
+        });
+        match number.await {
+            number if self.is_passed_on => Asked::PassOn(number.as_raw()),
+            Number::TSTP => Asked::Stop,
+            other => Asked::Leave(u8::try_from(other.as_raw()).unwrap_or(0)),
         }
     }
 }

@@ -17,15 +17,13 @@ use tokio::sync::watch;
 
 use super::input::{AtEnd, Stopped, forward};
 use super::output::{NotShown, Output, plainly, unreadable, write};
+use super::readers::{Readers, Unread};
 use super::told::{Asked, Told, stop};
 use crate::context::Context;
 use crate::error::{CommandError, Outcome};
 use crate::terminal::key::Key;
 use crate::terminal::modes::Modes;
 use crate::terminal::raw::{self, Raw};
-
-/// The signal of a program that writes to a pipe without a reader.
-const SIGPIPE: i32 = 13;
 
 /// How a program is watched.
 #[derive(Debug)]
@@ -99,7 +97,8 @@ pub(crate) async fn watch(
     let raw = raw.map_err(|error| CommandError::internal("the terminal cannot be used").because(error))?;
     // Only when the terminal belongs to the program: otherwise it would add to the output.
     let screen = Screen::open(folder, manner)?;
-    let mut output = Output::start(folder, manner.from, screen.sink()).map_err(unreadable)?;
+    let (unread, mut readers) = Readers::of(manner);
+    let mut output = Output::start(folder, manner.from, screen.sink(unread)).map_err(unreadable)?;
     let mut seen = connection.seen();
     // Changes from before this point count as new.
     seen.mark_changed();
@@ -130,21 +129,20 @@ pub(crate) async fn watch(
                     let _ = connection.request(Verb::Hold { read: ALL_THERE_WILL_BE }).await;
                 }
                 match shown {
-                    Err(NotShown::Unwritten(error)) if error.kind() == io::ErrorKind::BrokenPipe => {
-                        // A program that has ended, or ignores it, is fine.
-                        let _ = connection.request(Verb::signal(SIGPIPE)).await;
-                    }
                     Err(NotShown::Unwritten(error)) => return Err(error.into()),
                     Err(NotShown::Unread(error)) => return Err(unreadable(error)),
                     Ok(()) => {}
                 }
             }
+            stream = readers.left() => readers.close(connection, stream).await?,
             () = &mut holding => {}
             () = &mut typing => return Ok(Left::Detached),
             error = &mut sizing => return Err(cannot(error)),
             () = &mut leave => return Ok(Left::Interrupted),
             asked = told.next() => match asked {
                 Asked::Leave(number) => return Ok(Left::Signaled(number)),
+                // A program that has ended needs none.
+                Asked::PassOn(number) => drop(connection.request(Verb::signal(number)).await),
                 Asked::Stop => {
                     screen.away(|| stop(raw.as_ref())).map_err(cannot)?;
                     let redrawn = fit(connection, manner, Arrival::Again);
@@ -199,13 +197,24 @@ impl Screen {
         write(Stream::Out, modes.redo().as_bytes())
     }
 
-    fn sink(&self) -> impl FnMut(Option<Item>) -> io::Result<()> + Send + 'static {
+    /// Returns how output is shown. Output that nobody reads any more is reported to `unread`, and the rest is shown.
+    fn sink(&self, unread: Unread) -> impl FnMut(Option<Item>) -> io::Result<()> + Send + 'static {
         let modes = self.modes.clone();
         move |item| {
             if let (Some(modes), Some(Item::Chunk(chunk))) = (&modes, &item) {
                 modes.lock().unwrap_or_else(PoisonError::into_inner).see(&chunk.bytes);
             }
-            plainly(item)
+            let stream = item.as_ref().and_then(|item| match item {
+                Item::Chunk(chunk) => Some(chunk.stream),
+                Item::Gap { .. } => None,
+            });
+            match (plainly(item), stream) {
+                (Err(error), Some(stream)) if error.kind() == io::ErrorKind::BrokenPipe => {
+                    unread.report(stream);
+                    Ok(())
+                }
+                (shown, _) => shown,
+            }
         }
     }
 }

@@ -98,8 +98,12 @@ fn case_38_a_lost_shim_is_heard_of_and_its_program_does_not_outlive_it() {
             let info = world.info(&program.uuid);
             (info["state"] == "dead").then_some(info)
         });
-        assert_eq!(answer["why"], "shim_lost");
+        assert_eq!((&answer["why"], &answer["exit_code"]), (&json!("shim_lost"), &json!(137)));
         assert!(!is_alive(host), "the program has gone with it");
+        // What was in its pipes went with its shim.
+        assert_eq!(answer["session"]["output_lost"], true);
+        let logs = world.relive(&["logs", &program.uuid]).ok();
+        assert!(logs.stderr.contains("the end of the output may be missing"), "{logs:?}");
     }
 }
 

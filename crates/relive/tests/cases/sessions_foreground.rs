@@ -75,6 +75,97 @@ fn lines_on_both_outputs_keep_their_order_where_both_lead_to_the_same_place() {
     assert!(lines.iter().copied().eq(0..10_000), "{} lines, from {:?}", lines.len(), &lines[..4]);
 }
 
+/// Types a program whose output is read up to its first line, and then closed. Returns its exit code and its stderr.
+fn read_one_line(world: &World, argv: &[&str]) -> (Option<i32>, String) {
+    let mut child = world.start(&[&["exec", "--"], argv].concat());
+    let mut line = [0; 2];
+    child.stdout.take().unwrap().read_exact(&mut line).unwrap();
+    let mut stderr = String::new();
+    child.stderr.take().unwrap().read_to_string(&mut stderr).unwrap();
+    (child.wait().unwrap().code(), stderr)
+}
+
+#[test]
+fn a_closed_pipe_fails_the_next_write_of_whoever_writes() {
+    let world = World::new();
+    let (code, _) = read_one_line(&world, &["yes"]);
+    assert_eq!(code, Some(141), "it does not ignore SIGPIPE");
+    let (code, _) = read_one_line(&world, &["sh", "-c", "trap '' PIPE; while echo y; do :; done; exit 3"]);
+    assert_eq!(code, Some(3), "it ignores SIGPIPE and gets an error");
+    let (code, stderr) = read_one_line(&world, &["sh", "-c", "yes; echo \"yes: $?\" >&2; exit 4"]);
+    assert_eq!((code, stderr.trim()), (Some(4), "yes: 141"), "only the writer is affected, and stderr is still read");
+}
+
+#[test]
+fn a_pipe_that_is_closed_before_the_first_write_fails_that_write() {
+    let world = World::new();
+    let script = "echo up >&2; read go; echo y; echo \"echo: $?\" >&2; sleep 1000";
+    let mut child = world.command(&["exec", "--", "sh", "-c", script]);
+    let mut child = child.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    child.stderr.as_mut().unwrap().read_exact(&mut [0; 3]).unwrap();
+    drop(child.stdout.take());
+    let program = world.info("1")["session"]["host_pid"].as_u64().unwrap();
+    // The other end of its pipe is the shim's.
+    let pipe = fs::read_link(format!("/proc/{program}/fd/1")).unwrap();
+    let shim = fs::read_to_string(format!("/proc/{program}/status")).unwrap();
+    let shim = shim.lines().find_map(|line| line.strip_prefix("PPid:")).unwrap().trim().to_owned();
+    wait_for("nobody reads its output", || {
+        let open = fs::read_dir(format!("/proc/{shim}/fd")).ok()?;
+        let mut links = open.filter_map(|entry| fs::read_link(entry.ok()?.path()).ok());
+        (!links.any(|link| link == pipe)).then_some(())
+    });
+    child.stdin.take().unwrap().write_all(b"\n").unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(141));
+}
+
+#[test]
+fn a_reader_of_attach_that_leaves_does_not_affect_the_program() {
+    let world = World::new();
+    world.relive(&["exec", "-d", "--name", "talks", "--", "sh", "-c", "while echo y; do sleep 0.01; done"]).ok();
+    let mut attached = world.command(&["attach", "talks"]);
+    let mut attached = attached.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let open = attached.stdin.take();
+    attached.stdout.take().unwrap().read_exact(&mut [0; 2]).unwrap();
+    assert!(attached.wait().unwrap().success());
+    drop(open);
+    assert_eq!(world.info("talks")["display"], "running");
+    world.relive(&["kill", "-9", "talks"]).ok();
+}
+
+#[test]
+fn signals_that_would_end_the_command_reach_the_program() {
+    let world = World::new();
+    for (signal, name, code) in [(Signal::QUIT, "QUIT", 131), (Signal::USR1, "USR1", 138), (Signal::ALARM, "ALRM", 142)]
+    {
+        let script = format!("echo up; trap 'exit 9' {name}; echo trapped; while :; do sleep 0.01; done");
+        let mut child = world.start(&["exec", "--", "sh", "-c", &script]);
+        child.stdout.as_mut().unwrap().read_exact(&mut [0; 11]).unwrap();
+        kill(child.id(), signal);
+        finish(child).exits(9);
+        let mut child = world.start(&["exec", "--", "sh", "-c", "echo up; exec sleep 1000"]);
+        child.stdout.as_mut().unwrap().read_exact(&mut [0; 3]).unwrap();
+        kill(child.id(), signal);
+        finish(child).exits(code);
+    }
+    let left = world.relive(&["ps", "--json"]).ok().json()["processes"].clone();
+    assert_eq!(left, json!([]));
+}
+
+#[test]
+fn more_arguments_than_a_record_has_room_for_are_refused_before_anything_is_recorded() {
+    let world = World::new();
+    let many = |count: usize| -> Vec<String> {
+        let command = ["exec", "--", "true"].map(str::to_owned).into_iter();
+        command.chain(std::iter::repeat_n("x".repeat(100_000), count)).collect()
+    };
+    let ran = |args: &[String]| world.relive(&args.iter().map(String::as_str).collect::<Vec<_>>());
+    ran(&many(9)).ok();
+    for count in [11, 19] {
+        ran(&many(count)).fails(2, &["at most 921600 can be recorded"]);
+    }
+    assert_eq!(world.relive(&["ps", "-a", "--json"]).ok().json()["processes"].as_array().unwrap().len(), 1);
+}
+
 #[test]
 fn a_loop_that_reads_lines_keeps_its_input_with_n() {
     let world = World::new();

@@ -112,3 +112,19 @@ fn a_suspended_program_that_got_int_at_its_gate_passes_it_and_ends() {
     world.relive(&["proceed", &program.uuid]).ok();
     world.ends(&program, 130);
 }
+
+#[test]
+fn a_program_that_ends_while_it_is_paused_is_not_said_to_be_paused() {
+    let world = World::new();
+    for number in 1..=40 {
+        let name = format!("short{number}");
+        let program = world.exec(&["--name", &name], &["sh", "-c", "echo ran >> \"$0\"", &name]);
+        let paused = world.relive(&["pause", &name]);
+        if paused.code == 0 {
+            world.relive(&["resume", &name]).ok();
+        }
+        world.relive(&["wait", &program.uuid]).ok();
+        let ran = std::fs::read_to_string(world.work().join(&name)).unwrap();
+        assert_eq!(ran, "ran\n", "{number}: {paused:?}");
+    }
+}

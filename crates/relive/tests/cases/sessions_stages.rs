@@ -246,3 +246,19 @@ fn a_new_run_of_a_program_with_a_gate_says_that_it_waits_there() {
         assert!(told.stderr.contains(&said), "{args:?}: {told:?}");
     }
 }
+
+#[test]
+fn an_abort_is_over_and_a_program_runs_when_the_answer_says_so() {
+    let world = World::new();
+    for _ in 0..10 {
+        let aborted = world.exec(&["--gate"], &["true"]);
+        world.await_stage(&aborted, "ready");
+        world.relive(&["abort", &aborted.uuid]).ok();
+        world.relive(&["rm", "-y", &aborted.uuid]).ok();
+        let proceeds = world.exec(&["--gate"], &["sleep", "1000"]);
+        world.await_stage(&proceeds, "ready");
+        world.relive(&["proceed", &proceeds.uuid]).ok();
+        assert_eq!(world.info(&proceeds.uuid)["display"], "running");
+        world.relive(&["kill", "-9", &proceeds.uuid]).ok();
+    }
+}

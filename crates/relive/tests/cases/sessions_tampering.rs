@@ -82,8 +82,8 @@ fn a_program_that_removes_lock_and_socket_is_not_lost_with_its_host() {
     let program = tampers(&world, &format!("{}; cd sessions/1; rm lock ctl", its_directory(&world)));
     world.kill_daemon();
     let info = world.await_display(&program.uuid, "dead");
-    assert_ne!(info["why"], json!("host_lost"));
-    assert_eq!(info["status"]["kind"], "killed", "{info}");
+    assert_eq!((&info["why"], &info["killed_by"]), (&json!("shim_lost"), &json!(0)), "{info}");
+    assert_eq!((&info["status"]["kind"], &info["exit_code"]), (&json!("killed"), &json!(137)), "{info}");
     ran_once_and_is_gone(&world, &info);
 }
 
@@ -148,6 +148,57 @@ fn a_program_that_damages_its_journal_can_be_killed() {
         wait_until(&format!("it is gone after `{what}`"), || !is_alive(pid));
         assert_eq!(runs(&world).len(), 1, "{what}");
     }
+}
+
+#[test]
+fn a_damaged_program_is_addressed_by_all_its_names_and_can_be_removed_when_it_was_killed() {
+    for by in ["--all", "PID", "name"] {
+        let world = World::new();
+        let script = format!(
+            "{}; : > steps.jsonl; touch {}/done; exec sleep 1000",
+            its_directory(&world),
+            world.work().display()
+        );
+        let program = world.exec(&["--name", "spoilt"], &["sh", "-c", &script]);
+        wait_until("it has done it", || world.work().join("done").exists());
+        let host = world.await_stage(&program, "running")["host_pid"].as_u64().unwrap();
+        world.kill_daemon();
+        let info = world.info("spoilt");
+        assert_eq!((&info["display"], &info["pid"]), (&json!("damaged"), &json!(program.pid)), "{info}");
+        world.relive(&["rm", "-y", &program.uuid]).fails(3, &["its program runs", "hint: relive kill -9"]);
+        let id = match by {
+            "--all" => by.to_owned(),
+            "PID" => program.pid.to_string(),
+            _ => "spoilt".to_owned(),
+        };
+        let killed = world.relive(&["kill", "-9", "-y", &id]).ok().stderr;
+        assert!(!killed.contains("undo") && killed.contains("relive rm -y"), "{killed}");
+        wait_until("it is gone", || !is_alive(host));
+        world.relive(&["wait", &program.uuid]).fails(3, &["could not be recovered"]);
+        world.relive(&["rm", "-y", &id.replace("--all", &program.uuid)]).ok();
+        world.relive(&["info", &program.uuid]).fails(4, &["was removed"]);
+        world.kill_daemon();
+        assert_eq!(world.relive(&["ps", "-a", "--json"]).ok().json()["processes"], json!([]));
+    }
+}
+
+#[test]
+fn a_damaged_process_that_nothing_else_describes_is_killed_and_removed_by_its_uuid() {
+    let world = World::new();
+    let program = tampers(&world, &format!("{}; : > steps.jsonl", its_directory(&world)));
+    world.kill_daemon();
+    for entry in fs::read_dir(world.data()).unwrap() {
+        let path = entry.unwrap().path();
+        if path.file_name().unwrap().to_str().unwrap().starts_with("index") {
+            fs::remove_dir_all(path).unwrap();
+        }
+    }
+    let killed = world.relive(&["kill", "-9", "--all", "-y"]).ok().stderr;
+    assert!(!killed.contains("PID 0"), "{killed}");
+    let pid = runs(&world)[0];
+    wait_until("it is gone", || !is_alive(pid));
+    world.relive(&["rm", "-y", &program.uuid]).ok();
+    assert_eq!(world.relive(&["ps", "-a", "--json"]).ok().json()["processes"], json!([]));
 }
 
 #[test]

@@ -213,9 +213,10 @@ async fn report_if_frozen(cx: &Context, orders: &Orders, freezer: Freezer) {
 async fn freeze(cx: &Context, session: &Attended<'_>) -> Freezer {
     match session.order(SessionVerb::Freeze).await {
         Ok(protocol::Outcome::Done) => cx.owner.report_stopped().await,
-        Ok(protocol::Outcome::Kept) => return Freezer::Freezing(Instant::now() + FREEZE_AGAIN),
-        // It has ended; that is noticed next.
-        Ok(protocol::Outcome::NoProcess) | Err(_) => {}
+        // One that has ended never stops; its end is noticed when its record is written.
+        Ok(protocol::Outcome::Kept | protocol::Outcome::NoProcess) | Err(_) => {
+            return Freezer::Freezing(Instant::now() + FREEZE_AGAIN);
+        }
         Ok(other) => {
             cx.owner.warn(format!("{} cannot be frozen: {other:?}", cx.process.uuid));
             cx.owner.resume().await;

@@ -10,6 +10,7 @@ use rustix::io::Errno;
 
 use crate::bodies::Context;
 
+const SIGKILL: u8 = 9;
 /// Why a program did not run whose shims were lost without an error.
 const NO_SHIM: &str = "its shim was killed again and again before the program ran";
 
@@ -21,7 +22,9 @@ pub(super) fn end_of(record: &ExitRecord) -> End {
         SessionResult::Aborted => {
             ProcessStatus::StartupFailed { stage: "gate".to_owned(), errno: "ECANCELED".to_owned(), code: 125 }
         }
-        SessionResult::Error(_) if matches!(record.why, Some(EndedBy::ShimLost | EndedBy::HostLost)) => {
+        // Whoever noticed it has killed the program.
+        SessionResult::Error(_) if record.why == Some(EndedBy::ShimLost) => os_killed(SIGKILL),
+        SessionResult::Error(_) if record.why == Some(EndedBy::HostLost) => {
             ProcessStatus::Killed { signal: Signal::Kill.into() }
         }
         SessionResult::Error(failure) => ProcessStatus::StartupFailed {

@@ -1,23 +1,23 @@
 //! The foreground of `exec`: as if the program itself had been typed.
 
-use std::cell::Cell;
 use std::io;
 use std::path::Path;
 use std::time::Duration;
 
 use relive_api::{ExecStarted, WaitAnswer};
 use relive_core::{ErrorCode, Pid, ProcessStatus, Why};
+use relive_session::directory::SessionDirectory;
 use relive_session::exit::ExitRecord;
 use relive_session::stage::SessionResult;
 
 use super::{Attachment, Pressed, failure};
 use crate::client::Client;
-use crate::commands::interrupts::{Front, INTERRUPTED, Reach, obey};
+use crate::commands::interrupts::{Asked, Front, INTERRUPTED, Reach, obey};
 use crate::error::Outcome;
 use crate::render;
 use crate::render::processes::{killed_for_memory, pids};
 use crate::session::input::AtEnd;
-use crate::session::output::{OUTPUT_LOST, Output, plainly, unreadable};
+use crate::session::output::{Output, missing_output, plainly, unreadable};
 use crate::session::watch::{Arrival, Left, Manner, Pace, watch};
 use crate::session::{self, Opened, exit_code};
 
@@ -48,9 +48,9 @@ pub(super) async fn run(client: &Client<'_>, args: Attachment<'_>, started: Exec
                 pace: Pace::Held,
                 arrival: Arrival::First,
             };
-            let pressed = Cell::new(false);
+            let asked = Asked::default();
             let front = Front { pid, uuid: &uuid, reach: Reach::Process };
-            let leave = obey(client, front, told.interrupts, Some(told.terminations), &pressed);
+            let leave = obey(client, front, told.interrupts, Some(told.terminations), &asked);
             watch(context, &connection, folder, &manner, leave).await?
         }
         Opened::Ended(record) => {
@@ -78,6 +78,10 @@ pub(super) async fn run(client: &Client<'_>, args: Attachment<'_>, started: Exec
             let answer = client.wait_for_end(&uuid).await?;
             if shown == 0 {
                 show_last(client, &uuid).await?;
+            }
+            let record = SessionDirectory::open(folder).and_then(|directory| directory.read_exit());
+            if let Some(missing) = record.ok().flatten().as_ref().and_then(missing_output) {
+                context.say(missing);
             }
             say_why(client, &answer).await;
             Ok(answer.exit_code)
@@ -139,8 +143,8 @@ async fn conclude(
         context.say(&format!("PID {}: {}", started.pid, killed_for_memory(record.oom_kills)));
     }
     let code = program_code(client, started, record).await;
-    if record.output_lost {
-        context.say(OUTPUT_LOST);
+    if let Some(missing) = missing_output(record) {
+        context.say(missing);
     }
     // A reader must not take incomplete output for complete.
     let incomplete = record.output_lost && code == 0;
