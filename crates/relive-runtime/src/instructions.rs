@@ -11,7 +11,7 @@ use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 
 use relive_api::{Isolation, Network};
-use relive_config::AgentFile;
+use relive_config::{AgentFile, IsolationSettings};
 use relive_core::{ErrorCode, Limits, Usd, Uuid};
 use relive_journal::Instructions;
 use relive_types::CliAgent;
@@ -78,15 +78,16 @@ pub(crate) struct NamedCli {
     pub(crate) limits: Limits,
 }
 
-/// Finds the agent of a name. A file comes before the agent that is built in under the same name.
-pub(crate) fn find(cwd: &Path, config: &Path, name: Option<&str>) -> Result<Named> {
+/// Finds the agent of a name. A file comes before the agent that is built in under the same name. `least` is what the user
+/// has configured: no file of the working directory goes below it.
+pub(crate) fn find(cwd: &Path, config: &Path, least: &IsolationSettings, name: Option<&str>) -> Result<Named> {
     let Some(name) = name else { return Ok(Named::Native(Box::default())) };
     let without_file = |agent: CliAgent| {
         let (env, isolation, network, limits) = (BTreeMap::new(), None, None, Limits::default());
         let terminal = crate::bodies::built_in_terminal(&agent.agent);
         Ok(Named::Cli(Box::new(NamedCli { agent, terminal, env, isolation, network, limits })))
     };
-    let found = if name.starts_with(ACP_PREFIX) { None } else { agent_file(cwd, config, name)? };
+    let found = if name.starts_with(ACP_PREFIX) { None } else { agent_file(cwd, config, least, name)? };
     let (file, read) = match (found, crate::bodies::built_in(name)) {
         (Some(found), _) => found,
         (None, Some(agent)) => return without_file(agent),
@@ -218,7 +219,12 @@ pub(crate) fn tool_names(definitions: &RawValue) -> Vec<String> {
 }
 
 /// Reads the file of an agent, if there is one.
-fn agent_file(cwd: &Path, config: &Path, name: &str) -> Result<Option<(AgentFile, Instructions)>> {
+fn agent_file(
+    cwd: &Path,
+    config: &Path,
+    least: &IsolationSettings,
+    name: &str,
+) -> Result<Option<(AgentFile, Instructions)>> {
     let plain = name.chars().all(|letter| letter.is_alphanumeric() || "._-".contains(letter));
     if name.is_empty() || name.starts_with('.') || !plain {
         let message = format!("`{name}` cannot be the name of an agent: letters, digits, `.`, `_` and `-`");
@@ -244,22 +250,47 @@ fn agent_file(cwd: &Path, config: &Path, name: &str) -> Result<Option<(AgentFile
         }
         let tools = relive_agent::tools::all();
         let tools: Vec<&str> = tools.iter().map(|tool| tool.name()).collect();
-        let file = AgentFile::parse(&path, &text, &tools).map_err(|error| failed(error.to_string()))?;
-        let beside = config.parent().unwrap_or(Path::new("/")).join("agents");
-        if inside && !file.allow.is_empty() {
-            // Whoever wrote the directory would otherwise decide what runs on the user's machine.
-            let message = format!("{shown}: `allow` is not accepted from a file of the working directory");
-            let hint = format!("move it to {}, or say it with --allow", beside.display());
-            return Err(failed(message).with_hint(hint));
-        }
-        if inside && (!file.command.is_empty() || !file.env.is_empty() || !file.state.is_empty()) {
-            let message =
-                format!("{shown}: `command`, `env` and `state` are not accepted from a file of the working directory");
-            return Err(failed(message).with_hint(format!("move it to {}", beside.display())));
+        let mut file = AgentFile::parse(&path, &text, &tools).map_err(|error| failed(error.to_string()))?;
+        if inside {
+            let beside = config.parent().unwrap_or(Path::new("/")).join("agents");
+            check_inside(&file, least, &shown.to_string(), &beside)?;
+            file.isolation = file.isolation.map(|asked| asked.max(least.agents.unwrap_or_default()));
         }
         return Ok(Some((file, Instructions { path: path.display().to_string(), bytes, cut: false })));
     }
     Ok(None)
+}
+
+/// Refuses what a file of the working directory must not say: whoever wrote the directory, a confined program for example, would
+/// otherwise decide what runs on the user's machine. `beside` is the directory of the user's own agent files.
+fn check_inside(file: &AgentFile, least: &IsolationSettings, shown: &str, beside: &Path) -> Result<()> {
+    let refused = |what: &str, instead: &str| {
+        let message = format!("{shown}: {what}");
+        Err(Error::new(ErrorCode::Invalid, message).with_hint(format!("move it to {}{instead}", beside.display())))
+    };
+    if !file.allow.is_empty() {
+        return refused("`allow` is not accepted from a file of the working directory", ", or say it with --allow");
+    }
+    if !file.command.is_empty() || !file.env.is_empty() || !file.state.is_empty() {
+        return refused("`command`, `env` and `state` are not accepted from a file of the working directory", "");
+    }
+    if file.isolation == Some(Isolation::None) {
+        return refused(
+            "`isolation: none` is not accepted from a file of the working directory",
+            ", or say it with --isolation",
+        );
+    }
+    let is_restricted = match &least.network.0 {
+        Some(Network::Allow(_) | Network::None) => true,
+        Some(Network::Full) | None => least.agents == Some(Isolation::Sealed),
+    };
+    match &file.network.0 {
+        Some(Network::Full | Network::Allow(_)) if is_restricted => refused(
+            "`network` is not accepted from a file of the working directory if config.yaml restricts it",
+            ", or say it with --net",
+        ),
+        Some(Network::Full | Network::Allow(_) | Network::None) | None => Ok(()),
+    }
 }
 
 /// Returns the directories of agent files, and whether each is in the working directory.

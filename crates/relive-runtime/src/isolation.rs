@@ -74,12 +74,20 @@ impl Isolations {
             writable: config.writable.iter().map(path).collect(),
             hidden: config.hidden.iter().map(path).chain(keys).chain(self.runtime.clone()).collect(),
             private: vec![self.data.clone()],
+            configuration: self.configuration(),
             shown: Vec::new(),
             within: isolated.within.as_ref().map(PathBuf::from),
             home: self.home.clone(),
             programs: self.program.iter().cloned().collect(),
             state: Vec::new(),
         }
+    }
+
+    /// Returns the directory of `config.yaml`, the file, and the agents beside it, any of which may be a link.
+    fn configuration(&self) -> Vec<PathBuf> {
+        let file = &self.paths.config;
+        let beside = file.parent().into_iter().flat_map(|directory| [directory.to_owned(), directory.join("agents")]);
+        beside.chain([file.clone()]).collect()
     }
 }
 

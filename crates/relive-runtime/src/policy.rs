@@ -38,7 +38,7 @@ fn entry(tool: &str, word: &str) -> Result<(String, Permission)> {
         // A command can be written in many ways, so a pattern that forbids one would promise too much.
         Permission::Ask | Permission::Deny => {
             let message = format!("`{rule}`: a rule for commands can only allow");
-            let hint = format!("--{word} {COMMAND_TOOL} and --allow the commands that are fine");
+            let hint = format!("relive run --{word} {COMMAND_TOOL} \"fix the test\"");
             Err(Error::new(ErrorCode::Invalid, message).with_hint(hint))
         }
     }
@@ -89,11 +89,11 @@ fn known(tool: &str) -> Result<String> {
     if names().any(|name| name == tool) {
         return Ok(tool.to_owned());
     }
-    let hint = match relive_types::suggest::closest(tool, names()) {
-        Some(found) => format!("did you mean `{found}`?"),
-        None => format!("there are {}", relive_config::TOOLS.join(", ")),
-    };
-    Err(Error::new(ErrorCode::Invalid, format!("there is no tool `{tool}`")).with_hint(hint))
+    let message = format!("there is no tool `{tool}`");
+    Err(match relive_types::suggest::closest(tool, names()) {
+        Some(found) => Error::new(ErrorCode::Invalid, message).with_hint(format!("did you mean `{found}`?")),
+        None => Error::new(ErrorCode::Invalid, format!("{message}: the tools are {}", relive_config::TOOLS.join(", "))),
+    })
 }
 
 fn permission(tool: &str, word: &str) -> Result<Permission> {

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use relive_types::program::quote;
 use rustix::io::Errno;
 
-use crate::places::{Place, Places};
+use crate::places::{Guarded, Place, Places};
 use crate::surroundings::GitDirectory;
 
 /// The longest `.git`, `gitdir` or `commondir` file: each is one line.
@@ -39,12 +39,18 @@ pub(crate) fn find_repository(cwd: &Path, writable: &[PathBuf]) -> Repository {
         let Ok(found) = dot_git.symlink_metadata() else {
             if is_bare(work_tree) && work_tree.metadata().is_ok_and(|found| found.uid() == owner) {
                 repository.add(work_tree, Vec::new());
+                if work_tree == cwd {
+                    repository.places.guard(cwd, Guarded::Bare);
+                }
                 return repository;
             }
             continue;
         };
         if found.uid() != owner && work_tree != cwd {
             return repository;
+        }
+        if !is_git_directory(cwd) {
+            repository.places.guard(cwd, Guarded::WorkTree);
         }
         let is_writable =
             std::iter::once(cwd).chain(writable.iter().map(PathBuf::as_path)).any(|path| dot_git.starts_with(path));
@@ -189,7 +195,8 @@ fn is_real(path: &Path) -> bool {
     path.symlink_metadata().is_ok_and(|found| found.is_file() || found.is_dir())
 }
 
-fn link(path: &Path) -> String {
+/// Says that a link is not protected.
+pub(crate) fn link(path: &Path) -> String {
     format!("{} is a link, and not protected", path.display())
 }
 

@@ -249,8 +249,8 @@ fn check_directory(isolation: Isolation, found: &Surroundings) -> Result<(), Pla
     if let Some(within) = found.within.as_ref().filter(|within| !found.cwd.starts_with(within)) {
         return Err(PlanError::OutsideDirectory { cwd: found.cwd.clone(), within: within.clone() });
     }
-    let hidden = found.hidden.iter().any(|(path, _)| found.cwd.starts_with(path));
-    if hidden || found.private.contains(&found.cwd) {
+    let mut hidden = found.hidden.iter().map(|(path, _)| path).chain(&found.private);
+    if hidden.any(|path| found.cwd.starts_with(path)) {
         return Err(PlanError::HiddenDirectory { cwd: found.cwd.clone(), isolation });
     }
     match found.state.problems.as_slice() {

@@ -56,9 +56,12 @@ pub struct Policy {
     /// Further directories and files that are hidden.
     #[serde(default)]
     pub hidden: Vec<PathBuf>,
-    /// Directories that are hidden, but that may contain the working directory and what is shown.
+    /// Directories that are hidden, but that may contain what is shown. A copy of the working directory leaves them out.
     #[serde(default)]
     pub private: Vec<PathBuf>,
+    /// Configuration through which whoever writes it gets more than the program has: hidden, also where it is reached by links.
+    #[serde(default)]
+    pub configuration: Vec<PathBuf>,
     /// The only directory in which, or below which, the program may work.
     #[serde(default)]
     pub within: Option<PathBuf>,

@@ -18,7 +18,7 @@ use crate::{git, system};
 const CACHES: [(&str, &str); 4] = [("", ".cache"), (".cargo", "registry"), (".cargo", "git"), (".npm", "_cacache")];
 
 /// Secrets below the home directory.
-const SECRETS: [&str; 12] = [
+const SECRETS: [&str; 17] = [
     ".ssh",
     ".gnupg",
     ".aws",
@@ -31,21 +31,30 @@ const SECRETS: [&str; 12] = [
     ".git-credentials",
     ".password-store",
     ".local/share/keyrings",
+    // Virtual machines that run containers, with their sockets.
+    ".colima",
+    ".lima",
+    ".orbstack",
+    ".rd",
+    ".local/share/containers/podman/machine",
 ];
 
 /// Sockets and directories of sockets through which the machine or the user's other programs can be controlled.
-const SOCKETS: [&str; 15] = [
+const SOCKETS: [&str; 18] = [
     "/run/user",
     "/run/dbus",
     "/run/docker.sock",
     "/run/docker",
     "/run/containerd",
+    "/run/k3s",
+    "/run/buildkit",
     "/run/podman",
     "/run/crio",
     "/run/libvirt",
     "/run/lxd",
     "/run/incus",
     "/run/snapd.socket",
+    "/run/systemd/notify",
     "/run/systemd/private",
     "/run/systemd/machine",
     "/run/screen",
@@ -56,8 +65,8 @@ const SOCKETS: [&str; 15] = [
 const AGENT_FILES: [&str; 5] =
     [".claude/settings.json", ".claude/settings.local.json", ".codex/config.toml", ".cursor/mcp.json", ".mcp.json"];
 
-/// Variables that name sockets of the user.
-const SOCKET_VARIABLES: [&str; 1] = ["SSH_AUTH_SOCK"];
+/// Sockets and directories of sockets in the runtime directory of the user.
+const RUNTIME_SOCKETS: [&str; 7] = ["bus", "containerd", "docker.sock", "gnupg", "keyring", "podman", "systemd"];
 
 /// The paths that a policy applies to. All of them are canonical and exist.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -141,7 +150,11 @@ impl Surroundings {
         let within = policy.within.as_deref().map(Path::canonicalize).transpose()?;
         // A directory that is refused below may be one to which a link was made right now: nothing is made in it.
         let is_refused = within.as_ref().is_some_and(|within| !cwd.starts_with(within));
-        let repository = if is_refused { git::Repository::default() } else { git::find_repository(&cwd, &writable) };
+        let mut repository =
+            if is_refused { git::Repository::default() } else { git::find_repository(&cwd, &writable) };
+        let is_writable = |path: &Path| std::iter::once(&cwd).chain(&writable).any(|other| path.starts_with(other));
+        let links = policy.configuration.iter().filter_map(|path| replaceable_link(path, is_writable));
+        repository.unprotected.extend(distinct(links).iter().map(|path| git::link(path)));
         let found = Self {
             own_temporary: variable("TMPDIR").and_then(|path| directory(&path)).filter(|own| !temporary.contains(own)),
             temporary,
@@ -184,7 +197,9 @@ pub fn protected(cwd: &Path) -> Vec<PathBuf> {
 pub fn executes(cwd: &Path, path: &Path) -> bool {
     let is_agent_file = cwd.ancestors().any(|above| AGENT_FILES.iter().any(|name| path == above.join(name)));
     let is_git = |part: std::path::Component<'_>| part.as_os_str().eq_ignore_ascii_case(".git");
-    is_agent_file || path.components().any(is_git) || path.ancestors().skip(1).any(git::is_git_directory)
+    // Without this file no directory is a repository, whatever is written into it before.
+    let is_head = path.file_name().is_some_and(|name| name == "HEAD");
+    is_agent_file || is_head || path.components().any(is_git) || path.ancestors().skip(1).any(git::is_git_directory)
 }
 
 /// Returns what programs with this policy and environment cannot see, by its real name. What is missing is listed too, by the
@@ -208,8 +223,39 @@ fn homes(policy: &Policy, env: &[(String, String)]) -> [Option<PathBuf>; 2] {
 fn hidden_paths(policy: &Policy, env: &[(String, String)], homes: &[Option<PathBuf>]) -> Vec<PathBuf> {
     let secrets = homes.iter().flatten().flat_map(|home| SECRETS.iter().map(move |name| home.join(name)));
     let sockets = SOCKETS.iter().map(PathBuf::from);
-    let named = SOCKET_VARIABLES.iter().filter_map(|name| variable(env, name));
-    secrets.chain(sockets).chain(named).chain(policy.hidden.iter().cloned()).collect()
+    let named = env.iter().flat_map(|(name, value)| named_sockets(name, value));
+    let others = policy.hidden.iter().chain(&policy.configuration).cloned();
+    secrets.chain(sockets).chain(named).chain(others).collect()
+}
+
+/// Returns the sockets that a variable of the environment names.
+fn named_sockets(name: &str, value: &str) -> Vec<PathBuf> {
+    let paths: Vec<PathBuf> = match name {
+        "SSH_AUTH_SOCK" => vec![value.into()],
+        "DOCKER_HOST" | "CONTAINER_HOST" => value.strip_prefix("unix://").map(PathBuf::from).into_iter().collect(),
+        // The path of the socket, a pid and a number.
+        "TMUX" => value.split(',').next().map(PathBuf::from).into_iter().collect(),
+        "DBUS_SESSION_BUS_ADDRESS" => {
+            let keys =
+                value.split(';').filter_map(|address| address.strip_prefix("unix:")).flat_map(|keys| keys.split(','));
+            keys.filter_map(|key| key.strip_prefix("path=")).map(PathBuf::from).collect()
+        }
+        "XDG_RUNTIME_DIR" => RUNTIME_SOCKETS.iter().map(|name| Path::new(value).join(name)).collect(),
+        _ => Vec::new(),
+    };
+    paths.into_iter().filter(|path| path.is_absolute()).collect()
+}
+
+/// Returns the first link on the way to a path that a program could replace.
+fn replaceable_link(path: &Path, is_writable: impl Fn(&Path) -> bool) -> Option<PathBuf> {
+    let mut ancestors: Vec<&Path> = path.ancestors().collect();
+    ancestors.reverse();
+    let is_link = |path: &Path| path.symlink_metadata().is_ok_and(|found| found.is_symlink());
+    let is_replaceable = |path: &Path| {
+        let directory = path.parent().and_then(|parent| parent.canonicalize().ok());
+        is_link(path) && directory.is_some_and(|directory| is_writable(&directory))
+    };
+    ancestors.into_iter().find(|path| is_replaceable(path)).map(Path::to_owned)
 }
 
 fn is_root() -> bool {
@@ -270,6 +316,26 @@ fn caches(home: &Path) -> Vec<PathBuf> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn sockets_are_found_by_the_variables_that_name_them() {
+        let check = |name: &str, value: &str, expect: &[&str]| {
+            let expect: Vec<PathBuf> = expect.iter().map(PathBuf::from).collect();
+            assert_eq!(named_sockets(name, value), expect, "{name}={value}");
+        };
+        check("SSH_AUTH_SOCK", "/a/agent", &["/a/agent"]);
+        check("DOCKER_HOST", "unix:///a/docker.sock", &["/a/docker.sock"]);
+        check("DOCKER_HOST", "tcp://localhost:2375", &[]);
+        check("TMUX", "/a/tmux-0/default,42,0", &["/a/tmux-0/default"]);
+        check("DBUS_SESSION_BUS_ADDRESS", "unix:path=/a/bus,guid=1;unix:abstract=/b;unix:path=/c", &["/a/bus", "/c"]);
+        check(
+            "XDG_RUNTIME_DIR",
+            "/a",
+            &["/a/bus", "/a/containerd", "/a/docker.sock", "/a/gnupg", "/a/keyring", "/a/podman", "/a/systemd"],
+        );
+        check("TMUX", "", &[]);
+        check("HOME", "/a", &[]);
+    }
 
     #[test]
     fn nothing_is_made_in_a_repository_outside_of_the_directory_of_the_parent() {

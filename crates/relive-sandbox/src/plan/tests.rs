@@ -127,18 +127,13 @@ fn a_program_is_shown_where_an_empty_directory_would_cover_it_and_left_alone_els
 }
 
 #[test]
-fn a_private_directory_may_contain_the_working_directory_and_a_hidden_one_may_not() {
-    let inside = Surroundings {
-        cwd: "/data/work/7".into(),
-        private: vec!["/data".into(), "/run/relive".into()],
-        shown: vec![("/run/relive/self".into(), Shape::Directory)],
-        ..surroundings()
-    };
-    let drawn = drawn(&inside, &confined());
-    assert!(position(&drawn, "hidden /data") < position(&drawn, "writable /data/work/7"));
+fn a_private_directory_may_contain_what_is_shown_and_nobody_works_in_a_hidden_one() {
+    let private = || vec![PathBuf::from("/data"), "/run/relive".into()];
+    let shown = vec![("/run/relive/self".into(), Shape::Directory)];
+    let drawn = drawn(&Surroundings { private: private(), shown, ..surroundings() }, &confined());
     assert!(position(&drawn, "hidden /run/relive") < position(&drawn, "read-only /run/relive/self"));
-    for cwd in ["/home/a/.ssh", "/home/a/.ssh/keys"] {
-        let found = Surroundings { cwd: cwd.into(), ..surroundings() };
+    for cwd in ["/home/a/.ssh", "/home/a/.ssh/keys", "/data", "/data/steps/7"] {
+        let found = Surroundings { cwd: cwd.into(), private: private(), ..surroundings() };
         let refused = Plan::new(&confined(), &found, &machine()).unwrap_err();
         assert_eq!(refused.to_string(), format!("the working directory {cwd} is hidden at isolation confined"));
     }

@@ -267,3 +267,106 @@ fn the_directories_above_a_hidden_place_cannot_be_renamed() {
         assert!(String::from_utf8_lossy(&shown.stdout).contains("secret"), "at none it is read: {shown:?}");
     }
 }
+
+#[test]
+fn the_configuration_of_relive_is_out_of_reach_in_the_home_directory_too() {
+    for world in worlds() {
+        // What the daemon runs for new items, without any isolation.
+        let script = "mv config c2; mkdir -p config/relive/agents; echo 'notify: id' > config/relive/config.yaml; \
+                      echo 'isolation: none' > config/relive/agents/x.yaml";
+        let run = |isolation: &str| {
+            let mut command = world.command(&["exec", "--isolation", isolation, "--", "sh", "-c", script]);
+            command.current_dir(world.root()).output().unwrap()
+        };
+        let config = world.root().join("config/relive/config.yaml");
+        let (before, agent) = (fs::read(&config).ok(), config.with_file_name("agents").join("x.yaml"));
+        for isolation in ["confined", "sealed"] {
+            let shown = run(isolation);
+            assert!(fs::read(&config).ok() == before && !agent.exists(), "{isolation}: {shown:?}");
+        }
+        let calls =
+            calls(&world, &[("write", json!({"path": "config/relive/config.yaml", "content": "notify: id\n"}))]);
+        let agent = world.command(&["run", "-y", "--model", &calls, "x"]).current_dir(world.root()).output().unwrap();
+        assert_eq!(fs::read(&config).ok(), before, "by the file tools of an agent: {agent:?}");
+        run("none");
+        assert_ne!(fs::read(&config).ok(), before, "at none it is written");
+    }
+}
+
+#[test]
+fn nobody_isolated_works_in_the_data_directory() {
+    for world in worlds() {
+        let directory = world.data().join("steps");
+        let directory = directory.to_str().unwrap();
+        for isolation in ["confined", "sealed"] {
+            world
+                .relive(&["exec", "--cwd", directory, "--isolation", isolation, "--", "touch", "planted"])
+                .fails(126, &["is hidden at isolation"]);
+        }
+        assert!(!planted(Path::new(directory)));
+        world.relive(&["exec", "--cwd", directory, "--isolation", "none", "--", "touch", "planted"]).ok();
+        assert!(planted(Path::new(directory)), "at none it is written");
+    }
+}
+
+#[test]
+fn an_agent_file_of_the_working_directory_does_not_loosen_the_isolation() {
+    for world in worlds() {
+        let agents = world.work().join(".relive/agents");
+        fs::create_dir_all(&agents).unwrap();
+        let path = agents.join("x.yaml");
+        let model = world.script("turns: [{text: done}]");
+        let run = || world.relive(&["run", "-y", "--agent", "x", "--model", &model, "hi"]);
+        let refused = |text: &str, word: &str| {
+            fs::write(&path, format!("{text}\n")).unwrap();
+            let said = format!("x.yaml: `{word}` is not accepted from a file of the working directory");
+            run().fails(2, &[&said, "hint: move it to"]);
+        };
+        refused("isolation: none", "isolation: none");
+        for configured in ["network: [example.com]", "network: none", "agents: sealed"] {
+            world.configure(&format!("isolation: {{{configured}}}\n"));
+            refused("network: full", "network");
+            refused("network: [example.org]", "network");
+        }
+        fs::write(&path, "isolation: confined\n").unwrap();
+        let held = world.run_model(&model, &["--agent", "x"]);
+        assert_eq!(world.info(&held.uuid)["isolation"], "sealed", "as the configuration says");
+    }
+}
+
+#[test]
+fn git_runs_nothing_that_a_confined_program_wrote_into_its_working_directory() {
+    for world in worlds() {
+        let status = || {
+            let mut git = std::process::Command::new("git");
+            git.current_dir(world.work()).env("HOME", world.root()).args(["-c", "safe.directory=*", "status"]);
+            git.output().unwrap()
+        };
+        // A repository in place of the working tree: Git takes it for one as soon as `.git` has lost its HEAD.
+        let script = "mkdir objects refs && echo 'ref: refs/heads/main' > HEAD && rm .git/HEAD && \
+                      printf '[core]\\nrepositoryformatversion=0\\nbare=false\\nworktree=%s\\n\
+                      fsmonitor=\"touch %s/planted; false\"\\n' \"$PWD\" \"$PWD\" > config";
+        for (isolation, runs) in [("confined", false), ("none", true)] {
+            inside(&world, "none", "git init -q").ok();
+            inside(&world, isolation, script).ok();
+            let said = status();
+            assert_eq!(planted(&world.work()), runs, "{isolation}: {said:?}");
+            for part in ["objects", "refs", ".git"] {
+                fs::remove_dir_all(world.work().join(part)).unwrap();
+            }
+            // What it wrote is kept.
+            for file in ["config", if runs { "HEAD" } else { "HEAD.disabled" }] {
+                fs::remove_file(world.work().join(file)).unwrap();
+            }
+        }
+        // The objects may be elsewhere too.
+        inside(&world, "none", "git init -q").ok();
+        inside(&world, "confined", "mkdir -p evil/objects evil/refs; echo evil > commondir; cp .git/HEAD HEAD").ok();
+        assert!(!world.work().join("HEAD").exists() && world.work().join("HEAD.disabled").exists());
+        inside(&world, "none", "rm -rf .git HEAD.disabled commondir evil").ok();
+        // The other way round: in a bare repository, a repository that Git finds first.
+        inside(&world, "none", "git init -q --bare").ok();
+        inside(&world, "confined", "git init -q .git && touch .git/planted").ok();
+        assert!(!world.work().join(".git").exists() && world.work().join(".git.disabled/planted").exists());
+    }
+}

@@ -85,6 +85,7 @@ fn the_file_tools_of_a_confined_agent_do_not_make_the_configuration_of_other_age
                 world.relive(&["wait", &begun.uuid]).ok();
                 assert_eq!(world.work().join(name).exists(), expect, "{isolation} {name}");
             }
+            assert_eq!(world.work().join(".claude").exists(), expect, "{isolation}: no empty directory is left");
         }
     }
 }

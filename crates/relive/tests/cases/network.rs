@@ -95,8 +95,9 @@ fn the_network_of_confined_programs_comes_from_the_configuration_and_of_an_agent
         assert_eq!(exec("two", &["--isolation", "confined", "--net", "full"]), "full");
         assert_eq!(exec("three", &["--isolation", "sealed"]), "none");
         assert_eq!(exec("four", &[]), "full");
-        std::fs::create_dir_all(world.work().join("agents")).unwrap();
-        std::fs::write(world.work().join("agents/held.yaml"), "network: [file.localhost]\n").unwrap();
+        let agents = world.root().join("config/relive/agents");
+        std::fs::create_dir_all(&agents).unwrap();
+        std::fs::write(agents.join("held.yaml"), "network: [file.localhost]\n").unwrap();
         let run = |flags: &[&str]| {
             let begun = world.run_with("turns: [{text: done}]", flags);
             world.info(&begun.uuid)["network"].clone()
