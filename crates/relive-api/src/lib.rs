@@ -113,10 +113,27 @@ pub use words::{cause_in_words, end_in_words, end_reason, not_started, reached_l
 pub const API_VERSION: u32 = 1;
 /// The largest body a request may have.
 pub const BODY_MAX: usize = 8 << 20;
+
+/// The most bytes of a program and its arguments, as JSON: they are in one record of its journal.
+pub const ARGUMENTS_MAX: usize = 900 << 10;
+
+/// Returns why a program has too many arguments, if it has.
+#[must_use]
+pub fn too_many_arguments(argv: &[String]) -> Option<String> {
+    let size = serde_json::to_vec(argv).map_or(usize::MAX, |json| json.len());
+    (size > ARGUMENTS_MAX).then(|| {
+        format!(
+            "the program and its arguments have {size} bytes as JSON, and at most {ARGUMENTS_MAX} can be recorded: pass them in a \
+             file or through the standard input"
+        )
+    })
+}
 /// Names the request for the daemon's memory of answers.
 pub const REQUEST_ID_HEADER: &str = "relive-request-id";
 /// Names the data directory that the client means, [percent-encoded](percent::encode).
 pub const DATA_DIR_HEADER: &str = "relive-data-dir";
+/// Names the moment, in milliseconds since 1970, after which a request that was not begun with is refused.
+pub const EXPIRES_HEADER: &str = "relive-expires";
 /// Names the version of the wire of who answers.
 pub const API_HEADER: &str = "relive-api";
 /// Names the version of who answers.

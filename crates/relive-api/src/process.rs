@@ -53,6 +53,9 @@ pub struct Process {
     pub max_steps: Option<u32>,
     pub tokens_in: u64,
     pub tokens_out: u64,
+    /// Whether some of the tokens, and so of the cost, are an estimate, because the provider did not report them.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub estimated: bool,
     pub max_tokens: Option<u64>,
     pub cost_usd: Option<Usd>,
     pub model: Option<String>,
@@ -197,6 +200,8 @@ pub struct TreeUsage {
     pub tokens_in: u64,
     pub tokens_out: u64,
     pub cost_usd: Option<Usd>,
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub estimated: bool,
 }
 
 /// The plain view of an end.

@@ -6,7 +6,7 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use hyper::Method;
 use hyper::body::{Bytes, Incoming};
@@ -66,6 +66,16 @@ pub struct Client {
     pub(super) stopped: AtomicBool,
     /// Whether the streams that are followed reach the daemon.
     link: watch::Sender<Link>,
+    deadlines: RequestDeadlines,
+}
+
+/// How soon requests have to be accepted and answered. Without limits, a daemon that was stopped acts on them when it continues.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct RequestDeadlines {
+    /// The daemon refuses a request that it has not started to handle by then.
+    pub accept_within: Option<Duration>,
+    /// The client gives up a request without an answer by then.
+    pub answer_within: Option<Duration>,
 }
 
 /// Whether the streams of a client reach a daemon.
@@ -88,7 +98,15 @@ impl Client {
         let (socket, retry, stopped) = (socket.into(), Retry::default(), AtomicBool::new(false));
         let (witness, answered) = (None, AtomicBool::new(false));
         let (idle, link) = (Mutex::default(), watch::Sender::new(Link::Up));
-        Self { socket, data: None, launcher: None, witness, answered, retry, idle, stopped, link }
+        let deadlines = RequestDeadlines::default();
+        Self { socket, data: None, launcher: None, witness, answered, retry, idle, stopped, link, deadlines }
+    }
+
+    /// Sets how soon requests have to be accepted and answered.
+    #[must_use]
+    pub fn with_deadlines(mut self, deadlines: RequestDeadlines) -> Self {
+        self.deadlines = deadlines;
+        self
     }
 
     /// Sets how a daemon that went away is retried.
@@ -215,11 +233,16 @@ impl Client {
 
     /// Sends a request once. A refusal is read completely; of an answer only the head.
     pub(super) async fn exchange(&self, ask: &Ask) -> Result<Answer, Error> {
-        in_time(ask, async { self.attend(self.connection().await?, ask).await }).await
+        let exchange = in_time(ask, async { self.attend(self.connection().await?, ask).await });
+        match self.deadlines.answer_within {
+            Some(within) => tokio::time::timeout(within, exchange).await.unwrap_or(Err(Error::Silent(within))),
+            None => exchange.await,
+        }
     }
 
     pub(super) async fn exchange_on(&self, mut connection: Connection, ask: &Ask) -> Result<Answer, Error> {
-        let request = ask.request(self.data.as_deref()).map_err(Error::Request)?;
+        let expires = self.deadlines.accept_within.map(|within| SystemTime::now() + within);
+        let request = ask.request(self.data.as_deref(), expires).map_err(Error::Request)?;
         let response = connection.send(request).await.map_err(|error| http::judge(&self.socket, error))?;
         ask.check(&self.socket, &response)?;
         self.answered.store(true, Ordering::Relaxed);

@@ -1,13 +1,15 @@
 //! The encoding of requests and answers.
 
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use http_body_util::{BodyExt as _, Full, Limited};
 use hyper::body::{Bytes, Incoming};
 use hyper::header::{CONTENT_TYPE, HOST, HeaderMap};
 use hyper::{Method, Request, Response, StatusCode};
-use relive_api::{API_HEADER, API_VERSION, DATA_DIR_HEADER, ErrorBody, REQUEST_ID_HEADER, VERSION_HEADER};
+use relive_api::{
+    API_HEADER, API_VERSION, DATA_DIR_HEADER, EXPIRES_HEADER, ErrorBody, REQUEST_ID_HEADER, VERSION_HEADER,
+};
 use serde::de::DeserializeOwned;
 
 use super::error::{Cause, Error};
@@ -40,7 +42,11 @@ pub(crate) struct Ask {
 }
 
 impl Ask {
-    pub(crate) fn request(&self, data: Option<&str>) -> Result<Request<Full<Bytes>>, hyper::http::Error> {
+    pub(crate) fn request(
+        &self,
+        data: Option<&str>,
+        expires: Option<SystemTime>,
+    ) -> Result<Request<Full<Bytes>>, hyper::http::Error> {
         let mut request = Request::builder().method(self.method.clone()).uri(&self.path).header(HOST, "relive");
         if self.body.is_some() {
             request = request.header(CONTENT_TYPE, "application/json");
@@ -50,6 +56,9 @@ impl Ask {
         }
         if let Some(data) = data {
             request = request.header(DATA_DIR_HEADER, data);
+        }
+        if let Some(expires) = expires.and_then(|at| at.duration_since(SystemTime::UNIX_EPOCH).ok()) {
+            request = request.header(EXPIRES_HEADER, expires.as_millis().to_string());
         }
         request.body(Full::new(self.body.clone().unwrap_or_default()))
     }

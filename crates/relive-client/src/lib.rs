@@ -22,7 +22,7 @@ mod stop;
 mod verbs;
 
 pub use blocking::BlockingClient;
-pub use client::{Client, Link, Retry};
+pub use client::{Client, Link, RequestDeadlines, Retry};
 pub use error::{Cause, Error};
 pub use follow::Source;
 pub use ids::new_uuid;

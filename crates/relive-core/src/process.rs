@@ -67,6 +67,9 @@ pub struct UsageTotals {
     pub tokens_out: u64,
     /// The cost; absent where a price is not known.
     pub cost_usd: Option<Usd>,
+    /// Whether some of it is an estimate, because a provider did not report it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub estimated: bool,
 }
 
 /// The origin of a fork.

@@ -11,6 +11,7 @@ pub mod in_process;
 mod log;
 mod server;
 
+use std::os::unix::fs::DirBuilderExt as _;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -50,13 +51,25 @@ pub enum DaemonError {
     Io(#[from] std::io::Error),
 }
 
+/// Makes the directory of the configuration, which is hidden from isolated programs: what is missing cannot be hidden, and a
+/// program that works in the home directory could make it.
+fn make_configuration_directory(paths: &Paths) {
+    let mut builder = std::fs::DirBuilder::new();
+    let made = paths.config.parent().map_or(Ok(()), |path| builder.recursive(true).mode(0o700).create(path));
+    if let Err(error) = made {
+        tracing::warn!(path = %paths.config.display(), %error, "cannot make the directory of the configuration");
+    }
+}
+
 /// Runs the daemon until it is told to stop.
 pub fn serve(paths: &Paths, config: &Config) -> Result<(), DaemonError> {
-    // Detaches from the terminal. This fails only for the leader of a process group, which is detached already.
+    // Detaches from the terminal. This fails only for the leader of a process group: a daemon that a command started has left
+    // the session of its terminal already, and one that was typed into a shell belongs to that.
     let _ = rustix::process::setsid();
     raise_descriptor_limit();
     log::start();
     hide();
+    make_configuration_directory(paths);
     let executor = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     let mut settings: Settings = config.into();
     settings.keeper = Some(KEEPER.into());

@@ -4,6 +4,7 @@ mod caller_access;
 mod connection;
 mod connections;
 mod data_directory;
+mod expiry;
 mod files;
 mod flows;
 mod handles;
@@ -115,6 +116,8 @@ impl Server {
             .route("/v1/processes/{id}/journal", get(streams::journal))
             .route("/v1/processes/{id}/events", get(streams::events));
         let of_class = |class: Class, routes: Router<Self>| {
+            // The wait for a place counts.
+            let routes = routes.route_layer(middleware::from_fn(expiry::in_time));
             routes.route_layer(middleware::from_fn_with_state((traffic.clone(), class), traffic::admit))
         };
         of_class(Class::Control, control)

@@ -2,18 +2,22 @@
 //!
 //! It is the user's own command, as the configuration has it; what an agent says reaches it in the environment only. At
 //! most [`RUNNING_MAX`] run at once, each for at most [`WITHIN`], and nothing waits for any of them. Each has a parent of its
-//! own that ends it in time, also if the daemon is killed: this program executed again under the name [`NOTIFIER`].
+//! own that ends it in time, with everything that it has started, also if the daemon is killed: this program executed again
+//! under the name [`NOTIFIER`].
 
 use std::collections::HashMap;
 use std::os::unix::process::ExitStatusExt as _;
 use std::path::Path;
 use std::process::Stdio;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use relive_api::Item;
 use relive_core::Uuid;
-use rustix::process::{Signal, getpgrp, getpid, kill_current_process_group};
+use relive_session::tree::below;
+use rustix::io::Errno;
+use rustix::process::{Signal, WaitOptions, getpgrp, getpid, kill_current_process_group, set_child_subreaper, wait};
 use tokio::sync::Semaphore;
 
 use crate::feed::FeedReader;
@@ -24,6 +28,8 @@ pub const NOTIFIER: &str = "relive-notifier";
 
 const RUNNING_MAX: usize = 4;
 const WITHIN: Duration = Duration::from_secs(10);
+/// How long a kill may take: a process that the kernel holds does not end.
+const KILLED_WITHIN: Duration = Duration::from_secs(1);
 /// How often changes are looked at.
 const PACE: Duration = Duration::from_millis(200);
 /// How much of a text is passed on.
@@ -128,25 +134,37 @@ async fn run(program: &Path, command: &str, item: &Item, link: &str) -> Result<(
     let status = notifier.status().await.map_err(|error| error.to_string())?;
     match status.signal() {
         None if status.success() => Ok(()),
-        Some(signal) if signal == Signal::KILL.as_raw() => Err(format!("it took longer than {} s", WITHIN.as_secs())),
+        Some(signal) if signal == Signal::KILL.as_raw() => {
+            Err(format!("it, or something that it started, took longer than {} s", WITHIN.as_secs()))
+        }
         None | Some(_) => Err(status.to_string()),
     }
 }
 
-/// Runs one command of `notify:` as its parent. After [`WITHIN`] the command is killed with everything that it has started,
-/// and so is this process: they are one process group, which the daemon has made for it.
+/// Runs one command of `notify:` as its parent, until everything that it has started has ended. After [`WITHIN`] all of that is
+/// killed, also what has a process group or a session of its own, and so is this process.
 pub fn main() -> ! {
     const UNUSABLE: i32 = 126;
     const SIGNALED: i32 = 128;
+    static IS_LATE: AtomicBool = AtomicBool::new(false);
     let Some(command) = std::env::args_os().nth(1) else { std::process::exit(UNUSABLE) };
+    // Whatever loses its parent becomes a child of this process.
+    let adopts = set_child_subreaper(Some(getpid()));
     let deadline = std::thread::Builder::new().spawn(|| {
         std::thread::sleep(WITHIN);
+        IS_LATE.store(true, Ordering::SeqCst);
+        below::kill_all(KILLED_WITHIN);
         let _ = kill_current_process_group(Signal::KILL);
     });
-    if deadline.is_err() || getpgrp() != getpid() {
+    if adopts.is_err() || deadline.is_err() || getpgrp() != getpid() {
         std::process::exit(UNUSABLE);
     }
     let status = std::process::Command::new("/bin/sh").arg("-c").arg(command).status();
+    while !matches!(wait(WaitOptions::empty()), Err(Errno::CHILD)) {}
+    while IS_LATE.load(Ordering::SeqCst) {
+        // The signal tells the daemon.
+        std::thread::park();
+    }
     std::process::exit(status.map_or(UNUSABLE, |status| match (status.code(), status.signal()) {
         (Some(code), _) => code,
         (None, signal) => SIGNALED + signal.unwrap_or_default(),

@@ -5,11 +5,14 @@ use std::io::{self, Write as _};
 use std::pin::Pin;
 use std::time::{Duration, Instant};
 
+use crossterm::event::{DisableBracketedPaste, EnableBracketedPaste};
+use crossterm::execute;
 use ratatui::DefaultTerminal;
 use relive_api::Change;
 use relive_client::{Client, Error};
 use relive_types::{ErrorCode, Timestamp, Uuid};
 use rustix::process::{getpid, kill_process};
+use rustix::termios::{LocalModes, OptionalActions, tcgetattr, tcsetattr};
 use tokio::process::Command;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::mpsc;
@@ -62,7 +65,8 @@ impl From<io::Error> for Failure {
 pub async fn run(options: Options<'_>) -> Result<u8, Failure> {
     let mut signals = Signals::listen()?;
     // From here on every way out gives the terminal back, a panic too.
-    let terminal = ratatui::try_init()?;
+    unmark_pastes_at_panic();
+    let terminal = take_terminal()?;
     let _restore = RestoreTerminal;
     let (sender, inputs) = mpsc::channel(INPUTS_MAX);
     let mut dashboard = Dashboard {
@@ -78,10 +82,11 @@ pub async fn run(options: Options<'_>) -> Result<u8, Failure> {
         begun: Instant::now(),
         options: &options,
     };
-    let stops = forward_stops(signal(SignalKind::from_raw(rustix::process::Signal::TSTP.as_raw()))?, sender.clone());
+    let stops = signal(SignalKind::from_raw(rustix::process::Signal::TSTP.as_raw()))?;
+    let keys = forward_keys(stops, signal(SignalKind::interrupt())?, sender.clone());
     let feed = feed(options.client, sender);
     tokio::select! {
-        () = stops => Ok(0),
+        () = keys => Ok(0),
         left = dashboard.go() => left.map_err(Failure::Terminal),
         code = signals.next() => Ok(code),
         error = feed => Err(Failure::Daemon(error)),
@@ -95,9 +100,39 @@ impl Drop for RestoreTerminal {
     fn drop(&mut self) {
         // The hook of a panic has done so, and a second time would put the cursor back, over the message.
         if !std::thread::panicking() {
-            ratatui::restore();
+            give_terminal_back();
         }
     }
+}
+
+/// Takes the terminal, which marks pasted text from now on.
+fn take_terminal() -> io::Result<DefaultTerminal> {
+    let terminal = ratatui::try_init()?;
+    let mut modes = tcgetattr(io::stdin())?;
+    modes.local_modes.insert(LocalModes::ISIG);
+    tcsetattr(io::stdin(), OptionalActions::Now, &modes)?;
+    // One that cannot do so hands pasted text over as keys that come at once.
+    let _ = execute!(io::stdout(), EnableBracketedPaste);
+    Ok(terminal)
+}
+
+fn give_terminal_back() {
+    unmark_pastes();
+    ratatui::restore();
+}
+
+/// A terminal that is gone needs nothing.
+fn unmark_pastes() {
+    let _ = execute!(io::stdout(), DisableBracketedPaste);
+}
+
+/// Has the hook of a panic, which resets the terminal, also reset this.
+fn unmark_pastes_at_panic() {
+    let before = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |info| {
+        unmark_pastes();
+        before(info);
+    }));
 }
 
 /// The signals that end the dashboard.
@@ -105,12 +140,7 @@ struct Signals(Vec<(u8, Signal)>);
 
 impl Signals {
     fn listen() -> io::Result<Self> {
-        let kinds = [
-            (2, SignalKind::interrupt()),
-            (1, SignalKind::hangup()),
-            (3, SignalKind::quit()),
-            (15, SignalKind::terminate()),
-        ];
+        let kinds = [(1, SignalKind::hangup()), (3, SignalKind::quit()), (15, SignalKind::terminate())];
         kinds.into_iter().map(|(number, kind)| Ok((number, signal(kind)?))).collect::<io::Result<_>>().map(Self)
     }
 
@@ -124,13 +154,16 @@ impl Signals {
     }
 }
 
-/// Passes on that another program asks it to stop, as a shell does for its jobs: like the key, so that the terminal is
-/// given back first. Never returns.
-async fn forward_stops(mut stops: Signal, sender: mpsc::Sender<Heard>) {
-    while stops.recv().await.is_some() {
-        let _ = sender.send(Heard::Input(Input::Key(Key::Suspend))).await;
+/// Passes on Ctrl-Z and Ctrl-C, which are signals and not read: they also act within a pasted text whose end is missing. Another
+/// program, such as a shell, may send them too. Never returns.
+async fn forward_keys(mut stops: Signal, mut interrupts: Signal, sender: mpsc::Sender<Heard>) {
+    loop {
+        let key = tokio::select! {
+            _ = stops.recv() => Key::Suspend,
+            _ = interrupts.recv() => Key::Interrupt,
+        };
+        let _ = sender.send(Heard::Input(Input::Key(key))).await;
     }
-    std::future::pending().await
 }
 
 /// Follows all processes for ever; returns only what cannot be mended.
@@ -337,7 +370,7 @@ impl Dashboard<'_> {
         let now = self.now_ms();
         let Self { keyboard, inputs, state, .. } = self;
         let mut hear = |heard| match heard {
-            Heard::Resized | Heard::Input(Input::Key(_)) => {}
+            Heard::Resized | Heard::Input(Input::Key(_) | Input::Keys(_) | Input::Paste(_)) => {}
             Heard::Input(input) => drop(state.apply(input, now)),
         };
         let mut holding = std::pin::pin!(keyboard.hold());
@@ -353,7 +386,7 @@ impl Dashboard<'_> {
         }
         // Restoring leaves the cursor hidden, which whoever has the terminal next needs. A terminal that is gone needs nothing.
         let _ = self.terminal.show_cursor();
-        ratatui::restore();
+        give_terminal_back();
         held
     }
 
@@ -361,7 +394,7 @@ impl Dashboard<'_> {
     async fn attach(&mut self, words: Vec<String>) -> io::Result<()> {
         let over = self.release().await;
         let status = Command::new("/proc/self/exe").args(&words).status().await;
-        self.terminal = ratatui::try_init()?;
+        self.terminal = take_terminal()?;
         drop(over);
         let finished = Finished {
             command: actions::shown(&[words]),
@@ -378,7 +411,7 @@ impl Dashboard<'_> {
     async fn suspend(&mut self) -> io::Result<()> {
         let over = self.release().await;
         kill_process(getpid(), rustix::process::Signal::STOP)?;
-        self.terminal = ratatui::try_init()?;
+        self.terminal = take_terminal()?;
         drop(over);
         Ok(())
     }

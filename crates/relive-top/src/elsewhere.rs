@@ -38,6 +38,11 @@ impl OwnCommands {
         }
     }
 
+    /// Tells whether one runs that is shown like this.
+    pub(crate) fn runs(&self, shown: &str) -> bool {
+        self.0.iter().any(|command| command.shown == shown && command.ended_ms.is_none())
+    }
+
     /// Tells whether one of them may be the answer to an item.
     pub(crate) fn concerns(&mut self, item: &Item, process: &Process, now_ms: u64) -> bool {
         let is_over =

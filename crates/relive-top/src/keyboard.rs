@@ -12,6 +12,12 @@ use crate::state::Input;
 /// How long it may take until another program gets the terminal.
 const POLL: Duration = Duration::from_millis(100);
 
+/// Nobody presses two keys within this time: keys that come within it were pasted.
+pub const AT_ONCE: Duration = Duration::from_millis(10);
+
+/// How many events are taken in at once.
+const AT_ONCE_MAX: usize = 4_096;
+
 /// What the loop hears.
 pub(crate) enum Heard {
     Input(Input),
@@ -66,16 +72,63 @@ fn read_keys(sender: &mpsc::Sender<Heard>, asked: &std_mpsc::Receiver<Hold>) {
             Ok(false) => continue,
             Err(_) => return,
         }
-        let heard = match event::read() {
-            Ok(Event::Key(key)) => Key::of(key).map(|key| Heard::Input(Input::Key(key))),
-            Ok(Event::Resize(..)) => Some(Heard::Resized),
-            Ok(Event::FocusGained | Event::FocusLost | Event::Mouse(_) | Event::Paste(_)) => None,
-            Err(_) => return,
-        };
-        if let Some(heard) = heard
-            && sender.blocking_send(heard).is_err()
-        {
-            return;
+        let Ok(first) = event::read() else { return };
+        let mut events = vec![first];
+        while events.len() < AT_ONCE_MAX && event::poll(AT_ONCE).is_ok_and(|more| more) {
+            let Ok(next) = event::read() else { return };
+            events.push(next);
         }
+        for heard in together(events) {
+            if sender.blocking_send(heard).is_err() {
+                return;
+            }
+        }
+    }
+}
+
+/// Returns what events that came at once stand for: keys without anything in between belong together.
+fn together(events: Vec<Event>) -> Vec<Heard> {
+    let (mut heard, mut keys) = (Vec::new(), Vec::new());
+    let end_keys = |heard: &mut Vec<Heard>, keys: &mut Vec<Key>| match std::mem::take(keys).as_slice() {
+        [] => {}
+        [key] => heard.push(Heard::Input(Input::Key(*key))),
+        keys => heard.push(Heard::Input(Input::Keys(keys.to_vec()))),
+    };
+    for event in events {
+        match event {
+            Event::Key(key) => keys.extend(Key::of(key)),
+            Event::Paste(text) => {
+                end_keys(&mut heard, &mut keys);
+                heard.push(Heard::Input(Input::Paste(text)));
+            }
+            Event::Resize(..) => heard.push(Heard::Resized),
+            Event::FocusGained | Event::FocusLost | Event::Mouse(_) => {}
+        }
+    }
+    end_keys(&mut heard, &mut keys);
+    heard
+}
+
+#[cfg(test)]
+mod tests {
+    use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
+
+    use super::*;
+
+    #[test]
+    fn keys_that_came_at_once_stay_together() {
+        let key = |c: char| Event::Key(KeyEvent::new(KeyCode::Char(c), KeyModifiers::NONE));
+        let check = |events: Vec<Event>, expect: &str| {
+            let heard = together(events).into_iter().map(|heard| match heard {
+                Heard::Input(Input::Key(key)) => format!("{key:?}"),
+                Heard::Input(Input::Keys(keys)) => format!("{keys:?}"),
+                Heard::Input(input) => format!("{input:?}"),
+                Heard::Resized => "resized".to_owned(),
+            });
+            assert_eq!(heard.collect::<Vec<_>>().join(" "), expect);
+        };
+        check(vec![key('y')], "Char('y')");
+        check(vec![key('y'), Event::Resize(80, 24), key('e')], "resized [Char('y'), Char('e')]");
+        check(vec![key('n'), Event::Paste("y".into()), key('j')], "Char('n') Paste(\"y\") Char('j')");
     }
 }

@@ -132,6 +132,8 @@ impl State {
     /// Says why a key did nothing.
     pub(crate) fn refuse(&mut self, why: &'static str) {
         why.clone_into(&mut self.status);
+        // The same refusal is shown for its full time again.
+        self.status_since = None;
         self.refusal = Some(why);
     }
 
@@ -159,7 +161,7 @@ impl State {
 
     fn type_key(&mut self, key: Key, prompt: Prompt, mut typed: String) -> Vec<Effect> {
         match key {
-            Key::Char(c) => typed.push(c),
+            Key::Char(c) => self.type_char(&mut typed, c),
             Key::Backspace => drop(typed.pop()),
             Key::Enter => return self.typed(prompt, &typed),
             Key::Escape => {
@@ -327,7 +329,7 @@ impl State {
     }
 }
 
-fn is_move(key: Key) -> bool {
+pub(crate) fn is_move(key: Key) -> bool {
     match key {
         Key::Char('j' | 'k' | 'g' | 'G') | Key::Up | Key::Down | Key::PageUp | Key::PageDown | Key::Home | Key::End => {
             true

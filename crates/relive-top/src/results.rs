@@ -26,6 +26,7 @@ impl State {
         let is_known = self.drawn.width > 0;
         let typed = if is_known { crate::text::fit(&command, room, self.look.ascii) } else { command.clone() };
         self.status = format!("{typed}: {said}");
+        self.status_since = None;
         match output {
             Output::Plan { then } if ok => {
                 if self.overlay.is_some() {

@@ -9,8 +9,10 @@ use relive_types::{Generation, Timestamp, Uuid};
 use crate::content::{Line, Part, Tab};
 use crate::elsewhere::OwnCommands;
 use crate::key::Key;
+pub use crate::overlay::{Overlay, Prompt};
 use crate::rows::{ListSource, Row, RowKind};
 use crate::selection::Selection;
+use crate::status::STOPPED;
 
 /// How long an item has to be shown before a key can answer it.
 pub(crate) const SEEN_AFTER_MS: u64 = 300;
@@ -44,6 +46,10 @@ pub enum Input {
         stopped: bool,
     },
     Key(Key),
+    /// Keys that came at once: pasted, unless they only move.
+    Keys(Vec<Key>),
+    /// Text that the terminal has marked as pasted.
+    Paste(String),
     /// Lines of a tab.
     Lines {
         uuid: Uuid,
@@ -133,52 +139,6 @@ impl Known {
     }
 }
 
-/// What is shown over the list.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Overlay {
-    /// The keys of this place, from this line on.
-    Help { from: usize },
-    /// The signals to choose from, and the ids of the processes that they are for: the cursor may move meanwhile.
-    Signals { targets: Vec<String> },
-    /// All of what the selected item asks, from this line on.
-    Asked {
-        /// The item.
-        id: String,
-        from: usize,
-    },
-    /// A text that was asked for, from this line on.
-    Text { title: String, lines: Vec<String>, from: usize },
-    /// What a command would do, from this line on, and the command that does it.
-    Confirm {
-        lines: Vec<String>,
-        from: usize,
-        then: Vec<String>,
-        /// When it was opened: what was typed before is no answer.
-        since_ms: u64,
-    },
-    /// A line that is typed.
-    Typing { prompt: Prompt, typed: String },
-}
-
-/// What a typed line is for.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Prompt {
-    Filter,
-    Command,
-    Send(Uuid),
-    /// The command of the answer, for the question that was shown when the prompt was opened.
-    Answer {
-        command: String,
-        /// The item.
-        id: String,
-    },
-    /// What was typed for a question that was answered elsewhere meanwhile: whoever types on does not give commands.
-    Withdrawn {
-        id: String,
-        why: String,
-    },
-}
-
 /// What a screen has shown.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Drawn {
@@ -234,6 +194,8 @@ pub struct State {
     pub(crate) overlay: Option<Overlay>,
     /// What was done last, or is being done.
     pub(crate) status: String,
+    /// The message that is shown, and since when.
+    pub(crate) status_since: Option<(String, u64)>,
     pub(crate) connected: bool,
     pub(crate) ready: bool,
     /// Whether a key was pressed before everything was told.
@@ -286,6 +248,7 @@ impl State {
             loaded: None,
             overlay: None,
             status: String::new(),
+            status_since: None,
             connected: false,
             ready: false,
             touched: false,
@@ -338,7 +301,7 @@ impl State {
             Input::Disconnected { stopped } => {
                 self.connected = false;
                 if stopped {
-                    "the daemon was stopped; to start it: relive daemon start".clone_into(&mut self.status);
+                    STOPPED.clone_into(&mut self.status);
                 }
             }
             Input::Lines { uuid, tab, part } if self.loaded == Some((uuid, tab)) => self.take_lines(part),
@@ -357,6 +320,11 @@ impl State {
                 self.touched |= self.is_loading();
                 return self.press(key);
             }
+            Input::Keys(keys) => {
+                self.touched |= self.is_loading();
+                return self.press_together(&keys);
+            }
+            Input::Paste(text) => self.paste(&text),
         }
         Vec::new()
     }
@@ -412,6 +380,7 @@ impl State {
 
     /// Brings the rows up to date, and returns the tab that has to be read for what is selected now.
     pub fn settle(&mut self) -> Vec<Effect> {
+        self.expire_status();
         if std::mem::take(&mut self.stale) {
             let Self { known, filter, folded, tree, .. } = self;
             self.rows = ListSource { known, filter, tree: *tree, folded }.rows();
@@ -489,6 +458,7 @@ impl State {
     pub fn ticks(&self) -> bool {
         self.known.values().any(|known| known.process.state == Life::Running && !known.process.paused)
             || self.rows.iter().any(|row| matches!(row.kind, RowKind::Item(_)))
+            || self.status_expires()
     }
 }
 

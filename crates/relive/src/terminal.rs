@@ -2,7 +2,9 @@
 
 pub(crate) mod key;
 pub(crate) mod keys;
+mod line;
 pub(crate) mod modes;
+mod pasted;
 pub(crate) mod raw;
 pub(crate) mod typed;
 

@@ -41,7 +41,10 @@ pub(super) fn draw(state: &State, frame: &mut Frame<'_>, area: Rect, asked: Opti
                 Prompt::Answer { .. } => "your answer, then Enter (Esc: none)",
                 Prompt::Withdrawn { why, .. } => &format!("not sent: {why} (Esc)"),
             };
-            window.draw(title, &[format!("{}_", clean(typed))], 0)
+            // All of it is shown, and of a long one the end.
+            let lines: Vec<String> = format!("{typed}_").split('\n').map(clean).collect();
+            let lines = wrapped(&lines, area);
+            window.draw(title, &lines, lines.len())
         }
     };
     // A window may be over what is asked: only what was seen before counts.

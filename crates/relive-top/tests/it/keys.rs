@@ -573,3 +573,79 @@ fn every_action_is_shown_as_the_command_that_does_the_same() {
     assert_eq!(dashboard.press(&[Key::Char('q')]), [Effect::Quit]);
     assert_eq!(dashboard.press(&[Key::Char('?'), Key::Interrupt]), [Effect::Quit]);
 }
+
+#[test]
+fn text_that_comes_at_once_is_no_key() {
+    let keys = |text: &str| Input::Keys(text.chars().map(Key::Char).collect());
+    for input in [keys("yes"), keys("jy"), keys("Kk"), keys("qq"), Input::Paste("y".into()), Input::Paste("K".into())] {
+        let mut dashboard = Dashboard::new(PLAIN, vec![approval(1, "make")]);
+        dashboard.pass(1_000);
+        let said = format!("{input:?}");
+        assert_eq!(dashboard.apply(input), [], "{said}");
+        let screen = dashboard.screen(80, 24);
+        assert!(
+            screen.contains("do nothing: press one") || screen.contains("pasted text is no key"),
+            "{said}: {screen}"
+        );
+        assert!(!screen.contains("kill -s"), "{said}: {screen}");
+    }
+    let mut dashboard = Dashboard::new(PLAIN, vec![process(1, 0, &json!({})), process(2, 0, &json!({}))]);
+    dashboard.apply(keys("jj"));
+    assert_eq!(
+        dashboard.state.selected_uuid().map(|uuid| uuid.to_string().ends_with("02")),
+        Some(true),
+        "keys that move"
+    );
+    assert_eq!(dashboard.apply(Input::Keys(vec![Key::Char('x'), Key::Interrupt])), [Effect::Quit]);
+}
+
+#[test]
+fn pasted_text_is_typed_where_a_text_is_expected() {
+    let mut dashboard = one(&json!({}));
+    dashboard.press(&[Key::Char('s')]);
+    dashboard.apply(Input::Paste("one\r\ntwo\r".into()));
+    dashboard.apply(Input::Keys(vec![Key::Char('3'), Key::Enter, Key::Char('4')]));
+    let screen = dashboard.screen(80, 24);
+    assert!(screen.contains("one ") && screen.contains("two ") && screen.contains("4_ "), "{screen}");
+    let sent = dashboard.apply(Input::Keys(vec![Key::Char('!'), Key::Enter]));
+    assert_eq!(sent, run(&["send", "00000001", "one\ntwo\n3\n4!"]));
+    dashboard.press(&[Key::Char('s')]);
+    dashboard.apply(Input::Paste("é".repeat(40_000)));
+    dashboard.apply(Input::Key(Key::Char('x')));
+    let screen = dashboard.screen(80, 24);
+    assert!(screen.contains("the text is longer than 64 KiB: the rest is left out"), "{screen}");
+    let sent = dashboard.press(&[Key::Enter]);
+    assert_eq!(sent, run(&["send", "00000001", &"é".repeat(32_768)]), "what fits");
+    dashboard.press(&[Key::Char('/')]);
+    dashboard.apply(Input::Paste("agent-1\n".into()));
+    assert!(dashboard.screen(80, 24).contains("agent-1 _"));
+}
+
+#[test]
+fn a_message_is_shown_for_a_time_and_a_command_until_it_has_ended() {
+    let mut dashboard = one(&json!({}));
+    dashboard.press(&[Key::Char('s')]);
+    dashboard.type_in("hi");
+    dashboard.press(&[Key::Enter]);
+    let command = "relive send 00000001 hi".to_owned();
+    dashboard.pass(59_000);
+    assert!(dashboard.screen(80, 24).contains(&command), "it runs");
+    let finished = Finished { command: command.clone(), ok: true, text: "sent".into(), output: Output::StatusLine };
+    dashboard.apply(Input::Finished(finished));
+    dashboard.settle();
+    dashboard.pass(19_000);
+    assert!(dashboard.screen(80, 24).contains("hi: sent"));
+    dashboard.pass(1_000);
+    assert!(!dashboard.screen(80, 24).contains(&command));
+}
+
+#[test]
+fn that_the_daemon_was_stopped_is_shown_until_there_is_one() {
+    let mut dashboard = one(&json!({}));
+    dashboard.apply(Input::Disconnected { stopped: true });
+    dashboard.settle();
+    dashboard.pass(600_000);
+    assert!(dashboard.screen(80, 24).contains("the daemon was stopped"));
+    dashboard.apply(Input::Reset);
+    assert!(!dashboard.screen(80, 24).contains("the daemon was stopped"));
+}

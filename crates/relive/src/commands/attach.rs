@@ -1,6 +1,5 @@
 //! `relive attach`: watches a process again. Leaving never stops it.
 
-use std::cell::Cell;
 use std::future::Future;
 use std::io::{self, IsTerminal as _};
 use std::path::Path;
@@ -11,7 +10,7 @@ use relive_session::log::Reader;
 use rustix::fs::FileType;
 use tokio::signal::unix::{SignalKind, signal};
 
-use super::interrupts::INTERRUPTED;
+use super::interrupts::{Asked, INTERRUPTED};
 use super::run::foreground::{self, AtQuestion};
 use super::targets::resumed_as;
 use super::wait::{Blocked, blocked};
@@ -87,7 +86,7 @@ pub(crate) async fn run(context: &Context, args: &Args) -> Outcome<u8> {
                 generation: process.generation.0,
             };
             let created = Created { pid, uuid: process.uuid };
-            let code = foreground::run(&client, created, manner, &Cell::new(false), leave).await?;
+            let code = foreground::run(&client, created, manner, &Asked::default(), leave).await?;
             Ok(if stays || code != INTERRUPTED { code } else { 0 })
         }
         (Body::Exec | Body::Compose | Body::Supervisor, _) => {

@@ -8,7 +8,6 @@ mod show;
 mod stdin;
 mod terminal;
 
-use std::cell::Cell;
 use std::path::PathBuf;
 
 use relive_api::{Created, Isolation, Network, Resources, RunRequest};
@@ -18,7 +17,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use self::foreground::{Arrival, AtQuestion, Manner};
 use self::stdin::Patience;
-use super::interrupts::{Front, INTERRUPTED, Reach, obey, start_or_cancel};
+use super::interrupts::{Asked, Front, INTERRUPTED, Reach, obey, start_or_cancel};
 use super::limits::LimitArgs;
 use super::started::{self, Answer, NotStarted};
 use crate::client::{Client, Start};
@@ -38,8 +37,9 @@ const TASK_SHOWN_MAX: usize = 60;
 #[command(before_long_help = "\
 Examples:
   relive run \"fix the failing test\"
-      Run in the foreground. Ctrl-C asks the agent to stop, a second Ctrl-C
-      kills it, and Ctrl-] detaches: the agent keeps running.
+      Run in the foreground. A typed line is a message to the agent. Ctrl-C
+      asks it to stop, a second Ctrl-C kills it, and Ctrl-] detaches: the agent
+      keeps running.
   git diff | relive run \"review this\"
       Give the agent the piped text as context. `run -` reads the intent itself.
   relive run -d --name fixer \"fix the test\"
@@ -161,7 +161,7 @@ pub(crate) async fn run(context: &Context, args: &Args) -> Outcome<u8> {
         };
         return in_background(context, created, failed);
     }
-    let (uuid, pressed) = (created.uuid.to_string(), Cell::new(false));
+    let (uuid, asked) = (created.uuid.to_string(), Asked::default());
     let manner = Manner {
         detach: args.detach_key,
         unasked: if args.wait_approval { AtQuestion::Wait } else { AtQuestion::Fail },
@@ -169,8 +169,8 @@ pub(crate) async fn run(context: &Context, args: &Args) -> Outcome<u8> {
         generation: 1,
     };
     let front = Front { pid: created.pid, uuid: &uuid, reach: Reach::Subtree };
-    let leave = obey(&client, front, interrupts, None, &pressed);
-    foreground::run(&client, created, manner, &pressed, leave).await
+    let leave = obey(&client, front, interrupts, None, &asked);
+    foreground::run(&client, created, manner, &asked, leave).await
 }
 
 /// Connects to the daemon, which may have to be started. Ctrl-C cancels that; then this returns `None`.
@@ -298,9 +298,7 @@ pub(crate) fn here() -> Outcome<PathBuf> {
             Some(path) => format!("the current directory does not exist any more: {}", path.display()),
             None => "the current directory does not exist any more".to_owned(),
         };
-        CommandError::invalid(message)
-            .because(error)
-            .with_hint("cd, then repeat the command in a directory that exists")
+        CommandError::invalid(message).because(error).with_hint("cd")
     })
 }
 

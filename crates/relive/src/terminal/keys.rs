@@ -6,12 +6,17 @@ use std::io::{self, IsTerminal as _};
 use std::pin::pin;
 use std::task::Poll;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use relive_top::AT_ONCE;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Signal as Number, getpgrp, getpid, kill_process};
 use rustix::termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcgetpgrp, tcsetattr};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::mpsc;
+
+use super::line::Line;
+use super::pasted::{self, Parser, Typed};
 
 /// What a shell adds to the number of the signal that ended a command.
 const SIGNALED: u8 = 128;
@@ -19,17 +24,39 @@ const SIGNALED: u8 = 128;
 const ESCAPE: u8 = 0x1b;
 /// Ctrl-D.
 const END_OF_INPUT: u8 = 0x04;
-const BACKSPACE: u8 = 0x08;
-const DELETE: u8 = 0x7f;
+
+/// What stands for a key that types no character.
+const NO_CHARACTER: u8 = 0;
+/// How much is taken in at once.
+const AT_ONCE_MAX: usize = 64 << 10;
+
+/// What was heard from the terminal.
+enum Heard {
+    Typed(Typed),
+    /// See [`Pressed::Signal`].
+    Signal(u8),
+    /// See [`Pressed::Continued`].
+    Continued,
+}
 
 /// What ended a wait for a key.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Pressed {
     Key(u8),
+    /// Text that came at once, which is no key: it was pasted.
+    Text,
     /// The command is asked to end, with this exit code: 128+N for signal N.
     Signal(u8),
     /// The command was stopped, and a shell has continued it: what was asked is not on the last line any more.
     Continued,
+}
+
+/// Which keys are dropped.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Ignored {
+    For(Duration),
+    /// All until none was pressed for this time.
+    UntilQuietFor(Duration),
 }
 
 /// Shows what was typed. A terminal that is gone needs nothing.
@@ -44,7 +71,9 @@ fn echo(bytes: &[u8]) {
 pub(crate) struct Keys {
     /// Absent if stdin is no terminal, or one that another program uses.
     before: Option<Termios>,
-    pressed: mpsc::Receiver<u8>,
+    pressed: mpsc::Receiver<Typed>,
+    /// Whether the command was stopped and continued since somebody asked.
+    was_continued: bool,
     ending: Vec<(u8, Signal)>,
     stopping: Signal,
     continued: Signal,
@@ -65,7 +94,7 @@ impl Keys {
         let is_ours = stdin.is_terminal() && tcgetpgrp(&stdin).is_ok_and(|foreground| foreground == getpgrp());
         let before = if is_ours { Some(tcgetattr(&stdin)?) } else { None };
         let (sender, pressed) = mpsc::channel(1);
-        let keys = Self { before, pressed, ending, stopping, continued };
+        let keys = Self { before, pressed, was_continued: false, ending, stopping, continued };
         keys.enter()?;
         if is_ours {
             // Nobody waits for this thread: it ends with the command.
@@ -79,85 +108,101 @@ impl Keys {
         loop {
             match self.press().await? {
                 Pressed::Key(b'q' | b'Q') => return Ok(0),
-                Pressed::Key(_) | Pressed::Continued => {}
+                Pressed::Key(_) | Pressed::Text | Pressed::Continued => {}
                 Pressed::Signal(code) => return Ok(code),
             }
         }
     }
 
-    /// Asks for a line that is shown as it is typed; `None` after Esc or Ctrl-D, or an error for a signal.
-    pub(crate) async fn line(&mut self, prompt: &str) -> io::Result<Result<Option<String>, u8>> {
-        let mut typed: Vec<u8> = Vec::new();
+    /// Asks for a text that is shown as it is typed; `None` after Esc or Ctrl-D, or an error for a signal. Only the key Enter
+    /// ends it, not a line break that was pasted. After a stop, `above` is shown again, and the prompt below it.
+    pub(crate) async fn line(&mut self, above: &str, prompt: &str) -> io::Result<Result<Option<String>, u8>> {
+        let mut line = Line::default();
         echo(prompt.as_bytes());
         loop {
-            let key = match self.press().await? {
-                Pressed::Signal(code) => return Ok(Err(code)),
-                Pressed::Continued => {
-                    echo(prompt.as_bytes());
-                    echo(&typed);
-                    continue;
+            match self.heard().await? {
+                Heard::Signal(code) => return Ok(Err(code)),
+                Heard::Continued => {
+                    echo(format!("\r\n{above}{prompt}{}", line.shown()).as_bytes());
+                    self.was_continued = false;
                 }
-                Pressed::Key(key) => key,
-            };
-            match key {
-                b'\r' | b'\n' => {
+                Heard::Typed(Typed::Key(b'\r' | b'\n')) => {
                     echo(b"\r\n");
-                    return Ok(Ok(Some(String::from_utf8_lossy(&typed).into_owned())));
+                    return Ok(Ok(Some(line.into_text())));
                 }
-                ESCAPE | END_OF_INPUT => {
+                Heard::Typed(Typed::Key(ESCAPE | END_OF_INPUT)) => {
                     echo(b"\r\n");
                     return Ok(Ok(None));
                 }
-                BACKSPACE | DELETE => {
-                    // A character of several bytes goes as one.
-                    while typed.pop().is_some_and(|byte| byte & 0xc0 == 0x80) {}
-                    echo(b"\x08 \x08");
-                }
-                0..b' ' => {}
-                b' '.. => {
-                    typed.push(key);
-                    echo(&[key]);
+                Heard::Typed(Typed::Key(key)) => echo(line.edit(&[key], prompt).as_bytes()),
+                Heard::Typed(Typed::NoCharacter) => {}
+                Heard::Typed(Typed::Pasted(text)) => echo(line.push(&text).as_bytes()),
+                Heard::Typed(Typed::Text(text)) => {
+                    // Enter that was pressed right after a letter comes with it.
+                    let (text, is_ended) = match text.split_last() {
+                        Some((b'\r' | b'\n', text)) => (text, true),
+                        Some(_) | None => (text.as_slice(), false),
+                    };
+                    echo(line.edit(text, prompt).as_bytes());
+                    if is_ended {
+                        echo(b"\r\n");
+                        return Ok(Ok(Some(line.into_text())));
+                    }
                 }
             }
         }
     }
 
-    /// Drops every key for a time. Returns an exit code if a signal asks the command to end.
-    pub(crate) async fn ignore(&mut self, time: Duration) -> io::Result<Option<u8>> {
-        let until = tokio::time::Instant::now() + time;
+    /// Tells whether the command was stopped and continued since this was asked last: what it has printed may be gone.
+    pub(crate) fn take_continued(&mut self) -> bool {
+        std::mem::take(&mut self.was_continued)
+    }
+
+    /// Drops every key. Returns an exit code if a signal asks the command to end.
+    pub(crate) async fn ignore(&mut self, ignored: Ignored) -> io::Result<Option<u8>> {
+        let begun = tokio::time::Instant::now();
         loop {
+            let until = match ignored {
+                Ignored::For(time) => begun + time,
+                Ignored::UntilQuietFor(time) => tokio::time::Instant::now() + time,
+            };
             match tokio::time::timeout_at(until, self.press()).await {
                 Err(_) => return Ok(None),
                 Ok(pressed) => match pressed? {
-                    Pressed::Key(_) | Pressed::Continued => {}
+                    Pressed::Key(_) | Pressed::Text | Pressed::Continued => {}
                     Pressed::Signal(code) => return Ok(Some(code)),
                 },
             }
         }
     }
 
-    /// Drops every key until none was pressed for a time. Returns an exit code if a signal asks the command to end.
-    pub(crate) async fn ignore_until_quiet(&mut self, time: Duration) -> io::Result<Option<u8>> {
-        loop {
-            match tokio::time::timeout(time, self.press()).await {
-                Err(_) => return Ok(None),
-                Ok(pressed) => match pressed? {
-                    Pressed::Key(_) | Pressed::Continued => {}
-                    Pressed::Signal(code) => return Ok(Some(code)),
-                },
-            }
+    /// Waits for something that needs no key, such as a command that uses the same terminal; an exit code if a signal asks
+    /// the command to end first. Ctrl-Z stops both: a shell waits until all of a job has stopped.
+    pub(crate) async fn during<T>(&mut self, work: impl Future<Output = T>) -> Result<T, u8> {
+        enum Told {
+            End(u8),
+            Stop,
         }
-    }
-
-    /// Waits for a command that uses the same terminal. Ctrl-Z stops both: a shell waits until all of a job has stopped.
-    pub(crate) async fn during<T>(&mut self, command: impl Future<Output = T>) -> T {
-        let mut command = pin!(command);
+        let mut work = pin!(work);
         loop {
-            tokio::select! {
-                done = &mut command => return done,
-                _ = self.stopping.recv() => {
+            let told = std::future::poll_fn(|cx| {
+                for (number, signal) in &mut self.ending {
+                    if signal.poll_recv(cx).is_ready() {
+                        return Poll::Ready(Told::End(SIGNALED + *number));
+                    }
+                }
+                self.stopping.poll_recv(cx).map(|_| Told::Stop)
+            });
+            let told = tokio::select! {
+                done = &mut work => return Ok(done),
+                told = told => told,
+            };
+            match told {
+                Told::End(code) => return Err(code),
+                Told::Stop => {
                     self.leave();
                     let _ = kill_process(getpid(), Number::STOP);
+                    self.was_continued = true;
                     let _ = self.enter();
                 }
             }
@@ -166,32 +211,43 @@ impl Keys {
 
     /// Waits for a key, or for a signal that asks the command to end or has continued it.
     pub(crate) async fn press(&mut self) -> io::Result<Pressed> {
+        Ok(match self.heard().await? {
+            Heard::Typed(Typed::Key(key)) => Pressed::Key(key),
+            Heard::Typed(Typed::NoCharacter) => Pressed::Key(NO_CHARACTER),
+            Heard::Typed(Typed::Text(_) | Typed::Pasted(_)) => Pressed::Text,
+            Heard::Signal(code) => Pressed::Signal(code),
+            Heard::Continued => Pressed::Continued,
+        })
+    }
+
+    async fn heard(&mut self) -> io::Result<Heard> {
         loop {
             let asked = std::future::poll_fn(|cx| {
                 for (number, signal) in &mut self.ending {
                     if signal.poll_recv(cx).is_ready() {
-                        return Poll::Ready(Some(Pressed::Signal(SIGNALED + *number)));
+                        return Poll::Ready(Some(Heard::Signal(SIGNALED + *number)));
                     }
                 }
                 if self.stopping.poll_recv(cx).is_ready() {
                     return Poll::Ready(None);
                 }
                 if self.continued.poll_recv(cx).is_ready() {
-                    return Poll::Ready(Some(Pressed::Continued));
+                    return Poll::Ready(Some(Heard::Continued));
                 }
                 match self.pressed.poll_recv(cx) {
-                    Poll::Ready(Some(key)) => Poll::Ready(Some(Pressed::Key(key))),
+                    Poll::Ready(Some(typed)) => Poll::Ready(Some(Heard::Typed(typed))),
                     Poll::Ready(None) | Poll::Pending => Poll::Pending,
                 }
             })
             .await;
             match asked {
-                Some(Pressed::Continued) => {
+                Some(Heard::Continued) => {
+                    self.was_continued = true;
                     // The shell has set its own modes meanwhile.
                     self.enter()?;
-                    return Ok(Pressed::Continued);
+                    return Ok(Heard::Continued);
                 }
-                Some(pressed) => return Ok(pressed),
+                Some(heard) => return Ok(heard),
                 None => {
                     self.leave();
                     kill_process(getpid(), Number::STOP)?;
@@ -205,13 +261,23 @@ impl Keys {
         let mut silent = before.clone();
         // Ctrl-C and Ctrl-Z stay signals.
         silent.local_modes.remove(LocalModes::ECHO | LocalModes::ICANON);
-        Ok(tcsetattr(io::stdin(), OptionalActions::Now, &silent)?)
+        tcsetattr(io::stdin(), OptionalActions::Now, &silent)?;
+        self.mark_pastes(pasted::MARK);
+        Ok(())
     }
 
     fn leave(&self) {
         if let Some(before) = &self.before {
+            self.mark_pastes(pasted::UNMARK);
             // What was typed meanwhile is not for the shell. A terminal that is gone needs nothing.
             let _ = tcsetattr(io::stdin(), OptionalActions::Flush, before);
+        }
+    }
+
+    /// Writes a sequence to a terminal that understands it.
+    fn mark_pastes(&self, sequence: &[u8]) {
+        if self.before.is_some() && io::stdout().is_terminal() && !super::is_dumb() {
+            echo(sequence);
         }
     }
 }
@@ -222,14 +288,52 @@ impl Drop for Keys {
     }
 }
 
-fn read(sender: &mpsc::Sender<u8>) {
-    let mut key = [0];
+/// Passes on what is typed, as it comes: all that comes within a moment together.
+fn read(sender: &mpsc::Sender<Typed>) {
+    let (mut parser, mut bytes) = (Parser::default(), Vec::new());
+    // How long nothing had come when the last bytes were taken in.
+    let mut quiet = AT_ONCE;
     loop {
-        match rustix::io::read(io::stdin(), &mut key) {
-            Ok(0) => return,
-            Ok(_) if sender.blocking_send(key[0]).is_err() => return,
-            Ok(_) | Err(rustix::io::Errno::INTR) => {}
-            Err(_) => return,
+        bytes.clear();
+        let begun = Instant::now();
+        let (mut wait, mut silence) = (None, quiet);
+        quiet = Duration::ZERO;
+        while bytes.len() < AT_ONCE_MAX {
+            if !is_ready(wait) {
+                quiet = AT_ONCE;
+                break;
+            }
+            if bytes.is_empty() {
+                silence += begun.elapsed();
+            }
+            let mut part = [0; 1024];
+            match rustix::io::read(io::stdin(), &mut part) {
+                // A terminal that hung up is always ready, and has nothing.
+                Ok(0) if bytes.is_empty() => return,
+                Ok(0) => break,
+                Ok(count) => bytes.extend_from_slice(&part[..count]),
+                Err(rustix::io::Errno::INTR) => {}
+                Err(_) => return,
+            }
+            wait = Some(AT_ONCE);
+        }
+        for typed in parser.parse(&bytes, silence) {
+            if sender.blocking_send(typed).is_err() {
+                return;
+            }
+        }
+    }
+}
+
+/// Waits until something was typed, for ever or for a time.
+fn is_ready(wait: Option<Duration>) -> bool {
+    let timeout = wait.and_then(|wait| Timespec::try_from(wait).ok());
+    loop {
+        match poll(&mut [PollFd::new(&io::stdin(), PollFlags::IN)], timeout.as_ref()) {
+            Ok(count) => return count > 0,
+            Err(rustix::io::Errno::INTR) => {}
+            // Reading tells what is wrong.
+            Err(_) => return true,
         }
     }
 }

@@ -272,6 +272,8 @@ fn without_a_terminal_run_can_wait_for_an_answer_from_elsewhere() {
     let mut watching = world.start(&["run", "--wait-approval", "--ask", "write", "--model", &model, "do it"]);
     let mut lines = BufReader::new(watching.stderr.take().unwrap()).lines().map(Result::unwrap);
     let asked: Vec<String> = lines.by_ref().take_while(|line| !line.starts_with("it waits for an answer")).collect();
+    let (first, asked) = asked.split_first().unwrap();
+    assert!(first.starts_with("PID 1 ") && first.contains(", its commands "), "what they may reach is said: {first}");
     assert_eq!(asked, ["PID 1 asks to write file-1:", "  | +x (no newline)"]);
     world.relive(&["resolve", "1", "--allow"]).ok();
     let later: Vec<String> = lines.collect();

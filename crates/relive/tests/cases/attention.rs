@@ -370,9 +370,19 @@ fn the_command_of_notify_hears_of_each_item_once_and_nothing_waits_for_it() {
 /// Nobody but its own parent is left to end it.
 #[test]
 fn the_command_of_notify_is_ended_in_time_also_if_the_daemon_is_killed() {
+    check_notify_is_ended(|pid| format!("sleep 600 & echo $! >{pid}; sleep 600; true"));
+}
+
+/// In a session of its own, and of a command that has ended long since.
+#[test]
+fn what_the_command_of_notify_left_behind_is_ended_in_time() {
+    check_notify_is_ended(|pid| format!("setsid sh -c 'echo $$ >{pid}; exec sleep 600' &"));
+}
+
+fn check_notify_is_ended(command: impl FnOnce(&str) -> String) {
     let world = World::new();
     let began = world.root().join("began");
-    world.configure(&format!("notify: |\n  sleep 600 & echo $! >{}; sleep 600; true\n", began.display()));
+    world.configure(&format!("notify: |\n  {}\n", command(began.to_str().unwrap())));
     world.run(ASKS);
     let pid = wait_for("it runs", || std::fs::read_to_string(&began).ok()?.trim().parse::<u32>().ok());
     let lives = || {

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::json;
 
-use crate::screen::Screen;
+use crate::screen::{Marked, Screen};
 use crate::world::{World, wait_for};
 
 const ASKS: &str = "turns: [{calls: [{name: ask, args: {question: 'Which branch?', choices: [main, dev]}}]}, \
@@ -25,8 +25,18 @@ fn clock(screen: &Screen<'_>, name: &str) -> Option<String> {
 
 #[test]
 fn case_80_a_paused_clock_stands_still_and_the_dashboard_catches_up_after_a_kill() {
+    check_pause_and_kill("case_80", (80, 24));
+}
+
+#[test]
+fn case_80_a_subtree_is_paused_and_a_killed_daemon_is_back_on_a_large_terminal() {
+    check_pause_and_kill("case_80_large", (200, 60));
+}
+
+fn check_pause_and_kill(test: &str, (columns, rows): (u32, u32)) {
     let world = World::new();
-    let Some(screen) = Screen::open(&world, "case_80") else { return };
+    let Some(screen) = Screen::open(&world, test) else { return };
+    screen.resize(columns, rows);
     let sleep = "{calls: [{name: sleep, args: {duration: 1h}}]}";
     let child = world.script(&format!("turns: [{sleep}]"));
     let spawn = format!("{{calls: [{{name: spawn_agent, args: {{intent: x, name: child, model: '{child}'}}}}]}}");
@@ -159,18 +169,35 @@ fn check_answers_by_a_key(test: &str, (columns, rows): (u32, u32)) {
 
 #[test]
 fn the_dashboard_forks_at_the_step_under_the_cursor_and_is_resized() {
+    check_forks("the_dashboard_forks_at_the_step_under_the_cursor", (200, 60), (80, 24));
+}
+
+#[test]
+fn the_dashboard_forks_on_a_small_terminal_and_is_resized_to_a_large_one() {
+    check_forks("the_dashboard_forks_on_a_small_terminal", (80, 24), (200, 60));
+}
+
+/// Presses a key that moves the cursor of the Timeline, and waits until it is on this step.
+fn move_to_step(screen: &Screen<'_>, key: &str, step: u32) {
+    screen.keys(&[key]);
+    let mark = format!(">   {step} ");
+    wait_for("the cursor is on the step", || line_with(screen, &mark).map(drop));
+}
+
+fn check_forks(test: &str, (columns, rows): (u32, u32), (then_columns, then_rows): (u32, u32)) {
     let world = World::new();
-    let Some(screen) = Screen::open(&world, "the_dashboard_forks_at_the_step_under_the_cursor") else { return };
+    let Some(screen) = Screen::open(&world, test) else { return };
     let process = world.run("turns: [{calls: [{name: list, args: {}}], repeat: 3}, {text: done}]");
     world.await_retired(&process.uuid);
-    screen.resize(200, 60);
+    screen.resize(columns, rows);
     screen.command("relive top");
     screen.await_text("PROCESSES 1");
     screen.keys(&["Tab"]);
     screen.await_text("tok  list");
     screen.keys(&["Enter"]);
-    screen.keys(&["g"]);
-    screen.keys(&["j"]);
+    screen.await_text("Esc back");
+    move_to_step(&screen, "g", 1);
+    move_to_step(&screen, "j", 2);
     screen.keys(&["f"]);
     screen.await_text("relive resume --fork --from-step 2");
     let fork = wait_for("there is a fork", || {
@@ -178,11 +205,17 @@ fn the_dashboard_forks_at_the_step_under_the_cursor_and_is_resized() {
         listed["processes"].as_array().unwrap().iter().find(|it| it["origin_uuid"] == process.uuid.as_str()).cloned()
     });
     assert_eq!(fork["origin_step"], json!(2));
-    screen.resize(80, 24);
+    screen.resize(then_columns, then_rows);
+    wait_for("the last line of the new size has the keys", || {
+        let shown = screen.text();
+        let rows = usize::try_from(then_rows).unwrap();
+        (shown.lines().nth(rows - 1).is_some_and(|line| line.contains("Esc back"))).then_some(())
+    });
     screen.await_text("[Timeline]");
     screen.keys(&["?"]);
     screen.await_text("pause or resume it (or the tagged) and all below");
     screen.keys(&["Escape"]);
+    wait_for("the help is closed", || (!screen.text().contains("and all below")).then_some(()));
     screen.keys(&["C-c"]);
     screen.await_code(0);
 }
@@ -295,7 +328,8 @@ fn a_rewind_asks_first_and_a_file_that_is_written_is_compared_with_the_disk() {
     screen.keys(&["Tab"]);
     screen.await_text("tok  write");
     screen.keys(&["Enter"]);
-    screen.keys(&["g"]);
+    screen.await_text("Esc back");
+    move_to_step(&screen, "g", 1);
     screen.keys(&["r"]);
     let shown = screen.await_text("--to-step 1 -y?  [y] yes  [n] no");
     assert!(shown.contains("a.txt") && holds("two\n"), "{shown}");
@@ -308,8 +342,12 @@ fn a_rewind_asks_first_and_a_file_that_is_written_is_compared_with_the_disk() {
         screen.keys(&["y"]);
         std::iter::repeat_with(|| holds("one\n")).take(20).any(|is_so| is_so).then_some(())
     });
-    screen.keys(&["q"]);
-    screen.await_text("the processes continue: relive ps");
+    // A key that comes right after the last one of those is taken for a part of a pasted text.
+    wait_for("the dashboard is left", || {
+        screen.keys(&["q"]);
+        let is_left = || screen.text().contains("the processes continue: relive ps");
+        std::iter::repeat_with(is_left).take(20).any(|is_so| is_so).then_some(())
+    });
     screen.line("clear");
     let asks = world.run_with(&format!("turns: [{third}]"), &["--name", "asks", "--ask", "write"]);
     world.await_display(&asks.uuid, "approval");
@@ -368,4 +406,45 @@ fn a_question_in_front_of_run_is_answered_by_typing() {
     let shown = screen.await_code(0);
     assert!(shown.contains("got main"), "{shown}");
     assert_eq!(world.relive(&["inbox", "-q"]).ok().stdout, "", "whoever watches has seen its end");
+}
+
+/// Everything after the begin mark belongs to the pasted text, Ctrl-C too if it were read.
+#[test]
+fn ctrl_c_leaves_the_dashboard_within_a_paste_that_does_not_end() {
+    let world = World::new();
+    let Some(screen) = Screen::open(&world, "ctrl_c_leaves_the_dashboard_within_a_paste_that_does_not_end") else {
+        return;
+    };
+    screen.command("relive top");
+    screen.await_text("nothing waits for you");
+    screen.text_keys("\x1b[200~abc");
+    screen.keys(&["C-c"]);
+    screen.await_code(0);
+}
+
+/// The first letter of a pasted text is one of the keys.
+#[test]
+fn pasted_text_is_no_key_in_the_dashboard() {
+    let world = World::new();
+    let Some(screen) = Screen::open(&world, "pasted_text_is_no_key_in_the_dashboard") else { return };
+    let process = world.run("turns: [{calls: [{name: shell, args: {command: 'touch deed'}}]}, {text: done}]");
+    world.await_display(&process.uuid, "approval");
+    screen.command("relive top");
+    screen.await_text("  | touch deed");
+    screen.paste("yes", Marked::Never);
+    screen.await_text("several keys at once do nothing: press one");
+    screen.paste("yes", Marked::IfAsked);
+    screen.await_text("pasted text is no key: nothing was done");
+    assert_eq!(world.records(&process.uuid, "approval").len(), 1, "asked, and not answered");
+    screen.keys(&["s"]);
+    screen.await_text("message, then Enter");
+    screen.paste("one\ntwo", Marked::IfAsked);
+    screen.await_text("two_");
+    screen.keys(&["Enter"]);
+    wait_for("it is sent", || {
+        world.records(&process.uuid, "input").iter().any(|it| it["text"] == "one\ntwo").then_some(())
+    });
+    screen.keys(&["q"]);
+    screen.await_code(0);
+    screen.assert_pastes_unmarked();
 }

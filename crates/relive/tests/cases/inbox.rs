@@ -1,8 +1,10 @@
 //! The inbox on a terminal, driven like a person does.
 
+use std::time::{Duration, Instant};
+
 use serde_json::json;
 
-use crate::screen::Screen;
+use crate::screen::{Marked, Screen};
 use crate::world::{World, wait_for};
 
 const ASKS: &str = "turns: [{calls: [{name: ask, args: {question: 'Which branch?', choices: [main, dev]}}]}, \
@@ -110,6 +112,7 @@ fn the_inbox_asks_again_after_it_was_stopped_and_continued() {
     screen.line("fg");
     let prompts = || screen.text().matches("[r] reply  [Space] skip  [q] leave").count();
     wait_for("it asks again", || (prompts() == 2).then_some(()));
+    assert_eq!(screen.text().matches("  | Which branch?").count(), 2, "with what is asked: {}", screen.text());
     // What was typed so far is shown again, too.
     screen.keys(&["r"]);
     screen.await_text("your answer, then Enter (Esc: none):");
@@ -119,7 +122,13 @@ fn the_inbox_asks_again_after_it_was_stopped_and_continued() {
     wait_for("it is stopped again", || (screen.text().matches("Stopped").count() == 2).then_some(()));
     screen.line("fg");
     wait_for("it asks again", || (screen.text().matches("(Esc: none): ma").count() == 2).then_some(()));
-    screen.line("in");
+    assert_eq!(screen.text().matches("  | Which branch?").count(), 3, "{}", screen.text());
+    screen.keys(&["Escape"]);
+    wait_for("it asks for a key", || (prompts() == 3).then_some(()));
+    assert_eq!(screen.text().matches("  | Which branch?").count(), 3, "it is still shown: {}", screen.text());
+    screen.keys(&["r"]);
+    wait_for("it asks for a text", || screen.text().trim_end().ends_with("(Esc: none):").then_some(()));
+    screen.line("main");
     screen.await_text("resumed: the question is answered");
     assert_eq!(world.records(&asks.uuid, "question")[1]["answer"], "main");
 }
@@ -187,9 +196,10 @@ fn an_approval_has_the_keys_of_run_in_the_inbox_and_always_stores_the_rule_of_ru
     screen.command("relive next");
     screen.await_text("[y] allow  [n] deny  [a] always this command  [Space] skip  [q] leave");
     // The keys of ends and questions are none here, and whoever types a word does not answer by its letters.
-    screen.keys(&["e", "r", "a", "y"]);
+    screen.keys(&["e"]);
     screen.await_text("this key does nothing here");
-    wait_for("it asks again", || (screen.text().matches("[Space] skip  [q] leave").count() == 2).then_some(()));
+    screen.keys(&["r", "a", "y"]);
+    wait_for("it asks again", || (screen.text().matches("[Space] skip  [q] leave").count() >= 2).then_some(()));
     assert_eq!(world.records(&process.uuid, "approval").len(), 1, "asked, and not answered");
     screen.keys(&["a"]);
     let shown = screen.await_code(0);
@@ -253,7 +263,9 @@ fn a_key_that_was_typed_ahead_does_not_answer_the_next_item() {
     world.await_display(&second.uuid, "approval");
     screen.command("relive inbox");
     screen.await_text("[y] allow  [n] deny  [a] always this command  [Space] skip  [q] leave");
-    screen.keys(&["y", "y"]);
+    screen.keys(&["y"]);
+    screen.await_text("[q] leave y");
+    screen.keys(&["y"]);
     screen.await_text("[2/2] approval PID 2 (second)");
     world.await_retired(&first.uuid);
     wait_for("the second is asked about", || {
@@ -262,4 +274,101 @@ fn a_key_that_was_typed_ahead_does_not_answer_the_next_item() {
     screen.keys(&["q"]);
     screen.await_code(0);
     assert_eq!(world.records(&second.uuid, "approval").len(), 1, "asked, and not answered");
+}
+
+/// Types something that may be ignored, again each second until it has its effect.
+#[track_caller]
+fn until(what: &str, types: impl Fn(), has_effect: impl Fn() -> bool) {
+    let mut typed_at: Option<Instant> = None;
+    wait_for(what, || {
+        if typed_at.is_none_or(|at| at.elapsed() > Duration::from_secs(1)) {
+            types();
+            typed_at = Some(Instant::now());
+        }
+        has_effect().then_some(())
+    });
+}
+
+/// A terminal may pause within a pasted text, also right after its begin mark.
+#[test]
+fn a_paste_that_comes_slowly_answers_nothing() {
+    let world = World::new();
+    let Some(screen) = Screen::open(&world, "a_paste_that_comes_slowly_answers_nothing") else { return };
+    let process = world.run("turns: [{calls: [{name: shell, args: {command: 'touch deed'}}]}, {text: done}]");
+    world.await_display(&process.uuid, "approval");
+    screen.command("relive inbox");
+    screen.await_text("[y] allow");
+    let refused = || screen.text().matches("pasted text does not answer: press one of the keys above").count();
+    // Once it is refused, the paste has begun.
+    until("it is refused", || screen.text_keys("\x1b[200~x"), || refused() == 1);
+    until("it is refused again", || screen.text_keys("y"), || refused() == 2);
+    assert_eq!(world.records(&process.uuid, "approval").len(), 1, "asked, and not answered");
+    screen.text_keys("\x1b[201~");
+    until("it is left", || screen.keys(&["q"]), || screen.text().contains("\ncode "));
+    screen.await_code(0);
+    assert!(!world.work().join("deed").exists());
+}
+
+#[test]
+fn ctrl_c_leaves_while_an_answer_waits_for_the_daemon() {
+    let world = World::new();
+    let Some(screen) = Screen::open(&world, "ctrl_c_leaves_while_an_answer_waits_for_the_daemon") else { return };
+    let process = world.run("turns: [{calls: [{name: shell, args: {command: 'touch deed'}}]}, {text: done}]");
+    world.await_display(&process.uuid, "approval");
+    screen.command("relive inbox");
+    screen.await_text("[y] allow");
+    let daemon = world.daemon_pid().unwrap();
+    crate::world::kill(daemon, rustix::process::Signal::STOP);
+    until("the key is taken", || screen.keys(&["n"]), || screen.text().contains("[q] leave n"));
+    let pressed = Instant::now();
+    screen.keys(&["C-c"]);
+    let shown = screen.await_code(130);
+    let took = pressed.elapsed();
+    crate::world::kill(daemon, rustix::process::Signal::CONT);
+    assert!(shown.contains("it is not known whether the answer was given, see: relive inbox"), "{shown}");
+    assert!(took < Duration::from_secs(30), "{took:?}");
+}
+
+/// The first letter of a pasted text is one of the keys.
+#[test]
+fn pasted_text_answers_nothing() {
+    let world = World::new();
+    let Some(screen) = Screen::open(&world, "pasted_text_answers_nothing") else { return };
+    let process = world.run("turns: [{calls: [{name: shell, args: {command: 'touch deed'}}]}, {text: done}]");
+    world.await_display(&process.uuid, "approval");
+    for command in ["relive next", "relive inbox"] {
+        screen.command(command);
+        screen.await_text("[y] allow");
+        let refused = || screen.text().matches("pasted text does not answer: press one of the keys above").count();
+        let pastes = [("yes, do it", Marked::Never), ("yes, do it", Marked::IfAsked), ("y", Marked::IfAsked)];
+        for (count, (text, marked)) in pastes.into_iter().enumerate() {
+            // What is typed right after an item was shown, or a text was pasted, is ignored.
+            until("it is refused", || screen.paste(text, marked), || refused() > count);
+            assert_eq!(world.records(&process.uuid, "approval").len(), 1, "asked, and not answered");
+        }
+        // A key works as soon as it is quiet.
+        until("it is left", || screen.keys(&["q"]), || screen.text().contains("\ncode "));
+        screen.await_code(0);
+    }
+    screen.assert_pastes_unmarked();
+    assert!(!world.work().join("deed").exists());
+}
+
+#[test]
+fn a_pasted_answer_keeps_its_line_breaks() {
+    let world = World::new();
+    let Some(screen) = Screen::open(&world, "a_pasted_answer_keeps_its_line_breaks") else { return };
+    let asks = world.run(ASKS);
+    world.await_display(&asks.uuid, "question");
+    screen.command("relive next");
+    screen.await_text("[r] reply");
+    screen.keys(&["r"]);
+    screen.await_text("your answer, then Enter (Esc: none):");
+    screen.paste("one\ntwo\n", Marked::IfAsked);
+    screen.await_text("(Esc: none): one\ntwo\n");
+    assert_eq!(world.records(&asks.uuid, "question").len(), 1, "only Enter sends it");
+    screen.text_keys("3");
+    screen.keys(&["Enter"]);
+    screen.await_code(0);
+    assert_eq!(world.records(&asks.uuid, "question")[1]["answer"], "one\ntwo\n3");
 }

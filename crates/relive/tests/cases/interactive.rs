@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::screen::Screen;
+use crate::screen::{Marked, Screen};
 use crate::world::{World, wait_until};
 
 fn shell(command: &str) -> Value {
@@ -228,4 +228,132 @@ fn an_answer_from_elsewhere_takes_the_question_away() {
     let shown = screen.await_code(0);
     assert!(shown.contains("answered elsewhere") && shown.contains("   | hello"), "{shown}");
     wait_until("it has ended", || only(&world)["exit"]["code"] == 0);
+}
+
+#[test]
+fn what_is_typed_in_front_of_run_is_a_message_as_in_front_of_attach() {
+    let world = World::new();
+    let Some(screen) = Screen::open(&world, "what_is_typed_in_front_of_run_is_a_message") else { return };
+    let wait = json!({"calls": [{"name": "sleep", "args": {"duration": "1h"}}]});
+    screen.command(&format!("relive run --model {} 'do it'", script(&world, &[wait])));
+    screen.await_text("a line you type is sent to it, Ctrl-] detaches, Ctrl-C asks it to stop");
+    screen.await_text("-> sleep {\"duration\":\"1h\"}");
+    screen.line("look at the docs too");
+    screen.await_text("look at the docs too\nsent");
+    screen.line("y");
+    screen.await_text("the agent has no open question: the line was not sent");
+    screen.keys(&["C-d"]);
+    let shown = screen.await_code(0);
+    assert!(shown.contains("detached, PID 1 keeps running: relive attach 1"), "{shown}");
+    let said = world.records(only(&world)["uuid"].as_str().unwrap(), "input");
+    let said: Vec<&Value> = said.iter().map(|record| &record["text"]).collect();
+    assert_eq!(said, ["do it", "look at the docs too"]);
+}
+
+/// The shell would take it for the beginning of the next command.
+#[test]
+fn a_line_that_was_not_ended_is_not_left_to_the_shell() {
+    let world = World::new();
+    let Some(screen) = Screen::open(&world, "a_line_that_was_not_ended_is_not_left_to_the_shell") else { return };
+    for front in ["run", "attach"] {
+        let gate = world.work().join(format!("gate-{front}"));
+        let wait = shell(&format!("echo waits; while ! [ -e {} ]; do sleep 0.02; done", gate.display()));
+        let model = script(&world, &[wait]);
+        if front == "run" {
+            screen.command(&format!("relive run -y --model {model} 'do it'"));
+        } else {
+            world.run_model(&model, &["-y", "--name", "watched"]);
+            screen.command("relive attach watched");
+        }
+        screen.await_text("   | waits");
+        screen.text_keys("echo leaked #");
+        screen.await_text("echo leaked #");
+        std::fs::write(&gate, "").unwrap();
+        let shown = screen.await_code(0);
+        assert!(shown.contains("\nnot sent: what you were typing"), "{shown}");
+        screen.line("echo next");
+        let shown = screen.await_text("\nnext\n");
+        assert!(!shown.contains("\nleaked"), "{shown}");
+    }
+}
+
+#[test]
+fn a_line_that_is_being_typed_when_a_question_comes_is_said_not_to_be_sent() {
+    let world = World::new();
+    let Some(screen) = Screen::open(&world, "a_line_that_is_being_typed_when_a_question_comes") else { return };
+    let gate = world.work().join("gate");
+    let wait = shell(&format!("echo waits; while ! [ -e {} ]; do sleep 0.02; done", gate.display()));
+    let turns = [wait, write("notes", "new\n")];
+    screen.command(&format!("relive run --allow shell --ask write --model {} 'do it'", script(&world, &turns)));
+    screen.await_text("   | waits");
+    screen.text_keys("y and so on");
+    screen.await_text("y and so on");
+    std::fs::write(&gate, "").unwrap();
+    screen.await_text("not sent: what you were typing when the question came");
+    screen.await_text("allow? [y]es");
+    screen.keys(&["Enter"]);
+    screen.await_text("\n[y]es, [n]o, [a]lways, then Enter:");
+    screen.line("n");
+    screen.await_code(0);
+    assert!(!world.work().join("notes").exists());
+}
+
+/// Only Enter ends a line, and Ctrl-D detaches.
+#[test]
+fn text_before_ctrl_d_is_not_taken() {
+    let world = World::new();
+    let Some(screen) = Screen::open(&world, "text_before_ctrl_d_is_not_taken") else { return };
+    screen.command(&format!("relive run --model {} 'do it'", script(&world, &[shell("touch deed")])));
+    screen.await_text("allow? [y]es");
+    screen.keys(&["y", "C-d"]);
+    let shown = screen.await_code(2);
+    assert!(shown.contains("\nnot sent: what you were typing\n"), "{shown}");
+    let uuid = only(&world)["uuid"].as_str().unwrap().to_owned();
+    assert_eq!(world.records(&uuid, "approval").len(), 1, "asked, and not answered");
+    let wait = json!({"calls": [{"name": "sleep", "args": {"duration": "1h"}}]});
+    let waits = world.run_model(&script(&world, &[wait]), &["--name", "waits"]);
+    screen.command("relive attach waits");
+    screen.await_text("-> sleep");
+    screen.keys(&["h", "a", "l", "f", "C-d"]);
+    let shown = screen.await_code(0);
+    assert!(shown.contains("\nnot sent: what you were typing\n") && shown.contains("keeps running"), "{shown}");
+    assert_eq!(world.records(&waits.uuid, "input").len(), 1, "only its task");
+}
+
+/// A later line of a pasted text may be `y`.
+#[test]
+fn several_lines_at_once_answer_no_question() {
+    let world = World::new();
+    let Some(screen) = Screen::open(&world, "several_lines_at_once_answer_no_question") else { return };
+    screen.command(&format!("relive run --model {} 'do it'", script(&world, &[shell("touch deed")])));
+    screen.await_text("allow? [y]es");
+    let uuid = only(&world)["uuid"].as_str().unwrap().to_owned();
+    screen.paste("please do first\ny\n", Marked::IfAsked);
+    screen.await_text("not taken: several lines at once answer nothing; type one line, then Enter\nallow? [y]es");
+    assert_eq!(world.records(&uuid, "approval").len(), 1, "asked, and not answered");
+    screen.line("n");
+    screen.await_code(0);
+    assert_eq!(world.records(&uuid, "approval")[1]["decision"], "denied");
+    assert!(!world.work().join("deed").exists());
+}
+
+/// A line that acts later could answer something that its writer does not see any more.
+#[test]
+fn a_line_for_a_daemon_that_does_not_answer_is_refused_and_does_not_act_later() {
+    let world = World::new();
+    let Some(screen) = Screen::open(&world, "a_line_for_a_daemon_that_does_not_answer") else { return };
+    screen.command(&format!("relive run --model {} 'do it'", script(&world, &[shell("echo hello")])));
+    screen.await_text("allow? [y]es");
+    let uuid = only(&world)["uuid"].as_str().unwrap().to_owned();
+    let daemon = world.daemon_pid().unwrap();
+    crate::world::kill(daemon, rustix::process::Signal::STOP);
+    screen.line("y");
+    screen.await_text("the daemon has not answered for 2 s: it is not known whether the line was sent");
+    wait_until("it asks again", || screen.text().matches("allow? [y]es").count() == 2);
+    crate::world::kill(daemon, rustix::process::Signal::CONT);
+    world.relive(&["ps"]).ok();
+    assert_eq!(world.records(&uuid, "approval").len(), 1, "asked, and not answered");
+    screen.line("n");
+    screen.await_code(0);
+    assert_eq!(world.records(&uuid, "approval")[1]["decision"], "denied");
 }

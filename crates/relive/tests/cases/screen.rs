@@ -13,6 +13,13 @@ const PROMPT: &str = "ready:";
 const DEADLINE: Duration = Duration::from_secs(60);
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 
+/// Whether a terminal knows how to mark pasted text.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Marked {
+    IfAsked,
+    Never,
+}
+
 /// A terminal with a shell in the work directory of a world.
 pub(crate) struct Screen<'a> {
     world: &'a World,
@@ -62,14 +69,40 @@ impl<'a> Screen<'a> {
         self.line(&format!("{stty} >before; {line}; echo code $?; {compared}"));
     }
 
+    /// Types a text without Enter.
+    pub(crate) fn text_keys(&self, text: &str) {
+        self.run(&["send-keys", "-l", "--", text]);
+    }
+
     pub(crate) fn line(&self, text: &str) {
-        self.run(&["send-keys", "-l", text]);
+        self.text_keys(text);
         self.keys(&["Enter"]);
     }
 
     /// Presses keys, by tmux's names for them.
     pub(crate) fn keys(&self, keys: &[&str]) {
         self.run(&[&["send-keys"], keys].concat());
+    }
+
+    /// Pastes a text. A terminal marks it if the program has asked for that.
+    pub(crate) fn paste(&self, text: &str, marked: Marked) {
+        self.run(&["set-buffer", "--", text]);
+        match marked {
+            Marked::IfAsked => self.run(&["paste-buffer", "-r", "-p"]),
+            Marked::Never => self.run(&["paste-buffer", "-r"]),
+        };
+    }
+
+    /// Asserts that the program that has ended left a terminal that does not mark pasted text.
+    #[track_caller]
+    pub(crate) fn assert_pastes_unmarked(&self) {
+        self.line("cat -v");
+        self.paste("plain", Marked::IfAsked);
+        self.keys(&["Enter"]);
+        // What is typed, and what is read.
+        let shown = wait_for("it is read", || Some(self.text()).filter(|shown| shown.matches("plain").count() == 2));
+        assert!(!shown.contains("[200~"), "{shown}");
+        self.keys(&["C-c"]);
     }
 
     /// The process of the shell.

@@ -17,7 +17,7 @@ use crate::render::approval::{Shown, exact, quoted};
 use crate::render::time::age;
 use crate::render::{parked, summary};
 use crate::terminal::Paint;
-use crate::terminal::keys::{Keys, Pressed};
+use crate::terminal::keys::{Ignored, Keys, Pressed};
 
 /// How long an item is shown before a key can answer it.
 const SEEN_AFTER: Duration = Duration::from_millis(300);
@@ -49,7 +49,10 @@ pub(super) async fn through(context: &Context, client: &Client<'_>, items: Vec<I
     loop {
         let Some(item) = items.pop_front() else {
             let After::Newer { here } = after else { return Ok(0) };
-            let open = super::within(client.inbox().await?, here).items;
+            let open = match keys.during(client.inbox()).await {
+                Ok(open) => super::within(open?, here).items,
+                Err(code) => return Ok(code),
+            };
             let waiting = open.len();
             items.extend(open.into_iter().filter(|item| !shown.contains(&item.id)));
             count += items.len();
@@ -64,9 +67,22 @@ pub(super) async fn through(context: &Context, client: &Client<'_>, items: Vec<I
         let head = context.out.paint(Paint::Bold, &format!("[{place}/{count}] ")).into_owned();
         // The first one was listed a moment ago; others may have been answered while those before them were shown.
         let waiting = Waiting::listed(&item, Generation(0));
-        if place > 1 && !waiting.is_still_open(client).await? {
-            skipped(context, client, &head, &item, &waiting).await?;
-            continue;
+        if place > 1 {
+            let is_skipped = async {
+                if waiting.is_still_open(client).await? {
+                    return Outcome::Ok(false);
+                }
+                skipped(context, client, &head, &item, &waiting).await?;
+                Ok(true)
+            };
+            match keys.during(is_skipped).await {
+                Ok(is_skipped) => {
+                    if is_skipped? {
+                        continue;
+                    }
+                }
+                Err(code) => return Ok(code),
+            }
         }
         if let Then::Leave(code) = show(context, client, &head, &item, &mut keys).await? {
             return Ok(code);
@@ -95,7 +111,12 @@ fn unusable(error: std::io::Error) -> CommandError {
 
 /// Shows one item, and takes the answer to it.
 async fn show(context: &Context, client: &Client<'_>, head: &str, item: &Item, keys: &mut Keys) -> Outcome<Then> {
-    let process = match client.process(&item.uuid.to_string()).await {
+    let uuid = item.uuid.to_string();
+    let process = match keys.during(client.process(&uuid)).await {
+        Err(code) => return Ok(Then::Leave(code)),
+        Ok(process) => process,
+    };
+    let process = match process {
         Ok(process) => process,
         Err(error) if error.kind == Kind::Code(ErrorCode::NotFound) => {
             context.print(&format!("{head}PID {} is gone\n\n", item.pid))?;
@@ -110,6 +131,8 @@ async fn show(context: &Context, client: &Client<'_>, head: &str, item: &Item, k
         return Ok(Then::Next);
     }
     let shown = described(context, &process, item);
+    // Whatever a stop has removed from the screen, this item was not on it.
+    keys.take_continued();
     context.print(&format!("{head}{}", shown.text))?;
     let lines = shown.text.lines().count();
     if lines >= crate::commands::ps::height() {
@@ -117,18 +140,28 @@ async fn show(context: &Context, client: &Client<'_>, head: &str, item: &Item, k
         context.print(&format!("{lines} {what}: scroll up to see them\n"))?;
     }
     // What was typed before this was shown is not an answer to it.
-    if let Some(code) = keys.ignore(SEEN_AFTER).await.map_err(unusable)? {
+    if let Some(code) = keys.ignore(Ignored::For(SEEN_AFTER)).await.map_err(unusable)? {
         return Ok(Then::Leave(code));
     }
-    ask(context, &Asked { client, item, waiting, shown }, keys).await
+    ask(context, &Asked { client, item, head, process, waiting, shown }, keys).await
 }
 
 /// An item on the screen.
 struct Asked<'a> {
     client: &'a Client<'a>,
     item: &'a Item,
+    /// Its number among the items, which is printed before it.
+    head: &'a str,
+    process: Process,
     waiting: Waiting,
     shown: Shown,
+}
+
+impl Asked<'_> {
+    /// Returns all of it as it is shown.
+    fn text(&self, context: &Context) -> String {
+        format!("{}{}", self.head, described(context, &self.process, self.item).text)
+    }
 }
 
 /// Describes an item in full: the command or the change that is asked about, or how the process ended.
@@ -181,6 +214,10 @@ async fn ask(context: &Context, asked: &Asked<'_>, keys: &mut Keys) -> Outcome<T
     let Asked { client, waiting, .. } = asked;
     let mut daemon = Daemon::Runs;
     loop {
+        if keys.take_continued() {
+            // The shell has printed something since.
+            context.print(&format!("\n{}", asked.text(context)))?;
+        }
         context.print(&prompt(context, asked))?;
         let key = match while_open(client, waiting, Some(daemon), keys.press()).await? {
             Waited::Typed(Pressed::Key(key)) => char::from(key),
@@ -189,6 +226,13 @@ async fn ask(context: &Context, asked: &Asked<'_>, keys: &mut Keys) -> Outcome<T
                 return Ok(Then::Leave(code));
             }
             Waited::Typed(Pressed::Continued) => continue,
+            Waited::Typed(Pressed::Text) => {
+                context.print("\npasted text does not answer: press one of the keys above\n")?;
+                match keys.ignore(Ignored::UntilQuietFor(SEEN_AFTER)).await.map_err(unusable)? {
+                    Some(code) => return Ok(Then::Leave(code)),
+                    None => continue,
+                }
+            }
             Waited::Answered(outcome) => {
                 context.print(&format!("\n{outcome}\n\n"))?;
                 return Ok(Then::Next);
@@ -209,7 +253,8 @@ async fn ask(context: &Context, asked: &Asked<'_>, keys: &mut Keys) -> Outcome<T
                 continue;
             }
         };
-        context.print(&format!("{}\n", exact(&key.to_string())))?;
+        let is_visible = !key.is_control();
+        context.print(&if is_visible { format!("{}\n", exact(&key.to_string())) } else { "\n".to_owned() })?;
         match key {
             'q' | 'Q' | '\u{1b}' => return Ok(Then::Leave(0)),
             ' ' | '\n' | '\r' => {
@@ -227,17 +272,17 @@ async fn ask(context: &Context, asked: &Asked<'_>, keys: &mut Keys) -> Outcome<T
 
 /// Answers with a key; `None` if the item has to be asked about again.
 async fn answer_by(context: &Context, asked: &Asked<'_>, key: char, keys: &mut Keys) -> Outcome<Option<Then>> {
-    let Asked { client, item, waiting, shown } = asked;
+    let Asked { client, item, waiting, shown, .. } = asked;
     let Some(answer) = item.answers.iter().find(|answer| answer.key == key) else {
         context.print("this key does nothing here\n")?;
         // Whoever types words does not answer by one of their letters.
-        return Ok(keys.ignore_until_quiet(SEEN_AFTER).await.map_err(unusable)?.map(Then::Leave));
+        return Ok(keys.ignore(Ignored::UntilQuietFor(SEEN_AFTER)).await.map_err(unusable)?.map(Then::Leave));
     };
     if !shown.whole && needs_all_seen(item, answer) {
         context.print(&not_whole(item, answer))?;
         return Ok(None);
     }
-    let command = match complete(asked, answer, keys).await? {
+    let command = match complete(context, asked, answer, keys).await? {
         Completed::Command(command) => command,
         Completed::No => return Ok(None),
         Completed::Answered => {
@@ -245,16 +290,27 @@ async fn answer_by(context: &Context, asked: &Asked<'_>, key: char, keys: &mut K
             return Ok(Some(Then::Next));
         }
     };
-    if keys.during(run(context, &command)).await? && answer.kind != AnswerKind::Look {
-        context.print("\n")?;
-        return Ok(Some(Then::Next));
+    let answering = async {
+        if run(context, &command).await? && answer.kind != AnswerKind::Look {
+            context.print("\n")?;
+            return Outcome::Ok(Some(Then::Next));
+        }
+        // The answer may have been refused because there is one.
+        if !waiting.is_still_open(client).await? {
+            context.print(&format!("{}\n\n", waiting.outcome(client).await))?;
+            return Ok(Some(Then::Next));
+        }
+        Ok(None)
+    };
+    match keys.during(answering).await {
+        Ok(then) => then,
+        Err(code) => {
+            if answer.kind != AnswerKind::Look {
+                context.print("\nit is not known whether the answer was given, see: relive inbox\n")?;
+            }
+            Ok(Some(Then::Leave(code)))
+        }
     }
-    // The answer may have been refused because there is one.
-    if !waiting.is_still_open(client).await? {
-        context.print(&format!("{}\n\n", waiting.outcome(client).await))?;
-        return Ok(Some(Then::Next));
-    }
-    Ok(None)
 }
 
 /// What is known of the daemon.
@@ -330,19 +386,20 @@ enum Completed {
 }
 
 /// Returns the command of an answer; asks for the text where it needs one.
-async fn complete(asked: &Asked<'_>, answer: &Answer, keys: &mut Keys) -> Outcome<Completed> {
+async fn complete(context: &Context, asked: &Asked<'_>, answer: &Answer, keys: &mut Keys) -> Outcome<Completed> {
     let command = asked.item.exact_command(answer);
     if answer.kind != AnswerKind::Text {
         return Ok(Completed::Command(command));
     }
     // That there is no daemon is told when the answer is sent.
-    let line = keys.line("your answer, then Enter (Esc: none): ");
+    let above = asked.text(context);
+    let line = keys.line(&above, "your answer, then Enter (Esc: none): ");
     let typed = match while_open(asked.client, &asked.waiting, None, line).await? {
         Waited::Typed(typed) => typed,
         Waited::Answered(outcome) => {
             // Whoever is typing types on for a moment, and does not answer the next item by that.
             let prompt = format!("\n{outcome}; your words are not sent: press Enter ");
-            return Ok(match keys.line(&prompt).await.map_err(unusable)? {
+            return Ok(match keys.line("", &prompt).await.map_err(unusable)? {
                 Ok(_) => Completed::Answered,
                 Err(_) => Completed::No,
             });

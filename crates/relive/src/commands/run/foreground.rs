@@ -5,27 +5,26 @@ mod absence;
 mod delivery;
 mod elsewhere;
 
-use std::cell::Cell;
 use std::collections::VecDeque;
 use std::future::Future;
 use std::pin::{Pin, pin};
 use std::time::{Duration, Instant};
 
 use self::absence::{Absence, now};
-use self::delivery::daemon_now;
+use self::delivery::{daemon_now, delivered};
 use self::elsewhere::{CHECK_EVERY, may_be_answer};
 use super::leaving::Signals;
 pub(crate) use super::questions::AtQuestion;
 use super::questions::{Answer, Questions, is_answer, is_asked_here, waits_for_person};
 use super::show::{Show, When};
 use crate::client::Client;
-use crate::commands::interrupts::INTERRUPTED;
+use crate::commands::interrupts::{Asked, INTERRUPTED};
 use crate::commands::watched::{Seen, Watched};
 use crate::context::new_uuid;
 use crate::error::{CommandError, Kind, Outcome};
 use crate::render::line::Line;
 use crate::terminal::key::Key;
-use crate::terminal::typed::{Keyboard, Typed};
+use crate::terminal::typed::{Keyboard, Typed, Untaken};
 use relive_api::{Affected, Created, InputRequest, Isolation, Process, WaitAnswer};
 use relive_client::{Event, Source};
 use relive_core::{Body, ProcessStatus, State, Uuid};
@@ -54,9 +53,9 @@ pub(crate) struct Manner {
 /// Whether there is something to come back to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Arrival {
-    /// It has just been started. Lines that are typed only answer questions.
+    /// It has just been started.
     First,
-    /// It runs already. Lines that are typed are messages to it.
+    /// It runs already.
     Again,
 }
 
@@ -73,12 +72,12 @@ enum Left {
 const NEW_FOR: Duration = Duration::from_secs(1);
 type Sending<'a> = Pin<Box<dyn Future<Output = Outcome<Option<String>>> + 'a>>;
 
-/// Shows it until it has ended, or `leave` says that it is time to go. `pressed` tells whether it was asked to stop.
+/// Shows it until it has ended, or `leave` says that it is time to go. `asked` tells whether it was asked to stop.
 pub(crate) async fn run(
     client: &Client<'_>,
     created: Created,
     manner: Manner,
-    pressed: &Cell<bool>,
+    asked: &Asked,
     leave: impl Future<Output = ()>,
 ) -> Outcome<u8> {
     let context = client.context();
@@ -87,16 +86,12 @@ pub(crate) async fn run(
     let keyboard = if is_interactive { Keyboard::open(manner.detach).map_err(cannot)? } else { None };
     let mut front = Foreground::new(client, created, manner, keyboard);
     let isolation = match manner.arrival {
-        Arrival::First if is_interactive => client.process(&created.uuid.to_string()).await.ok().map(isolation_of),
+        Arrival::First if !context.json => client.process(&created.uuid.to_string()).await.ok().map(isolation_of),
         Arrival::First | Arrival::Again => None,
     };
     front.greet(created, isolation);
-    let watched = front.watch(leave).await;
-    // The terminal is as it was before the last line.
-    front.keyboard = None;
-    if front.is_sending && front.absence.is_known() {
-        context.say("the line that was typed last may not have been sent");
-    }
+    let watched = front.watch(asked, leave).await;
+    front.end_typing(matches!(watched, Ok(Left::Ended(_)))).await;
     let Created { pid, uuid } = created;
     let left = match watched {
         Err(error) if error.kind == Kind::ClosedPipe => {
@@ -115,7 +110,7 @@ pub(crate) async fn run(
             front.show.ended(&answer).await?;
             front.show.changed_files().await;
             let killed = matches!(answer.status, Some(ProcessStatus::Killed { .. }));
-            Ok(if pressed.get() && killed { INTERRUPTED } else { answer.exit_code })
+            Ok(if asked.to_stop() && killed { INTERRUPTED } else { answer.exit_code })
         }
         Left::Interrupted if manner.arrival == Arrival::First => {
             front.show.left(&format!("stopped watching PID {pid} before its end: relive wait {uuid}"));
@@ -192,30 +187,39 @@ impl<'a> Foreground<'a> {
         }
     }
 
-    /// Says who it is, and once how to leave.
+    /// Says who it is, and on a terminal how to leave.
     fn greet(&mut self, created: Created, isolation: Option<String>) {
         let Created { pid, uuid } = created;
         let context = self.client.context();
-        if context.json || !context.err.is_terminal {
+        if context.json {
+            return;
+        }
+        let first = match isolation {
+            Some(isolation) => format!("PID {pid} {uuid}, {isolation}"),
+            None => format!("PID {pid} {uuid}"),
+        };
+        if !context.err.is_terminal {
+            if self.manner.arrival == Arrival::First {
+                self.show.say(&first);
+            }
             return;
         }
         let detach = self.keyboard.as_ref().map(|_| format!("{} detaches", self.manner.detach));
         let keys = match (self.manner.arrival, detach) {
-            (Arrival::First, Some(detach)) => format!("{detach}, Ctrl-C asks it to stop"),
+            (Arrival::First, Some(detach)) => {
+                format!("a line you type is sent to it, {detach}, Ctrl-C asks it to stop")
+            }
             (Arrival::First, None) => "Ctrl-C asks it to stop".to_owned(),
             (Arrival::Again, Some(detach)) => format!("a line you type is sent to it, {detach}"),
             (Arrival::Again, None) => "Ctrl-C detaches".to_owned(),
         };
         self.show.say(&match self.manner.arrival {
-            Arrival::First => match isolation {
-                Some(isolation) => format!("PID {pid} {uuid}, {isolation}\n{keys}"),
-                None => format!("PID {pid} {uuid}\n{keys}"),
-            },
+            Arrival::First => format!("{first}\n{keys}"),
             Arrival::Again => format!("attached to PID {pid}; {keys}"),
         });
     }
 
-    async fn watch(&mut self, leave: impl Future<Output = ()>) -> Outcome<Left> {
+    async fn watch(&mut self, asked: &Asked, leave: impl Future<Output = ()>) -> Outcome<Left> {
         let mut signals = Signals::listen(self.keyboard.is_some())?;
         self.begin().await?;
         let mut leave = pin!(leave);
@@ -256,6 +260,7 @@ impl<'a> Foreground<'a> {
                             self.client.context().say(&format!("\n{said}"));
                         }
                         self.show_held().await?;
+                        asked.report(leave.as_mut()).await;
                         return Ok(Left::Ended(answer?));
                     }
                     seen @ (Seen::Event(..) | Seen::Ended(..)) => self.seen(seen).await?,
@@ -365,7 +370,9 @@ impl<'a> Foreground<'a> {
         self.show.end();
         if let Some(keyboard) = &mut self.keyboard {
             // What was typed before the question is no answer to it.
-            keyboard.forget();
+            if keyboard.forget() == Untaken::Dropped {
+                self.client.context().say("\nnot sent: what you were typing when the question came");
+            }
         }
         self.questions.show();
         self.check_answered(CHECK_EVERY);
@@ -407,49 +414,52 @@ impl<'a> Foreground<'a> {
     }
 
     fn typed(&mut self, typed: Typed) -> Outcome<Option<Left>> {
+        let Some(typed) = self.single(typed) else { return Ok(None) };
         let context = self.client.context();
         match typed {
             Typed::Detach => return Ok(Some(self.detached())),
-            Typed::End => match self.questions.end_of_input() {
+            Typed::Lines(_) | Typed::Unended | Typed::End => match self.questions.end_of_input() {
                 Some(error) => {
                     context.say("");
                     return Err(error);
                 }
-                None if self.manner.arrival == Arrival::Again => return Ok(Some(self.detached())),
-                None => {}
+                None => return Ok(Some(self.detached())),
             },
             Typed::Line(line) if self.absence.is_known() && !line.trim().is_empty() => {
                 context.say("not sent: the daemon has stopped (to start it: relive daemon start)");
             }
-            Typed::Line(_)
-                if self.questions.is_asking() && self.withdrawn_at.is_some_and(|at| at.elapsed() < NEW_FOR) =>
-            {
-                context.say("not taken: this question is new");
-                self.questions.show_prompt();
+            Typed::Line(line) if self.withdrawn_at.is_some_and(|at| at.elapsed() < NEW_FOR) => {
+                if self.questions.is_asking() {
+                    context.say("not taken: this question is new");
+                    self.questions.show_prompt();
+                } else if !line.trim().is_empty() {
+                    context.say("not sent: the question is not asked any more");
+                }
             }
             Typed::Line(line) if self.questions.is_asking() => {
                 if let Some(Answer { uuid, request, done }) = self.questions.answer(&line) {
                     (self.is_sending, self.answering) = (true, Some(uuid));
                     self.answered = Box::pin(std::future::pending());
                     self.sending = Box::pin(async move {
-                        let _: Affected = daemon_now(context).await?.resolve(&uuid.to_string(), &request).await?;
+                        let daemon = daemon_now(context).await?;
+                        let _: Affected = delivered(daemon.resolve(&uuid.to_string(), &request).await)?;
                         Ok(done)
                     });
                 }
             }
-            Typed::Line(line) if self.manner.arrival == Arrival::Again && is_answer(&line) => {
+            Typed::Line(line) if is_answer(&line) => {
                 context.say("the agent has no open question: the line was not sent");
             }
-            Typed::Line(line) if self.manner.arrival == Arrival::Again && !line.trim().is_empty() => {
+            Typed::Line(line) if !line.trim().is_empty() => {
                 let (root, id) = (self.root.to_string(), new_uuid()?.to_string());
                 self.is_sending = true;
                 self.sending = Box::pin(async move {
                     let request = InputRequest { id, text: line, eof: false };
-                    daemon_now(context).await?.input(&root, &request).await?;
+                    delivered(daemon_now(context).await?.input(&root, &request).await)?;
                     Ok(Some("sent".to_owned()))
                 });
             }
-            // The answer to a question that was answered elsewhere meanwhile.
+            // An empty line is no message.
             Typed::Line(_) => {}
         }
         Ok(None)

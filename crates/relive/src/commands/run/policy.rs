@@ -24,7 +24,7 @@ pub(crate) struct Args {
 }
 
 impl Args {
-    /// By tool. What is said twice, and differently, is a mistake.
+    /// Returns the word of each tool. A tool with two different words is refused.
     pub(crate) fn by_tool(&self) -> Outcome<BTreeMap<String, String>> {
         let mut policy: BTreeMap<String, String> = BTreeMap::new();
         for (word, tools) in [("allow", &self.allow), ("ask", &self.ask), ("deny", &self.deny)] {
@@ -36,11 +36,12 @@ impl Args {
                 }
                 if word == "allow" && is_bare_command(tool) {
                     let error = CommandError::invalid(format!("there is no tool `{tool}`"));
-                    return Err(error.with_hint(format!("--allow {}", quote(&format!("shell:{tool}")))));
+                    let rule = quote(&format!("shell:{tool}"));
+                    return Err(error.with_hint(format!("relive run --allow {rule} \"fix the test\"")));
                 }
                 if let Some(before) = policy.insert(tool.clone(), word.to_owned()).filter(|before| before != word) {
-                    let message = format!("{tool}: both --{before} and --{word}");
-                    return Err(CommandError::invalid(message).with_hint("use only one of them"));
+                    let message = format!("{tool}: --{before} and --{word} cannot be used together");
+                    return Err(CommandError::invalid(message));
                 }
             }
         }
@@ -62,7 +63,7 @@ mod tests {
         let allowing = |tool: &str| Args { allow: vec![tool.into()], ask: vec![], deny: vec![], yes: false }.by_tool();
         let error = allowing("git status*").unwrap_err();
         assert_eq!(error.message, "there is no tool `git status*`");
-        assert_eq!(error.hint.as_deref(), Some("--allow 'shell:git status*'"));
+        assert_eq!(error.hint.as_deref(), Some("relive run --allow 'shell:git status*' \"fix the test\""));
         for fine in ["*", "shell", "shell:git status*"] {
             assert!(allowing(fine).is_ok(), "{fine}");
         }
@@ -78,6 +79,8 @@ mod tests {
         };
         let policy = args(&["write", "write"], &["*"]).by_tool().unwrap();
         assert_eq!(serde_json::to_string(&policy).unwrap(), r#"{"*":"deny","read":"allow","write":"ask"}"#);
-        assert!(args(&["read"], &[]).by_tool().unwrap_err().message.contains("both --allow and --ask"));
+        assert!(
+            args(&["read"], &[]).by_tool().unwrap_err().message.contains("--allow and --ask cannot be used together")
+        );
     }
 }

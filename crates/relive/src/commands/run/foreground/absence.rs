@@ -106,9 +106,10 @@ impl Foreground<'_> {
 pub(super) async fn now(front: &Foreground<'_>, created: Created) -> (Pid, &'static str) {
     let daemon = Client::beside(front.client.context()).await;
     let process = match &daemon {
-        Some(daemon) => daemon.process(&created.uuid.to_string()).await.ok(),
+        Some(daemon) => tokio::time::timeout(LOST_FOR, daemon.process(&created.uuid.to_string())).await.ok(),
         None => None,
     };
+    let process = process.and_then(Result::ok);
     let is_asking = |process: &Process| process.suspend_reason.is_some_and(is_asked_here);
     let keeps = if front.questions.is_asking() || process.as_ref().is_some_and(is_asking) {
         "keeps waiting for your answer"

@@ -28,6 +28,15 @@ impl Foreground<'_> {
                 self.questions.answer_accepted();
                 said.iter().for_each(|said| self.show.say(said));
             }
+            (Err(error), _) if error.code() == Some(ErrorCode::Timeout) => {
+                // Whoever asks a daemon that does not answer would wait for it, and nobody could leave.
+                self.client.context().say(&error.to_string());
+                self.questions.ask_again();
+                if self.questions.is_asking() {
+                    self.ask();
+                }
+                return Ok(());
+            }
             (Err(error), answering) => {
                 self.client.context().say(&format!("not sent: {error}"));
                 self.questions.ask_again();
