@@ -66,6 +66,32 @@ impl<'a> Checker<'a> {
         self.source.written(found)
     }
 
+    /// Returns the name of a node, as it is written: YAML reads `y` as true.
+    pub(crate) fn name<'b>(&self, found: &'b Spanned<Value>) -> Option<&'b str>
+    where
+        'a: 'b,
+    {
+        match &found.value {
+            Value::Text(name) => Some(name),
+            Value::Truth(_) | Value::Number(_) | Value::Fraction(_) => self.written(found),
+            Value::Nothing | Value::List(_) | Value::Map(_) => None,
+        }
+    }
+
+    /// Returns the name of a node in a list, and reports an item that cannot be one.
+    pub(crate) fn listed_name<'b>(&mut self, key: &str, found: &'b Spanned<Value>) -> Option<&'b str>
+    where
+        'a: 'b,
+    {
+        let name = self.name(found);
+        if name.is_none() {
+            let quotes = if matches!(found.value, Value::Nothing) { ": put it in quotes if it is a name" } else { "" };
+            let message = format!("`{key}` lists names of nodes, not {}{quotes}", found.value.name());
+            self.wrong(&found.referenced, message);
+        }
+        name
+    }
+
     /// Returns the entries of a section; reports one that is not a section, and keys that are given twice.
     pub(crate) fn entries<'b>(&mut self, what: &str, found: &'b Spanned<Value>) -> &'b [Entry] {
         let Value::Map(entries) = &found.value else {

@@ -195,7 +195,8 @@ impl Runtime {
 
     async fn find_agent(&self, request: &RunRequest) -> Result<Named> {
         let (cwd, config, name) = (PathBuf::from(&request.cwd), self.config.clone(), request.agent.clone());
-        let find = move || instructions::find(&cwd, &config, name.as_deref());
+        let least = self.live.now().isolation.clone();
+        let find = move || instructions::find(&cwd, &config, &least, name.as_deref());
         self.pools.files.run_within(FILE_WITHIN, find).await?
     }
 

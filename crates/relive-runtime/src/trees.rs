@@ -36,6 +36,9 @@ impl TreePlace {
     }
 }
 
+/// The command that raises a limit of trees.
+const EDIT: &str = "relive config edit";
+
 /// The living agents that were spawned by another one.
 #[derive(Debug, Default)]
 pub(crate) struct Trees {
@@ -56,7 +59,7 @@ impl Trees {
         if child.depth > limits.depth_max {
             let (depth, max) = (child.depth, limits.depth_max);
             let why = format!("it would be {depth} levels deep, and limits.max_depth is {max}");
-            let hint = "raise limits.max_depth in config.yaml".to_owned();
+            let hint = EDIT.to_owned();
             return Err(Error::NoPlace { why, advice: Advice::Alone, hint });
         }
         let refused = if siblings >= limits.children_max {
@@ -68,7 +71,7 @@ impl Trees {
         };
         if let Some((what, limit, key)) = refused {
             let why = format!("{what}, and limits.{key} is {limit}");
-            let hint = format!("raise limits.{key} in config.yaml");
+            let hint = EDIT.to_owned();
             return Err(Error::NoPlace { why, advice: Advice::AloneOrWait, hint });
         }
         self.join(child);

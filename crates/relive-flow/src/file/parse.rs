@@ -102,8 +102,8 @@ pub(super) fn check_name(checker: &mut Checker<'_>, name: &Spanned<String>) {
     }
 }
 
-fn read_node<'a>(
-    checker: &mut Checker<'_>,
+fn read_node<'a, 'text: 'a>(
+    checker: &mut Checker<'text>,
     name: &Spanned<String>,
     value: &'a Spanned<Value>,
 ) -> (Option<Node>, Vec<Written<'a>>) {
@@ -137,16 +137,13 @@ fn read_node<'a>(
     (node, written)
 }
 
-fn dependencies<'a>(checker: &mut Checker<'_>, found: &'a Spanned<Value>) -> Vec<Written<'a>> {
+fn dependencies<'a, 'text: 'a>(checker: &mut Checker<'text>, found: &'a Spanned<Value>) -> Vec<Written<'a>> {
     let mut written = Vec::new();
     match &found.value {
         Value::List(list) => {
             for item in list {
-                if let Value::Text(on) = &item.value {
+                if let Some(on) = checker.listed_name("depends_on", item) {
                     written.push(Written { on, at: item.referenced, condition: Condition::Succeeded });
-                } else {
-                    let message = format!("`depends_on` lists names of nodes, not {}", item.value.name());
-                    checker.wrong(&item.referenced, message);
                 }
             }
         }

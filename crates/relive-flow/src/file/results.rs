@@ -17,7 +17,7 @@ pub(super) fn read_results(checker: &mut Checker<'_>, found: &Spanned<Value>) ->
         checker.wrong(&found.referenced, message);
         return Vec::new();
     };
-    list.iter().filter_map(|name| checker.text_of("results", name)).collect()
+    list.iter().filter_map(|name| checker.listed_name("results", name)).map(str::to_owned).collect()
 }
 
 /// Refuses results of nodes that have not ended when this one starts, and results in places where they cannot be.
@@ -84,8 +84,8 @@ fn not_in_command(name: &str) -> String {
 }
 
 /// Refuses variables that cannot be, and returns the other nodes that are listed.
-fn variables<'a>(
-    checker: &mut Checker<'_>,
+fn variables<'a, 'text: 'a>(
+    checker: &mut Checker<'text>,
     node: &Node,
     value: &Spanned<Value>,
     list: &'a [Spanned<Value>],
@@ -105,7 +105,8 @@ fn variables<'a>(
     }
     let (mut seen, mut listed): (HashMap<String, &str>, Vec<(&str, Location)>) = (HashMap::new(), Vec::new());
     for item in list {
-        let Value::Text(name) = &item.value else { continue };
+        // One that cannot be a name was reported when the list was read.
+        let Some(name) = checker.name(item) else { continue };
         match seen.insert(variable(name), name) {
             None => listed.push((name, item.referenced)),
             Some(other) if other == name => checker.wrong(&item.referenced, format!("`{name}` is given twice")),

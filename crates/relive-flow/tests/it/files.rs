@@ -151,7 +151,7 @@ fn a_command_names_the_results_that_it_is_given() {
         assert!(said.contains(expect), "{results}: {said}");
     };
     check("a", "`results` must be a list of nodes like [plan], not a text");
-    check("[5]", "`results` must be a text, not a number");
+    check("[5]", "there is no node `5`");
     check("[a-b, a-b]", "`a-b` is given twice");
     check("[a-b, a_b]", "`a-b` and `a_b` would both be RELIVE_RESULT_a_b: rename one of them");
     check("[a-c]", "there is no node `a-c` (did you mean `a-b`?)");
@@ -332,4 +332,27 @@ fn arguments_are_given_as_they_are_written() {
         serde_json::json!(["x", "010", "y", "1.50", "true", "1e3", "no"])
     );
     assert_eq!(nodes["nodes"][1]["work"]["exec"]["command"], serde_json::json!(["x", "007"]));
+}
+
+#[test]
+fn a_name_that_yaml_reads_as_something_else_is_what_is_written() {
+    for name in ["y", "no", "on", "true", "Off"] {
+        let text = format!(
+            "nodes:\n  {name}: {{command: [x]}}\n  b: {{command: [x], depends_on: [{name}], results: [{name}]}}\n"
+        );
+        let file = ComposeFile::parse("f", &text).unwrap_or_else(|error| panic!("{error}"));
+        assert_eq!(
+            (file.nodes[1].depends_on[0].node, file.nodes[1].task.results.as_slice()),
+            (0, &[name.to_owned()][..])
+        );
+    }
+    let on = |name: &str| mistakes(&format!("nodes:\n  a: {{command: [x], depends_on: [{name}]}}\n"));
+    assert!(on("1").starts_with("build.yaml:2:34: there is no node `1`\n"), "{}", on("1"));
+    for name in ["null", "~"] {
+        let expect =
+            "build.yaml:2:34: `depends_on` lists names of nodes, not nothing: put it in quotes if it is a name\n";
+        assert!(on(name).starts_with(expect), "{}", on(name));
+    }
+    let text = "nodes:\n  \"null\": {command: [x]}\n  b: {command: [x], depends_on: [\"null\"]}\n";
+    assert!(ComposeFile::parse("f", text).is_ok(), "{}", mistakes(text));
 }

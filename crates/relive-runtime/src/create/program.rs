@@ -126,6 +126,9 @@ fn check_exec(request: &ExecRequest) -> Result<()> {
     if request.argv.first().is_none_or(String::is_empty) {
         return Err(Error::new(ErrorCode::Invalid, "there is no program to run"));
     }
+    if let Some(message) = relive_api::too_many_arguments(&request.argv) {
+        return Err(Error::new(ErrorCode::Invalid, message));
+    }
     if request.argv.iter().any(|word| word.contains('\0')) {
         return Err(Error::new(ErrorCode::Invalid, "an argument cannot contain a NUL byte"));
     }

@@ -213,5 +213,6 @@ pub(crate) fn usage(history: &History) -> UsageTotals {
         tokens_in: history.spent.tokens_in,
         tokens_out: history.spent.tokens_out,
         cost_usd: history.spent.cost_usd,
+        estimated: crate::view::is_estimated(Some(&history.ledger), history.spent),
     }
 }

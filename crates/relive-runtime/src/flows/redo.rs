@@ -221,7 +221,8 @@ impl Runtime {
             Presence::Never => return Ok(()),
             Presence::Collected => {
                 let message = format!("cannot resume {node}: its process {last} was removed");
-                return Err(Error::new(ErrorCode::Conflict, message));
+                let hint = format!("relive compose status {}", run.pid);
+                return Err(Error::new(ErrorCode::Conflict, message).with_hint(hint));
             }
         }
         let (history, _) = self.on_journal(move |data| data.history(last)).await??;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use relive_api::{Exit, FlowKind, FlowStatus, NodeStatus, Process, ResumeRequest, reason_word};
 use relive_core::{ErrorCode, Pid, Uuid};
-use relive_flow::{Decision, Definition, Flow, SlotState, SlotStatus};
+use relive_flow::{Decision, Definition, Flow, Run, SlotState, SlotStatus};
 
 use crate::error::{Error, Result};
 use crate::runtime::Runtime;
@@ -132,6 +132,7 @@ impl Runtime {
     async fn resume_command(self: &Arc<Self>, pid: Pid, uuid: Uuid) -> Option<String> {
         match self.stops_at_once(&pid.to_string(), uuid, &ResumeRequest::default()).await {
             Some(refusal) => refusal.hint(),
+            None if self.recorded_flow(uuid).await.is_ok_and(|read| never_succeeds(&read.flow)) => None,
             None => self.nodes_to_start(uuid).await.filter(|nodes| *nodes > 0).map(|_| format!("relive resume {pid}")),
         }
     }
@@ -238,7 +239,46 @@ pub(crate) fn exit_of(flow: &Flow, slot: &SlotStatus<'_>) -> Option<Exit> {
     }
 }
 
+/// Tells whether a node would fail again however often it is started: files of an earlier version could have a result in a
+/// command, and that is not started any more.
+fn never_succeeds(flow: &Flow) -> bool {
+    let is_refused = |slot: &SlotStatus<'_>| match (slot.state, flow.work_of(slot.name)) {
+        (SlotState::Failed { .. }, Some(Run::Task(task))) => task.result_in_command,
+        (_, Some(Run::Task(_) | Run::Supervisor(_)) | None) => false,
+    };
+    flow.slots().any(|slot| is_refused(&slot))
+}
+
 /// Returns the nodes of a flow whose process has not ended, as far as the flow knows.
 pub(crate) fn living(flow: &Flow) -> Vec<(String, Uuid)> {
     flow.slots().filter_map(|slot| Some((slot.name.to_owned(), slot.state.living()?))).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use relive_flow::file::Work;
+    use relive_flow::{AtEnd, ComposeFile, Event, Outcome, Start};
+
+    use super::*;
+
+    #[test]
+    fn a_node_whose_command_has_a_result_is_not_worth_a_resume() {
+        let check = |argument: &str, expect: bool| {
+            let text = "nodes: {a: {command: [a]}, b: {command: [b], depends_on: [a]}}";
+            let mut file = ComposeFile::parse("f", text).unwrap();
+            // As an earlier version has recorded it.
+            file.nodes[1].task.work = Work::Exec { command: vec!["echo".to_owned(), argument.to_owned()] };
+            let mut flow = Flow::new(Definition::Compose(file));
+            for (slot, number, outcome) in [("a", 1, Outcome::Succeeded), ("b", 2, Outcome::Failed { code: 126 })] {
+                assert!(!never_succeeds(&flow));
+                let (slot, uuid) = (slot.to_owned(), Uuid::from_u128(number));
+                flow.apply(&Event::Starting { slot: slot.clone(), uuid, start: Start::New }).unwrap();
+                let (result, note, at_end) = (None, None, AtEnd::default());
+                flow.apply(&Event::Ended { slot, uuid, outcome, at_ms: 0, result, note, at_end }).unwrap();
+            }
+            assert_eq!(never_succeeds(&flow), expect, "{argument}");
+        };
+        check("{{ nodes.a.result }}", true);
+        check("hello", false);
+    }
 }

@@ -377,7 +377,6 @@ children:
         daemon.answer(a, relive_api::Resolution::Deny, None);
         let has_ended = |uuid: &Uuid| !world.of_kind(*uuid, "ended").is_empty();
         daemon.catch("a sibling has ended", || [b, c].iter().any(has_ended).then_some(()));
-        assert!(events(&world, asked.uuid, "ended") > 0, "{strategy}: the reason is recorded before");
         drop(daemon);
         // It fails once only.
         rewrite(&failing, &format!("turns: [{call}, {{hang: true}}]"));

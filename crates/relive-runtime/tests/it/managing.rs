@@ -87,6 +87,25 @@ fn a_process_is_renamed_for_good_whether_it_lives_or_has_ended() {
 }
 
 #[test]
+fn a_name_from_before_a_rename_does_not_find_an_earlier_incarnation() {
+    let world = World::new();
+    let daemon = world.start();
+    let request = world.request(&world.script("turns: [{text: done}]"));
+    let process = daemon.run(relive_api::RunRequest { name: Some("before".into()), ..request });
+    daemon.wait(process.uuid);
+    let more = ResumeRequest { input: Some("more".into()), ..ResumeRequest::default() };
+    let resumed = daemon.resume("before", more, None);
+    daemon.wait(process.uuid);
+    rename(&daemon, process.uuid, "after").unwrap();
+    let error = daemon.block(daemon.runtime.process("before")).unwrap_err();
+    assert_eq!(error.code(), ErrorCode::NotFound);
+    assert_eq!(error.to_string(), format!("no process has the name `before` any more: PID {} had it", resumed.pid));
+    assert_eq!(daemon.info("after").pid, resumed.pid);
+    // The PID of the earlier incarnation still finds its end.
+    assert_eq!(daemon.info(process.pid).successor_pid, Some(resumed.pid));
+}
+
+#[test]
 fn a_rename_that_is_repeated_is_one() {
     let world = World::new();
     let daemon = world.start();

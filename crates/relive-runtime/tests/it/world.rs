@@ -108,7 +108,7 @@ impl World {
 
     fn paths(&self) -> Paths {
         let below = |name: &str| self.root.path().join(name);
-        Paths { data: self.data(), config: below("config.yaml"), socket: below("run/socket"), log: below("log") }
+        Paths { data: self.data(), config: below("config/config.yaml"), socket: below("run/socket"), log: below("log") }
     }
 
     /// Opens the data directory. A job of the daemon before may have it for a moment.

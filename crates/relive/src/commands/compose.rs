@@ -10,7 +10,7 @@ mod waits;
 use std::path::{Path, PathBuf};
 
 use clap::Subcommand;
-use relive_api::{Created, FlowKind, FlowRequest, NodeRequest};
+use relive_api::{Environment, FlowKind, FlowRequest, NodeRequest};
 use relive_core::Limits;
 use relive_flow::ComposeFile;
 use relive_types::program::quote;
@@ -21,10 +21,13 @@ use super::targets::Told;
 use crate::client::{Client, Start};
 use crate::context::{Context, new_uuid};
 use crate::environment::EnvironmentArgs;
-use crate::error::{CommandError, Outcome};
+use crate::error::{CommandError, Kind, Outcome};
 use crate::user_file;
 
 pub(crate) use follow::follow;
+
+/// The exit code of a command whose output nobody reads any more: 128 and the number of SIGPIPE.
+const CLOSED_PIPE: u8 = 128 + 13;
 
 /// Run a graph of agents and programs
 ///
@@ -211,7 +214,7 @@ pub(crate) async fn run(context: &Context, args: &Args) -> Outcome<u8> {
             if context.json {
                 context.print_json(&resumed)?;
             } else {
-                let message = format!("resumed node {} of run {}\n", resumed.node, resumed.pid);
+                let message = format!("resumed node {} of PID {}\n", resumed.node, resumed.pid);
                 Told::message(message).with_pid(context, resumed.pid).show(context)?;
                 if let Some(note) = &resumed.note {
                     context.say(&format!("note: {note}"));
@@ -237,6 +240,21 @@ pub(crate) struct FlowFile {
     pub(crate) cwd: String,
 }
 
+impl FlowFile {
+    /// Returns the request that starts the tree of the file.
+    pub(crate) fn request(
+        self,
+        kind: FlowKind,
+        name: Option<String>,
+        env: Environment,
+        limits: &FlowLimits,
+    ) -> Outcome<FlowRequest> {
+        let (uuid, shell, limits) = (new_uuid()?, crate::inherited::inherited(), limits.limits());
+        let Self { name: file, text, cwd } = self;
+        Ok(FlowRequest { uuid, name, kind, file, text, cwd, env, shell, limits })
+    }
+}
+
 /// Reads a file; never one that blocks, or is of unbounded size.
 pub(crate) fn read_file(path: &Path) -> Outcome<FlowFile> {
     let name = path.display().to_string();
@@ -255,45 +273,48 @@ pub(crate) fn read_file(path: &Path) -> Outcome<FlowFile> {
 pub(crate) async fn start(context: &Context, request: FlowRequest, detach: bool) -> Outcome<u8> {
     let client = Client::open(context, Start::Always).await?;
     let client = client.ok_or_else(|| CommandError::unavailable("no daemon is running"))?;
-    let Created { pid, uuid } = client.start_flow(&request).await?;
-    if context.json {
-        context.print_json(&Created { pid, uuid })?;
-    } else if detach {
-        context.print_line(&pid.to_string())?;
+    let created = client.start_flow(&request).await?;
+    let pid = created.pid;
+    let told = match (context.json, detach) {
+        (true, _) => context.print_json(&created),
+        (false, true) => context.print_line(&pid.to_string()),
+        (false, false) => Ok(()),
+    };
+    let ended = match told {
+        Ok(()) if detach => Ok(0),
+        Ok(()) => follow(context, &client, &created).await,
+        Err(error) => Err(error),
+    };
+    match ended {
+        Err(error) if error.kind == Kind::ClosedPipe => {
+            context.say(&format!("nobody reads the output any more, PID {pid} keeps running: relive attach {pid}"));
+            Ok(CLOSED_PIPE)
+        }
+        ended => ended.map_err(|error| error.beside_running(pid)),
     }
-    if detach { Ok(0) } else { follow(context, &client, uuid).await }
 }
 
 async fn up(context: &Context, args: &UpArgs) -> Outcome<u8> {
-    let FlowFile { name, text, cwd } = read_file(&args.file)?;
-    let file = ComposeFile::parse(&name, &text).map_err(|error| CommandError::invalid(error.to_string()))?;
+    let file = read_file(&args.file)?;
+    let graph = ComposeFile::parse(&file.name, &file.text).map_err(|error| CommandError::invalid(error.to_string()))?;
     if args.dry_run {
         if context.json {
-            let name = |place: usize| &file.nodes[place].name;
-            let nodes: Vec<_> = file
+            let name = |place: usize| &graph.nodes[place].name;
+            let nodes: Vec<_> = graph
                 .order()
                 .into_iter()
                 .map(|place| {
-                    let on: Vec<_> = file.nodes[place].depends_on.iter().map(|on| name(on.node)).collect();
+                    let on: Vec<_> = graph.nodes[place].depends_on.iter().map(|on| name(on.node)).collect();
                     json!({"name": name(place), "depends_on": on})
                 })
                 .collect();
             context.print_json(&json!({ "nodes": nodes }))?;
         } else {
-            context.print_line(&file.plan())?;
+            context.print_line(&graph.plan())?;
         }
         return Ok(0);
     }
-    let request = FlowRequest {
-        uuid: new_uuid()?,
-        name: args.name.clone(),
-        kind: FlowKind::Compose,
-        env: args.environment.environment(&format!("relive compose up --env NAME=VALUE {}", quote(&name)))?,
-        shell: crate::inherited::inherited(),
-        file: name,
-        text,
-        cwd,
-        limits: args.limits.limits(),
-    };
+    let env = args.environment.environment(&format!("relive compose up --env NAME=VALUE {}", quote(&file.name)))?;
+    let request = file.request(FlowKind::Compose, args.name.clone(), env, &args.limits)?;
     start(context, request, args.detach).await
 }

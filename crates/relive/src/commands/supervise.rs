@@ -2,13 +2,13 @@
 
 use std::path::PathBuf;
 
-use relive_api::{FlowKind, FlowRequest};
+use relive_api::FlowKind;
 use relive_flow::SupervisorFile;
 use relive_types::program::quote;
 use serde_json::json;
 
-use super::compose::{FlowFile, FlowLimits, read_file, start};
-use crate::context::{Context, new_uuid};
+use super::compose::{FlowLimits, read_file, start};
+use crate::context::Context;
 use crate::environment::EnvironmentArgs;
 use crate::error::{CommandError, Outcome};
 
@@ -47,29 +47,21 @@ pub(crate) struct Args {
 }
 
 pub(crate) async fn run(context: &Context, args: &Args) -> Outcome<u8> {
-    let FlowFile { name, text, cwd } = read_file(&args.file)?;
-    let file = SupervisorFile::parse(&name, &text).map_err(|error| CommandError::invalid(error.to_string()))?;
+    let file = read_file(&args.file)?;
+    let tree =
+        SupervisorFile::parse(&file.name, &file.text).map_err(|error| CommandError::invalid(error.to_string()))?;
     if args.dry_run {
         if context.json {
-            let children: Vec<_> = file.children.iter().map(|child| json!({"name": child.name})).collect();
+            let children: Vec<_> = tree.children.iter().map(|child| json!({"name": child.name})).collect();
             context.print_json(&json!({ "children": children }))?;
         } else {
-            for child in &file.children {
+            for child in &tree.children {
                 context.print_line(&child.name)?;
             }
         }
         return Ok(0);
     }
-    let request = FlowRequest {
-        uuid: new_uuid()?,
-        name: args.name.clone(),
-        kind: FlowKind::Supervisor,
-        env: args.environment.environment(&format!("relive supervise --env NAME=VALUE {}", quote(&name)))?,
-        shell: crate::inherited::inherited(),
-        file: name,
-        text,
-        cwd,
-        limits: args.limits.limits(),
-    };
+    let env = args.environment.environment(&format!("relive supervise --env NAME=VALUE {}", quote(&file.name)))?;
+    let request = file.request(FlowKind::Supervisor, args.name.clone(), env, &args.limits)?;
     start(context, request, args.detach).await
 }

@@ -2,12 +2,13 @@
 
 mod needs_me;
 
+use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::time::{Duration, Instant};
 
 use relive_api::{Process, WaitAnswer};
 use relive_client::Waited;
-use relive_core::{ErrorCode, SuspendReason};
+use relive_core::{Body, Display, ErrorCode, Pid, SuspendReason};
 
 use super::targets::{Batch, Scope, Target, Targets, Told};
 use crate::client::Client;
@@ -116,6 +117,9 @@ pub(super) fn blocked(process: &Process, id: &str) -> Option<Blocked> {
     if process.display == "ready" {
         return Some(Blocked { why: "waits at its gate".to_owned(), next: format!("relive proceed {id}") });
     }
+    if process.display == Display::Damaged.word() {
+        return Some(Blocked { why: "is damaged".to_owned(), next: format!("relive info {id}") });
+    }
     let reason = process.suspend_reason?;
     let why = match render::processes::wanted_from_you(reason) {
         Some(wanted) => format!("waits for your {wanted}"),
@@ -148,7 +152,7 @@ async fn say_what_it_waits_for(client: &Client<'_>, process: &Process, id: &str)
     if context.json {
         return std::future::pending().await;
     }
-    let mut said = None;
+    let (mut said, mut told_below) = (None, BTreeMap::new());
     let mut now = process.clone();
     loop {
         let blocked = blocked(&now, id).map(|Blocked { why, next }| format!("PID {} {why}: {next}", now.pid));
@@ -156,12 +160,43 @@ async fn say_what_it_waits_for(client: &Client<'_>, process: &Process, id: &str)
             blocked.iter().for_each(|blocked| context.say(blocked));
             said = blocked;
         }
-        tokio::time::sleep(LOOK_EVERY).await;
+        let is_tree = matches!(now.body, Body::Compose | Body::Supervisor);
         // No daemon is started for this: the wait itself does that.
+        if is_tree
+            && said.is_none()
+            && !now.suspended.is_empty()
+            && let Some(daemon) = Client::beside(context).await
+        {
+            told_below = say_what_waits_below(context, &daemon, &now, told_below).await;
+        }
+        tokio::time::sleep(LOOK_EVERY).await;
         if let Some(daemon) = Client::beside(context).await {
             now = daemon.process(&uuid).await.unwrap_or(now);
         }
     }
+}
+
+/// Says which processes of a run or a supervisor it waits for that cannot end before a person has done something. Returns
+/// what was said of each; of those in `told` it is not said again.
+async fn say_what_waits_below(
+    context: &Context,
+    client: &relive_client::Client,
+    tree: &Process,
+    told: BTreeMap<Pid, String>,
+) -> BTreeMap<Pid, String> {
+    let mut now = BTreeMap::new();
+    for below in &tree.suspended {
+        let Ok(process) = client.process(&below.pid.to_string()).await else { continue };
+        let Some(Blocked { why, next }) = blocked(&process, &process.pid.to_string()) else { continue };
+        let name = process.name.as_deref().map(|name| format!(" ({})", one_line(name))).unwrap_or_default();
+        let (above, pid) = (tree.pid, process.pid);
+        let said = format!("PID {above} waits for PID {pid}{name}, which {why}: {next}");
+        if told.get(&pid) != Some(&said) {
+            context.say(&said);
+        }
+        now.insert(pid, said);
+    }
+    now
 }
 
 /// Reports an end: if several processes are waited for, with the PID; if only one, only on a terminal.

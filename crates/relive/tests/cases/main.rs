@@ -101,6 +101,7 @@ mod trees_again;
 mod trees_files;
 mod trees_hostile;
 mod trees_limits;
+mod trees_results;
 mod trees_stopped;
 mod trees_waiting;
 mod truth;

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use crate::world::{World, short, wait_until};
 
-/// What `compose up` in the foreground says, line by line.
+/// What a command in the foreground says, line by line.
 struct Up {
     child: Child,
     said: mpsc::Receiver<String>,
@@ -16,12 +16,30 @@ struct Up {
 impl Up {
     fn new(world: &World, text: &str) -> Self {
         world.file("tree.yaml", text);
-        let mut child = world.start(&["compose", "up", "tree.yaml"]);
+        Self::of(world.start(&["compose", "up", "tree.yaml"]))
+    }
+
+    fn of(mut child: Child) -> Self {
         let (sender, said) = mpsc::channel();
         let stderr = BufReader::new(child.stderr.take().unwrap());
         // Nobody listens any more once the test has failed.
         std::thread::spawn(move || stderr.lines().map_while(Result::ok).try_for_each(|line| sender.send(line)));
         Self { child, said }
+    }
+
+    /// Returns the lines until one that begins so.
+    #[track_caller]
+    fn lines_until(&self, begins: &str) -> Vec<String> {
+        let mut all = Vec::new();
+        loop {
+            let line = self.said.recv_timeout(Duration::from_secs(30));
+            let line = line.unwrap_or_else(|_| panic!("`{begins}` was not said, but {all:?}"));
+            let is_it = line.starts_with(begins);
+            all.push(line);
+            if is_it {
+                return all;
+            }
+        }
     }
 
     /// Returns the next line that begins so, and the one after it.
@@ -159,4 +177,30 @@ fn the_undo_of_compose_down_is_a_command_that_works() {
     let undo = down.split("(undo: relive ").nth(1).unwrap_or_else(|| panic!("{down}")).split(')').next().unwrap();
     world.relive(&undo.split(' ').collect::<Vec<_>>()).ok();
     world.relive(&["compose", "down", &run.uuid]).ok();
+}
+
+#[test]
+fn a_node_that_stays_paused_when_its_run_is_resumed_is_named_by_compose_up_and_by_wait() {
+    let world = World::new();
+    let up = Up::new(&world, "nodes: {slow: {command: [sh, -c, 'while [ ! -e end ]; do sleep 0.01; done']}}\n");
+    up.until("slow running");
+    let run = world.relive(&["ps", "--json"]).ok().json();
+    let run = run["processes"].as_array().unwrap().iter().find(|process| process["body"] == "compose").unwrap();
+    let uuid = run["uuid"].as_str().unwrap();
+    world.relive(&["pause", "--subtree", uuid]).ok();
+    let before = up.lines_until(&format!("run {} paused", run["pid"]));
+    world.relive(&["resume", uuid]).ok();
+    let wait = Up::of(world.start(&["wait", uuid]));
+    let line = wait.lines_until("PID ").remove(0);
+    let (what, next) = line.rsplit_once(": ").unwrap();
+    assert!(what.starts_with(&format!("PID {} waits for PID ", run["pid"])), "{line}");
+    assert!(what.ends_with(&format!("(slow.{}), which is suspended (paused)", short(uuid))), "{line}");
+    assert!(next.starts_with("relive resume "), "{line}");
+    // Whichever of the two is paused first, it is said once.
+    let next = before.iter().position(|line| line.starts_with("slow paused")).map(|at| before[at + 1].clone());
+    let next = next.unwrap_or_else(|| up.until("slow paused (PID ").1);
+    world.type_in(&command(&next, "to continue it"), &[]);
+    world.file("end", "");
+    assert!(wait.child.wait_with_output().unwrap().status.success());
+    assert!(up.child.wait_with_output().unwrap().status.success());
 }

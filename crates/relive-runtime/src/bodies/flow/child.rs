@@ -255,7 +255,7 @@ impl ChildStart {
             Work::Exec { command } => {
                 if task.result_in_command {
                     let message = "its command has a result in its text, as files of an earlier version could: list the \
-                                   node in `results`, and start a new run";
+                                   node in `results`, and start a new run with `relive compose up`";
                     return Err(Error::new(ErrorCode::Invalid, message));
                 }
                 let mut env = runtime.environment_of(self.parent.uuid);

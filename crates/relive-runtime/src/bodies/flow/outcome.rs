@@ -166,6 +166,7 @@ fn not_started(stage: &str, errno: &str, program: &str) -> Option<String> {
         ("execve", "ENOENT") => "program not found",
         ("execve", "EACCES") => "permission denied",
         ("execve", "ENOEXEC") => "not in a format that can be executed",
+        ("execve", "E2BIG") => "its arguments and environment variables are longer than the system allows",
         _ => return None,
     };
     Some(format!("{words}: {program} ({stage}: {errno})"))
@@ -173,22 +174,32 @@ fn not_started(stage: &str, errno: &str, program: &str) -> Option<String> {
 
 /// Reads the end of the standard output of a session.
 fn output_of(session: &Path) -> std::io::Result<String> {
-    // Standard error is in the same log.
-    end_of(session, Stream::Out, 4 * RESULT_MAX as u64)
+    // Somewhat more than is kept: a character may be cut at the beginning.
+    end_of(session, Stream::Out, 2 * RESULT_MAX)
 }
 
 /// Returns the last line that a program wrote to its standard error.
 fn last_error(session: &Path) -> std::io::Result<Option<String>> {
     /// The longest line that is kept, in characters.
     const LINE_MAX: usize = 200;
-    let said = end_of(session, Stream::Err, 4 * LINE_MAX as u64)?;
+    let said = end_of(session, Stream::Err, 4 * LINE_MAX)?;
     let line = said.lines().map(str::trim).rfind(|line| !line.is_empty());
     Ok(line.map(|line| line.chars().filter(|c| !c.is_control()).take(LINE_MAX).collect()))
 }
 
-/// Reads one of the streams in the last bytes of a session's log.
-fn end_of(session: &Path, stream: Stream, bytes: u64) -> std::io::Result<String> {
-    let from = Reader::tail(session, bytes)?;
+/// Reads the last bytes of one of the streams of a session.
+fn end_of(session: &Path, stream: Stream, bytes: usize) -> std::io::Result<String> {
+    let (tail, oldest) = (Reader::tail(session, 2 * bytes as u64)?, Reader::oldest(session)?);
+    let mut output = read_from(session, stream, bytes, tail)?;
+    if output.len() < bytes && tail > oldest {
+        // Both streams are in one log, and the other one may have filled the end of it.
+        output = read_from(session, stream, bytes, oldest)?;
+    }
+    Ok(String::from_utf8_lossy(&output).into_owned())
+}
+
+/// Reads one of the streams from an offset of the log, and returns its last bytes.
+fn read_from(session: &Path, stream: Stream, bytes: usize, from: u64) -> std::io::Result<Vec<u8>> {
     let mut reader = Reader::open(session, from)?;
     let mut output = Vec::new();
     while let Some(item) = reader.next()? {
@@ -196,9 +207,13 @@ fn end_of(session: &Path, stream: Stream, bytes: u64) -> std::io::Result<String>
             && chunk.stream == stream
         {
             output.extend_from_slice(&chunk.bytes);
+            if output.len() > 2 * bytes {
+                output.drain(..output.len() - bytes);
+            }
         }
     }
-    Ok(String::from_utf8_lossy(&output).into_owned())
+    output.drain(..output.len().saturating_sub(bytes));
+    Ok(output)
 }
 
 /// Keeps the end of a long text, without the newlines after it and without NUL, which no program can be given.

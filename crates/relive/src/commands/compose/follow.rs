@@ -1,16 +1,20 @@
 //! Waits for a tree, and says what happens to its nodes.
 
 use std::collections::HashMap;
+use std::convert::Infallible;
 use std::pin::pin;
 use std::time::Duration;
 
-use relive_api::{Exit, NodeStatus, SignalRequest};
+use relive_api::{Created, Exit, NodeStatus, Process, SignalRequest, WaitAnswer};
 use relive_client::{Event, Source};
 use relive_core::{Pid, Timestamp, Uuid};
+use serde::Serialize;
 use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::Mutex;
 
-use super::waits::{told, word};
+use super::waits::{told, word, word_of};
 use crate::client::Client;
+use crate::commands::incarnations::Incarnations;
 use crate::context::Context;
 use crate::error::{CommandError, Outcome};
 use crate::render::line::Line;
@@ -19,21 +23,34 @@ use crate::terminal::one_line;
 /// How long the end of a run is waited for: a program has ten seconds before it is killed.
 pub(super) const DOWN_WITHIN: Duration = Duration::from_secs(60);
 
-/// Waits for the end of a tree, and returns its exit code. The first Ctrl-C ends the tree, the second kills it.
-pub(crate) async fn follow(context: &Context, client: &Client<'_>, uuid: Uuid) -> Outcome<u8> {
+/// How often to look for processes of the tree that stand still: those that were paused together with it and stay so when
+/// it is resumed alone have no event.
+const LOOK_EVERY: Duration = Duration::from_secs(2);
+
+/// The last line of `compose up --json`.
+#[derive(Serialize)]
+struct ExitLine<'a> {
+    kind: &'static str,
+    #[serde(flatten)]
+    answer: &'a WaitAnswer,
+    nodes: &'a [NodeStatus],
+}
+
+/// Waits for the end of a tree that was just started, and returns its exit code. The first Ctrl-C ends the tree, the second
+/// kills it.
+pub(crate) async fn follow(context: &Context, client: &Client<'_>, created: &Created) -> Outcome<u8> {
     let cannot = |error| CommandError::internal("cannot listen for Ctrl-C").because(error);
     let mut interrupts = signal(SignalKind::interrupt()).map_err(cannot)?;
-    let (id, mut asked, mut last) = (uuid.to_string(), false, None);
-    let mut said = Told { context, uuid, states: HashMap::new(), waits: HashMap::new() };
+    let (id, mut asked, mut last) = (created.uuid.to_string(), false, None);
+    let said = Mutex::new(Told::new(context, created));
     let answer = {
-        let tell = async |event: Event| {
-            said.event(client, &event).await;
-            Ok::<_, CommandError>(())
-        };
+        let tell = async |event: Event| said.lock().await.event(client, &event).await;
         let mut followed = pin!(client.follow(&id, Source::Events, &mut last, tell));
+        let mut watched = pin!(say_what_stands_still(context, &id, &said));
         loop {
             tokio::select! {
                 answer = &mut followed => break answer?,
+                never = &mut watched => match never {},
                 _ = interrupts.recv() => {
                     let signal = if asked { "SIGKILL" } else { "SIGTERM" };
                     asked = true;
@@ -42,11 +59,16 @@ pub(crate) async fn follow(context: &Context, client: &Client<'_>, uuid: Uuid) -
             }
         }
     };
+    let flow = client.flow(&id).await;
     if context.json {
+        // The exit code is known, also if the nodes are not any more.
+        let nodes = flow.as_ref().map_or(&[][..], |flow| &flow.nodes);
+        context.print_json(&ExitLine { kind: "exit", answer: &answer, nodes })?;
         return Ok(answer.exit_code);
     }
+    let flow = flow?;
     // A daemon that was killed may not have written all events.
-    let flow = client.flow(&id).await?;
+    let mut said = said.into_inner();
     for node in &flow.nodes {
         said.node(node);
     }
@@ -57,20 +79,47 @@ pub(crate) async fn follow(context: &Context, client: &Client<'_>, uuid: Uuid) -
     Ok(answer.exit_code)
 }
 
+/// Says from time to time which processes of a tree stand still, unless the tree itself does.
+async fn say_what_stands_still(context: &Context, id: &str, said: &Mutex<Told<'_>>) -> Infallible {
+    if context.json {
+        return std::future::pending().await;
+    }
+    loop {
+        tokio::time::sleep(LOOK_EVERY).await;
+        // No daemon is started for this: the wait itself does that.
+        let Some(client) = Client::beside(context).await else { continue };
+        let Ok(tree) = client.process(id).await else { continue };
+        for below in tree.suspended.iter().filter(|_| tree.paused_at.is_none()) {
+            let process = client.process(&below.pid.to_string()).await.ok();
+            said.lock().await.waits(process);
+        }
+    }
+}
+
 /// What was reported last.
 struct Told<'a> {
     context: &'a Context,
     /// The tree.
     uuid: Uuid,
+    incarnations: Incarnations,
     /// Of each node.
     states: HashMap<String, String>,
     /// Since when each process waits for something that was told.
     waits: HashMap<Uuid, Option<Timestamp>>,
 }
 
-impl Told<'_> {
-    async fn event(&mut self, client: &Client<'_>, event: &Event) {
-        let Some(line) = Line::parse(&event.data).filter(|_| !self.context.json) else { return };
+impl<'a> Told<'a> {
+    fn new(context: &'a Context, Created { pid, uuid }: &Created) -> Self {
+        let incarnations = Incarnations::new(uuid.to_string(), 1, *pid);
+        Self { context, uuid: *uuid, incarnations, states: HashMap::new(), waits: HashMap::new() }
+    }
+
+    async fn event(&mut self, client: &Client<'_>, event: &Event) -> Outcome<()> {
+        let Some(line) = Line::parse(&event.data) else { return Ok(()) };
+        if self.context.json {
+            let pid = self.incarnations.pid_of(client, &event.id).await?;
+            return self.context.print_line(&line.to_json(&event.id, pid));
+        }
         match line.kind.as_str() {
             "node" => {
                 if let (Some(node), Some(state)) = (line.field::<String>("node"), line.field::<String>("state")) {
@@ -83,12 +132,13 @@ impl Told<'_> {
             }
             "suspended_below" => {
                 if let Some(pid) = line.field::<Pid>("pid") {
-                    self.waits(client, &pid.to_string()).await;
+                    self.waits(client.process(&pid.to_string()).await.ok());
                 }
             }
-            "paused" => self.waits(client, &self.uuid.to_string()).await,
+            "paused" => self.waits(client.process(&self.uuid.to_string()).await.ok()),
             _ => {}
         }
+        Ok(())
     }
 
     /// Says how a node continues that a limit has ended.
@@ -102,13 +152,13 @@ impl Told<'_> {
     }
 
     /// Says that a process of the tree, or the tree itself, waits for something, if it still does.
-    async fn waits(&mut self, client: &Client<'_>, id: &str) {
+    fn waits(&mut self, found: Option<Process>) {
         // What it waits for is told by every other command as well.
-        let Ok(process) = client.process(id).await else { return };
+        let Some(process) = found else { return };
         let said = match (process.uuid == self.uuid, process.paused_at.filter(|_| process.dead_at.is_none())) {
             (true, Some(_)) => {
-                let pid = process.pid;
-                Some(format!("run {pid} paused\nto continue it: relive resume --subtree {pid}"))
+                let (what, pid) = (word_of(process.body), process.pid);
+                Some(format!("{what} {pid} paused\nto continue it: relive resume --subtree {pid}"))
             }
             (true, None) => None,
             (false, _) => told(&process, self.uuid),
@@ -128,7 +178,7 @@ impl Told<'_> {
     }
 
     fn state(&mut self, node: &str, state: &str, pid: Option<Pid>, (exit, reason): (Option<&Exit>, Option<&str>)) {
-        if self.context.json || self.states.get(node).is_some_and(|told| told == state) {
+        if self.states.get(node).is_some_and(|told| told == state) {
             return;
         }
         self.states.insert(node.to_owned(), state.to_owned());

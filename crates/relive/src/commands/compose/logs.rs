@@ -10,6 +10,7 @@ use crate::client::Client;
 use crate::commands::logs;
 use crate::context::Context;
 use crate::error::{CommandError, Outcome};
+use crate::terminal::one_line;
 
 /// How often a node that is followed is looked at while it has no process.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
@@ -19,7 +20,13 @@ pub(super) async fn run(context: &Context, run: &str, node: Option<&str>, follow
     let flow = client.flow(run).await?;
     match node {
         Some(node) if follow => follow_node(context, &client, run, &known(&flow, node)?.name).await,
-        Some(node) => show(context, known(&flow, node)?, None, Marks::No).await,
+        Some(node) => {
+            let node = known(&flow, node)?;
+            if node.uuid.is_none() {
+                context.say(&no_output(&flow, node));
+            }
+            show(context, node, None, Marks::No).await
+        }
         None => {
             let mut code = 0;
             for node in &flow.nodes {
@@ -54,6 +61,32 @@ fn known<'a>(flow: &'a FlowStatus, node: &str) -> Outcome<&'a NodeStatus> {
     })
 }
 
+/// Says why a node has no output that could be shown.
+fn no_output(flow: &FlowStatus, node: &NodeStatus) -> String {
+    let NodeStatus { name, state, reason, .. } = node;
+    let reason = reason.as_ref().map(|reason| format!(": {}", one_line(reason))).unwrap_or_default();
+    match (state.as_str(), is_over(flow, node)) {
+        ("skipped", _) => format!("{name} was skipped{reason}"),
+        (_, true) => format!("{name} was not started{reason}"),
+        (_, false) => {
+            let waits = match node.depends_on.as_slice() {
+                [] => reason,
+                on => format!(": it waits for {}", on.join(", ")),
+            };
+            format!(
+                "{name} has not started yet{waits}\nto follow it: relive compose logs {} --node {name} -f",
+                flow.pid
+            )
+        }
+    }
+}
+
+/// Tells whether a node is not started any more.
+fn is_over(flow: &FlowStatus, node: &NodeStatus) -> bool {
+    let is_over = matches!(node.state.as_str(), "succeeded" | "failed" | "stopped" | "halted" | "skipped");
+    is_over || matches!(flow.state.as_str(), "succeeded" | "failed")
+}
+
 /// Shows the output of the last process of a node; with `since`, follows what comes after that.
 async fn show(context: &Context, node: &NodeStatus, since: Option<Since>, marks: Marks) -> Outcome<u8> {
     let Some(uuid) = node.uuid else { return Ok(0) };
@@ -73,11 +106,11 @@ struct Since(Option<Timestamp>);
 
 /// Follows a node through all its processes, until it is not started any more.
 async fn follow_node(context: &Context, client: &Client<'_>, run: &str, name: &str) -> Outcome<u8> {
-    let (mut shown, mut since, mut code) = (0, None, 0);
+    let (mut shown, mut since, mut code, mut has_told) = (0, None, 0, false);
     loop {
         let flow = client.flow(run).await?;
         let node = known(&flow, name)?;
-        let is_over = matches!(node.state.as_str(), "succeeded" | "failed" | "stopped" | "halted" | "skipped");
+        let is_over = is_over(&flow, node);
         // One that runs and has no PID is just being created.
         let has_process = node.pid.is_some() || is_over || node.state == "due";
         if let Some(uuid) = node.uuid.filter(|_| node.starts > shown && has_process) {
@@ -95,7 +128,12 @@ async fn follow_node(context: &Context, client: &Client<'_>, run: &str, name: &s
             since = (!is_program).then(|| (uuid, Timestamp::now()));
             continue;
         }
-        if is_over || matches!(flow.state.as_str(), "succeeded" | "failed") {
+        if node.uuid.is_none() && (is_over || !has_told) {
+            let said = no_output(&flow, node);
+            context.say(said.lines().next().unwrap_or_default());
+            has_told = true;
+        }
+        if is_over {
             return Ok(code);
         }
         tokio::time::sleep(LOOK_EVERY).await;

@@ -1,7 +1,7 @@
 //! Processes of a run that wait for a person, in the words of `compose up`.
 
 use relive_api::{FlowKind, FlowStatus, Item, ItemKind, Process, item_of};
-use relive_core::{SuspendReason, Uuid};
+use relive_core::{Body, SuspendReason, Uuid};
 use relive_types::short_id;
 
 use crate::terminal::one_line;
@@ -12,6 +12,11 @@ pub(super) fn word(flow: &FlowStatus) -> &'static str {
         FlowKind::Compose => "run",
         FlowKind::Supervisor => "supervisor",
     }
+}
+
+/// Returns what the process of a tree is.
+pub(super) fn word_of(body: Body) -> &'static str {
+    if body == Body::Supervisor { "supervisor" } else { "run" }
 }
 
 /// Returns the name of a process in its run: that of its node, if it is one.
