@@ -42,7 +42,7 @@ soak:
 	RELIVE_KILLS=2000 cargo test --release -p relive --features faults --test kills -- --nocapture --test-threads 1
 	RELIVE_VERBS=20000 cargo test --release -p relive --features faults --test torture -- --nocapture --test-threads 1
 	scripts/install-agents all
-	cargo test --release -p relive --features faults --test cases -- real_acp_agents
+	cargo test --release -p relive --features faults --test cases -- real_acp_agents real_confined
 	RELIVE_REQUESTS=300000 cargo test --release -p relive-daemon --test it -- mutations --nocapture
 	RELIVE_LOG_MB=1024 cargo test --release -p relive --features faults --test cases -- logs_that_are_followed
 	RELIVE_LAUNCHES=2000 cargo test --release -p relive-session --test it -- races --nocapture

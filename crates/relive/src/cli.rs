@@ -1,6 +1,8 @@
 //! The definition of the command line.
 
 pub(crate) mod advice;
+#[cfg(test)]
+mod documented;
 mod groups;
 mod quick;
 #[cfg(test)]
@@ -64,7 +66,8 @@ pub(crate) enum Command {
     Attach(attach::Args),
     Ps(ps::Args),
     Inbox(inbox::Args),
-    #[command(visible_alias = "dashboard")]
+    // Not a visible alias: Tab offers one name for a command, and would offer this one instead of `top`.
+    #[command(alias = "dashboard")]
     Top(top::Args),
     Next(inbox::NextArgs),
     Info(info::Args),

@@ -138,8 +138,7 @@ fn candidates(processes: &[Process], verb: &str) -> Vec<CompletionCandidate> {
 }
 
 fn needs_answer(process: &Process) -> bool {
-    use SuspendReason::{Approval, InDoubt, Question};
-    matches!(process.suspend_reason, Some(Approval | InDoubt | Question))
+    process.suspend_reason.is_some_and(SuspendReason::awaits_answer)
 }
 
 /// Offers a process by its name, or by its PID where it has none.

@@ -2,6 +2,7 @@
 
 mod inside;
 
+use std::os::unix::process::CommandExt as _;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
@@ -44,9 +45,13 @@ impl Launcher for Launch {
         config::load(&self.paths)?;
         let mut command = Command::new(std::env::current_exe()?);
         command.args(["daemon", "serve"]).stdin(Stdio::null()).stdout(Stdio::null());
-        // It outlives this directory and this terminal's Ctrl-C. Relative paths were made absolute before, because the
-        // command knows the directory.
-        std::os::unix::process::CommandExt::process_group(command.current_dir("/"), 0);
+        // It outlives this directory. Relative paths were made absolute before, because the command knows the directory.
+        command.current_dir("/");
+        // It outlives this terminal and its Ctrl-C. In a mere process group of its own it could not leave the session of the
+        // terminal, and a daemon that is stopped when the command ends would be hung up on.
+        let leave = || rustix::process::setsid().map(drop).map_err(std::io::Error::from);
+        // SAFETY: it makes one system call, which is safe between fork and exec.
+        unsafe { command.pre_exec(leave) };
         // It outlives this shell as well, whose keys are for the processes that are created from it.
         command.env_clear().envs(crate::environment::for_the_daemon());
         for (name, path) in [("RELIVE_DATA_DIR", &self.paths.data), ("RELIVE_SOCKET", &self.paths.socket)] {

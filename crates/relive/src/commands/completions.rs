@@ -38,8 +38,9 @@ pub(crate) fn run(context: &Context, args: &Args) -> Outcome<u8> {
     shell.write_registration(VARIABLE, "relive", "relive", "relive", &mut script)?;
     let script = String::from_utf8_lossy(&script).into_owned();
     let script = match args.shell {
+        Shell::Bash => quoted_for_bash(&script),
         Shell::Zsh => loaded_by_first_tab(&script),
-        Shell::Bash | Shell::Fish => script,
+        Shell::Fish => script,
     };
     if context.json {
         context.print_json(&serde_json::json!({ "script": script }))?;
@@ -58,9 +59,35 @@ fn loaded_by_first_tab(script: &str) -> String {
     script.replace(REGISTER, &either)
 }
 
+/// Makes a script for bash quote the candidates, and take a word as it is meant that was typed with backslashes. The names of
+/// files may have spaces, and bash inserts a candidate as it is.
+fn quoted_for_bash(script: &str) -> String {
+    const TYPED: &str = "words[COMP_CWORD]=\"$2\"";
+    const SPACE: &str = "    if [[ $? != 0 ]]; then\n        unset COMPREPLY\n";
+    const QUOTE: &str = r#"    elif [[ "${COMP_WORDS[COMP_CWORD]}" != [\"\']* ]]; then
+        local i
+        for i in "${!COMPREPLY[@]}"; do
+            [[ "${COMPREPLY[i]}" == *[^A-Za-z0-9_./:=@%+,~-]* ]] && printf -v 'COMPREPLY[i]' '%q' "${COMPREPLY[i]}"
+        done
+    fi
+    if [[ -z "${COMPREPLY-}" ]]; then
+        :
+"#;
+    script.replace(TYPED, "words[COMP_CWORD]=\"${2//\\\\/}\"").replace(SPACE, &format!("{SPACE}{QUOTE}"))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn bash_quotes_the_candidates() {
+        let mut script = Vec::new();
+        Bash.write_registration(VARIABLE, "relive", "relive", "relive", &mut script).unwrap();
+        let script = quoted_for_bash(&String::from_utf8(script).unwrap());
+        assert!(script.contains("printf -v 'COMPREPLY[i]' '%q'"), "{script}");
+        assert!(script.contains(r#"words[COMP_CWORD]="${2//\\/}""#), "{script}");
+    }
 
     #[test]
     fn the_first_tab_of_zsh_completes() {

@@ -3,13 +3,13 @@
 mod signals;
 
 use relive_api::{Affected, ListQuery, Process, SignalRequest};
-use relive_core::{Body, ErrorCode, Pid, Signal, SuspendReason};
+use relive_core::{Body, Display, ErrorCode, Pid, Signal, SuspendReason};
 
 pub(crate) use self::signals::spell_out;
 use self::signals::{AnySignal, parse_signal};
 
 use super::resume::raising;
-use super::targets::{Batch, Scope, Target, Targets, Told, resumed_as};
+use super::targets::{Batch, Scope, Target, Targets, Told, id_of, resumed_as};
 use super::tell_affected;
 use crate::client::{Client, is_continues};
 use crate::context::Context;
@@ -68,7 +68,7 @@ pub(crate) async fn run(context: &Context, args: &Args) -> Outcome<u8> {
     }
     for target in targets {
         // What was shown is what gets the signal: another process may have its name by now.
-        let shown = target.found.as_ref().map(|process| process.pid.to_string());
+        let shown = target.found.as_deref().map(id_of);
         let id = shown.unwrap_or_else(|| target.id.clone());
         let before = match target.found {
             Some(process) => Some(*process),
@@ -142,6 +142,9 @@ fn unseen_stop(signal: AnySignal, affected: &Affected) -> String {
 
 /// Returns the command that takes a signal back, if there is one. A program that was ended has only a new run.
 fn undo(args: &Args, id: &str, before: Option<&Process>) -> Option<String> {
+    if before.is_some_and(|before| before.display == Display::Damaged.word()) {
+        return None;
+    }
     let subtree = if args.subtree { " --subtree" } else { "" };
     match args.signal {
         AnySignal::Relive(Signal::Term | Signal::Kill | Signal::Int) => match before.map(|before| before.body) {

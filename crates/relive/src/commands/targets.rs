@@ -68,6 +68,11 @@ pub(crate) struct Target {
     pub error: Option<CommandError>,
 }
 
+/// Returns the id that leads to a process: its PID, or its UUID if its journal does not tell the PID.
+pub(super) fn id_of(process: &Process) -> String {
+    if process.pid == Pid::RUNTIME { process.uuid.to_string() } else { process.pid.to_string() }
+}
+
 impl Targets {
     /// Whether one process was named, and not a pattern. Its answer is then the command's.
     pub(crate) fn is_one(&self) -> bool {
@@ -114,7 +119,7 @@ impl Targets {
                 targets.push(Target { id: pattern, found: None, error });
             }
             for process in found {
-                let id = process.pid.to_string();
+                let id = id_of(&process);
                 // Between two pages a process may have got another PID.
                 let is_same = |target: &Target| target.found.as_ref().is_some_and(|found| found.uuid == process.uuid);
                 if !targets.iter().any(|target| target.id == id || is_same(target)) {

@@ -127,6 +127,12 @@ fn cost(process: &Process) -> String {
     spent(process.cost_usd, process.tokens_in.saturating_add(process.tokens_out))
 }
 
+/// Returns a number of tokens, marked if some of them are an estimate.
+pub(crate) fn about(tokens: u64, estimated: bool) -> String {
+    let mark = if estimated && tokens > 0 { "~" } else { "" };
+    format!("{mark}{tokens}")
+}
+
 /// Returns a cost: `-` before the first answer of a model, `unknown` if the price of the model is not known.
 pub(crate) fn spent(cost: Option<Usd>, tokens: u64) -> String {
     if !has_spent(cost, tokens) {
@@ -324,7 +330,7 @@ fn session_rows(session: &Session) -> Vec<(&'static str, String)> {
     let missing = [
         (dropped > 0)
             .then(|| format!("about {} at the beginning were dropped to make room", super::size::bytes(dropped))),
-        session.output_lost.then(|| "some is missing: it could not be written to disk".to_owned()),
+        session.output_lost.then(|| missing_output(session).to_owned()),
     ];
     let missing: Vec<String> = missing.into_iter().flatten().collect();
     if !missing.is_empty() {
@@ -341,6 +347,15 @@ fn session_rows(session: &Session) -> Vec<(&'static str, String)> {
 }
 
 /// Returns by what its processes are found, paused and killed: one word if that is the kernel's own way.
+/// Says why output is missing. Where nobody was left to write it, it is not known whether there was some.
+fn missing_output(session: &Session) -> &'static str {
+    let stage = session.result.as_ref().and_then(|result| result["error"]["stage"].as_str());
+    match stage {
+        Some("shim" | "boot" | "hello") => "its end may be missing: it was not written to disk in time",
+        Some(_) | None => "some is missing: it could not be written to disk",
+    }
+}
+
 fn control(session: &Session) -> String {
     match [&session.tree, &session.pause, &session.kill].map(String::as_str) {
         ["cgroup2", "cgroup2-freeze", "cgroup-kill"] => "cgroup v2".to_owned(),
@@ -376,7 +391,8 @@ fn decision(process: &Process, call: &PendingCall) -> String {
 
 fn tree_usage(tree: TreeUsage) -> String {
     let tokens = tree.tokens_in.saturating_add(tree.tokens_out);
-    format!("{} processes, {tokens} tokens, cost {}", tree.processes, spent(tree.cost_usd, tokens))
+    let shown = about(tokens, tree.estimated);
+    format!("{} processes, {shown} tokens, cost {}", tree.processes, spent(tree.cost_usd, tokens))
 }
 
 fn parent(process: &Process) -> String {
@@ -411,12 +427,16 @@ fn exited_after(process: &Process) -> Option<String> {
 
 fn tokens(process: &Process) -> String {
     let sum = process.tokens_in.saturating_add(process.tokens_out);
-    let claimed = if is_claimed(process) { ", as the CLI claims" } else { "" };
-    format!("{} ({} in, {} out{claimed})", out_of(sum, process.max_tokens), process.tokens_in, process.tokens_out)
+    let how = match (is_claimed(process), process.estimated) {
+        (true, _) => ", as the CLI claims",
+        (false, true) => ", partly estimated",
+        (false, false) => "",
+    };
+    format!("{} ({} in, {} out{how})", out_of(sum, process.max_tokens), process.tokens_in, process.tokens_out)
 }
 
 /// Tells whether nobody has counted the tokens of a process: they are what its CLI says.
-fn is_claimed(process: &Process) -> bool {
+pub(crate) fn is_claimed(process: &Process) -> bool {
     process.agent.as_ref().is_some_and(|agent| agent["usage"] == "claimed")
 }
 

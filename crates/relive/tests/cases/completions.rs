@@ -20,6 +20,7 @@ fn press_tab(world: &World, words: &[&str]) -> Vec<String> {
     .unwrap();
     let mut bash = Command::new("bash");
     bash.args(["-c", script, "bash"]).args(words);
+    bash.current_dir(world.work());
     let relive = world.command(&[]);
     bash.env_clear().envs(relive.get_envs().filter_map(|(name, value)| Some((name, value?))));
     let output = bash.env("PATH", path).output().unwrap();
@@ -39,6 +40,21 @@ fn tab_completes_commands_flags_and_live_processes() {
     assert_eq!(press_tab(&world, &["kill", "bui"]), ["builder"]);
     assert!(!press_tab(&world, &["kill", ""]).contains(&"over".to_owned()), "it has ended");
     assert!(press_tab(&world, &["info", ""]).contains(&"over".to_owned()));
+}
+
+#[test]
+fn tab_offers_each_command_by_its_name_and_quotes_the_names_of_files() {
+    let world = World::new();
+    let offered = press_tab(&world, &[""]);
+    assert!(offered.contains(&"top".to_owned()) && !offered.contains(&"dashboard".to_owned()), "{offered:?}");
+    std::fs::write(world.work().join("my file.yaml"), "").unwrap();
+    std::fs::create_dir(world.work().join("a dir")).unwrap();
+    for typed in ["my", r"my\ fi"] {
+        assert_eq!(press_tab(&world, &["compose", "up", typed]), [r"my\ file.yaml"], "{typed}");
+    }
+    let directories = press_tab(&world, &["exec", "--cwd", ""]);
+    assert!(directories.contains(&r"a\ dir/".to_owned()), "{directories:?}");
+    assert!(!directories.iter().any(|name| name.contains("file.yaml")), "{directories:?}");
 }
 
 #[test]

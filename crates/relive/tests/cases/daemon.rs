@@ -12,6 +12,14 @@ use serde_json::{Value, json};
 use crate::world::{World, finish, output};
 
 #[test]
+fn a_daemon_that_a_command_starts_leaves_the_session_of_its_terminal() {
+    let world = World::new();
+    world.relive(&["daemon", "start"]).ok();
+    let daemon = rustix::process::Pid::from_raw(i32::try_from(world.daemon_pid().unwrap()).unwrap());
+    assert_eq!(rustix::process::getsid(daemon).ok(), daemon);
+}
+
+#[test]
 fn a_socket_that_a_dead_daemon_left_is_taken_over() {
     let world = World::new();
     let socket = world.socket();
@@ -129,10 +137,10 @@ fn files_of_the_data_directory_belong_to_the_user_only() {
 }
 
 /// The data directory on a small file system of its own; absent where that takes rights we have not.
-struct Mount<'w>(&'w World);
+pub(crate) struct Mount<'w>(&'w World);
 
 impl<'w> Mount<'w> {
-    fn new(world: &'w World, size: &str) -> Option<Self> {
+    pub(crate) fn new(world: &'w World, size: &str) -> Option<Self> {
         fs::create_dir_all(world.data()).unwrap();
         let mounted = mount(&["-t", "tmpfs", "-o", &format!("size={size},mode=0700"), "tmpfs"], &world.data());
         if !mounted {
@@ -274,4 +282,15 @@ fn ctrl_c_on_run_asks_it_to_stop() {
     assert!(told.stderr.contains(" to stop (SIGINT)"), "{told:?}");
     let answer = world.relive(&["wait", "--json", "1"]).exits(1).json();
     assert_eq!(answer["status"], json!({"kind": "killed", "signal": "SIGINT"}));
+}
+
+#[test]
+fn a_dry_run_of_install_prints_the_unit_also_as_json() {
+    let world = World::new();
+    let text = world.relive(&["daemon", "install", "--dry-run"]).ok().stdout;
+    let told = world.relive(&["daemon", "install", "--dry-run", "--json"]).ok().json();
+    assert_eq!(told["text"], text);
+    let path = told["unit"].as_str().unwrap();
+    assert!(path.ends_with("/systemd/user/relive.service"), "{path}");
+    assert!(!Path::new(path).exists(), "nothing is written");
 }

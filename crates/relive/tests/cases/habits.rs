@@ -23,6 +23,8 @@ fn the_text_of_each_step_is_a_line_of_its_own_in_a_file_too() {
     shell.args(["-c", &command]).current_dir(world.work()).env_clear().stdin(Stdio::null());
     shell.envs(world.command(&[]).get_envs().filter_map(|(name, value)| Some((name, value?))));
     let shown = String::from_utf8(shell.output().unwrap().stdout).unwrap();
+    let (first, shown) = shown.split_once('\n').unwrap();
+    assert!(first.starts_with("PID 2 "), "{first}");
     assert!(shown.starts_with("one\n-> list {\"path\":\".\"}\n<- list ok"), "{shown}");
     assert!(shown.contains("\nthree\nPID 2 completed: 3 steps, "), "{shown}");
 }

@@ -119,7 +119,7 @@ fn invalid_rules_are_refused() {
         let args = ["run", "-d", "--model", "script/demo", flags[0], flags[1], "x"];
         world.relive(&args).fails(2, said);
     };
-    check(["--deny", "shell:rm *"], &["a rule for commands can only allow", "hint: --deny shell and --allow"]);
+    check(["--deny", "shell:rm *"], &["a rule for commands can only allow", "hint: relive run --deny shell"]);
     check(["--allow", "shell:a * | b"], &["would never match: a command with `|`"]);
     check(["--allow", "write:src/*"], &["`write` has no commands"]);
     world.configure("tools: {'shell:rm *': deny, 'shell:a*|b': allow}");

@@ -27,13 +27,19 @@ pub(crate) fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
 
 /// Waits until there is something.
 #[track_caller]
-pub(crate) fn wait_for<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
+pub(crate) fn wait_for<T>(what: &str, look: impl FnMut() -> Option<T>) -> T {
+    wait_after(Duration::ZERO, what, look)
+}
+
+/// Waits until there is something that may come so much later.
+#[track_caller]
+pub(crate) fn wait_after<T>(later: Duration, what: &str, mut look: impl FnMut() -> Option<T>) -> T {
     let begun = Instant::now();
     loop {
         if let Some(found) = look() {
             return found;
         }
-        assert!(begun.elapsed() < DEADLINE, "waited for {DEADLINE:?}: {what}");
+        assert!(begun.elapsed() < later + DEADLINE, "waited for {:?}: {what}", later + DEADLINE);
         std::thread::sleep(LOOK_EVERY);
     }
 }

@@ -84,7 +84,10 @@ fn wrong_arguments_are_named_and_exit_with_2() {
     place.relive(&["kill", "-s", "99", "5"]).exits(2).says("unknown signal");
     place.relive(&["resolve", "5", "--always"]).exits(2).says("--allow|--deny|--done|--not-done|--retry");
     place.relive(&["resolve", "5", "--done", "--reason", "x"]).exits(2).says("cannot be used with");
-    place.relive(&["run", "--ask", "write", "--deny", "write", "x"]).exits(2).says("both --ask and --deny");
+    place
+        .relive(&["run", "--ask", "write", "--deny", "write", "x"])
+        .exits(2)
+        .says("--ask and --deny cannot be used together");
     place.relive(&["run", "--max-steps", "0", "x"]).exits(2).says("invalid value '0'");
     place.relive(&["run", " "]).exits(2).says("the intent is empty");
     place.relive(&["run", "--system", "@nowhere.md", "x"]).exits(2).says("cannot read nowhere.md: no such file");

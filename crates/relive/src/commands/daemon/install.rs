@@ -23,11 +23,15 @@ pub(super) fn run(context: &Context, args: &Args) -> Outcome<u8> {
     let program = std::env::current_exe()
         .map_err(|error| CommandError::internal("cannot find the path of this program").because(error))?;
     let text = unit(&program, &settings(context));
+    let path = directory()?.join(UNIT);
     if args.dry_run {
-        context.print(&text)?;
+        if context.json {
+            context.print_json(&json!({ "unit": path.display().to_string(), "text": text }))?;
+        } else {
+            context.print(&text)?;
+        }
         return Ok(0);
     }
-    let path = directory()?.join(UNIT);
     write(&path, &text)
         .map_err(|error| CommandError::internal(format!("cannot write {}", path.display())).because(error))?;
     if context.json {

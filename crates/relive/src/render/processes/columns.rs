@@ -148,8 +148,7 @@ impl Column {
             Self::Step => Cell::plain(of_agent(process, || out_of(process.step, process.max_steps))),
             Self::Tokens => Cell::plain(of_agent(process, || {
                 let sum = process.tokens_in.saturating_add(process.tokens_out);
-                let about = if sum > 0 && super::is_claimed(process) { "~" } else { "" };
-                format!("{about}{sum}")
+                super::about(sum, process.estimated || super::is_claimed(process))
             })),
             Self::Cost => Cell::plain(of_agent(process, || cost(process))),
             Self::Elapsed => Cell::plain(elapsed(process.elapsed_ms)),

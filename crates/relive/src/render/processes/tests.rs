@@ -231,6 +231,11 @@ fn tokens_that_nobody_has_counted_are_marked() {
     assert!(shown.contains("TOKENS     1234 (1000 in, 234 out, as the CLI claims)\n"), "{shown}");
     let listed = drawn(&[claimed], Order::Listed, &look);
     assert!(listed.contains(" ~1234 "), "{listed}");
+    let mut cut = process(1, 0);
+    cut.estimated = true;
+    let shown = details(&cut, &Clock::utc(), &look);
+    assert!(shown.contains("TOKENS     1234 (1000 in, 234 out, partly estimated)\n"), "{shown}");
+    assert!(drawn(&[cut], Order::Listed, &look).contains(" ~1234 "));
 }
 
 #[test]
