@@ -14,6 +14,9 @@ use crate::error::{CommandError, Outcome};
 const GONE_WITHIN: Duration = Duration::from_secs(60);
 const LOOK_EVERY: Duration = Duration::from_millis(10);
 
+/// The place of the number of threads in `/proc/PID/stat`, counted from the state.
+const THREADS: usize = 17;
+
 pub(crate) async fn run(context: &Context) -> Outcome<u8> {
     let stopped = stopped(context, StopQuery { for_good: true }).await?;
     if context.json {
@@ -90,10 +93,12 @@ fn is_alive(os_pid: u32) -> bool {
     std::fs::read_to_string(format!("/proc/{os_pid}/stat")).is_ok_and(|stat| !has_ended(&stat))
 }
 
+/// The main thread is a zombie before the others have ended, and they hold the lock of the data directory until then.
 fn has_ended(stat: &str) -> bool {
-    // The name before it is in parentheses and may contain anything.
-    let state = stat.rsplit_once(')').map(|(_, rest)| rest.trim_start().as_bytes().first().copied());
-    matches!(state.flatten(), None | Some(b'Z' | b'X'))
+    // The name before them is in parentheses and may contain anything.
+    let fields: Vec<&str> = stat.rsplit_once(')').map_or(stat, |(_, rest)| rest).split_ascii_whitespace().collect();
+    let is_alone = fields.get(THREADS).is_none_or(|threads| matches!(*threads, "0" | "1"));
+    matches!(fields.first(), None | Some(&"Z" | &"X")) && is_alone
 }
 
 #[cfg(test)]
@@ -101,10 +106,22 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_zombie_is_gone() {
+    fn a_zombie_is_gone_when_its_last_thread_is() {
         assert!(is_alive(std::process::id()));
-        assert!(has_ended("7 (relive) Z 1 7"));
-        assert!(!has_ended("7 (a) Z) S 1 7"));
+        let stat = |state: &str, threads: u32| {
+            format!("7 (a) Z) {state} 1 7 7 0 -1 4227084 1 0 0 0 0 0 0 0 20 0 {threads} 0 5 0 0")
+        };
+        assert!(has_ended(&stat("Z", 1)));
+        assert!(!has_ended(&stat("Z", 3)));
+        assert!(!has_ended(&stat("S", 1)));
         assert!(has_ended(""));
+    }
+
+    #[test]
+    fn the_number_of_threads_is_where_it_is_looked_for() {
+        let stat = std::fs::read_to_string("/proc/thread-self/stat").unwrap();
+        let threads = std::fs::read_dir("/proc/self/task").unwrap().count().to_string();
+        let fields: Vec<&str> = stat.rsplit_once(')').unwrap().1.split_ascii_whitespace().collect();
+        assert!(threads != "1" && fields[THREADS] != "1", "{stat}");
     }
 }
