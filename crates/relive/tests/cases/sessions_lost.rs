@@ -300,7 +300,7 @@ fn a_program_whose_shims_die_before_it_runs_is_given_up_after_five_launches() {
         }
         info["state"] == "dead"
     });
-    assert_eq!(killed.len(), 5, "launches");
+    assert_eq!(killed.len(), 5, "launches: {}", world.info(&gated.uuid));
     let status = world.info(&gated.uuid)["status"].clone();
     assert_eq!((&status["kind"], &status["stage"]), (&json!("startup_failed"), &json!("shim")));
     assert!(!world.work().join("ran").exists());
