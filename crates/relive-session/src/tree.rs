@@ -354,9 +354,13 @@ impl Tree {
         outcome
     }
 
-    /// Returns whether a shim that does not answer is in a leaf: that cannot be removed before it is gone.
+    /// Returns whether a shim that does not answer is in a leaf: that cannot be removed before it is gone. One that was killed
+    /// is in it for a moment longer.
     fn is_of_living_shim(&self, leaf: &Path) -> bool {
-        self.whose == Whose::Lost && Leaf(leaf).members().is_ok_and(|members| !members.is_empty())
+        self.whose == Whose::Lost
+            && Leaf(leaf)
+                .members()
+                .is_ok_and(|members| members.iter().any(|member| proc::shim_directory(*member).is_some()))
     }
 
     /// Lets the shim leave the leaf that it shares with the tree, for good.

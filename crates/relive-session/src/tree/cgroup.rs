@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 use rustix::fs::{CWD, Mode, OFlags};
 use rustix::process::{Pid, Signal};
 
-use super::FREEZE_MAX;
 use super::nest::{self, Then};
+use super::{FREEZE_MAX, REMOVE_MAX};
 use crate::kernel_file;
 
 const SUBTREE_CONTROL: &str = "cgroup.subtree_control";
@@ -89,7 +89,7 @@ impl<'a> Mount<'a> {
 pub(super) struct Leaf<'a>(pub(super) &'a Path);
 
 impl Leaf<'_> {
-    /// Creates it in `directory`, which is created too if necessary.
+    /// Creates it in `directory`, which is created too if necessary. An empty one of the same name is replaced.
     pub(super) fn make(directory: &Path, name: &str) -> io::Result<PathBuf> {
         const TRIES: u32 = 16;
         let leaf = directory.join(name);
@@ -101,6 +101,10 @@ impl Leaf<'_> {
             match make_directory(&leaf) {
                 // Another session was the last in the directory, and has just removed it.
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                // A launch of the same session was lost. One that still has processes cannot be removed.
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                    Leaf(&leaf).remove(REMOVE_MAX).map_err(|_| error)?;
+                }
                 made => return made.map(|()| leaf),
             }
         }

@@ -65,6 +65,19 @@ fn assert_no_trace(plan: &Plan) {
 }
 
 #[test]
+fn a_lost_launch_does_not_keep_the_next_one_from_its_leaves() {
+    on_each_rung(|ladder| {
+        let limits = Limits { pids: Some(PidsLimit { max: 100, required: false }), ..NO_LIMITS };
+        // Its shim was killed, and is not there to remove it.
+        let lost = Tree::make(&ladder.plan, "again", &limits).unwrap();
+        let next = Tree::make(&ladder.plan, "again", &limits).unwrap();
+        assert_eq!(next.made(), lost.made());
+        next.remove().unwrap();
+        assert_no_trace(&ladder.plan);
+    });
+}
+
+#[test]
 fn probing_leaves_nothing_behind() {
     on_each_rung(|ladder| assert_no_trace(&ladder.plan));
 }
@@ -318,17 +331,24 @@ fn cpu_time_is_limited() {
 }
 
 #[test]
-fn a_leaf_name_is_one_component_and_is_used_once() {
+fn a_leaf_name_is_one_component() {
     on_each_rung(|ladder| {
         for name in ["", "a/b", "..", ".x"] {
             assert_eq!(Tree::make(&ladder.plan, name, &NO_LIMITS).unwrap_err().errno, "EINVAL", "{name}");
         }
+        assert_no_trace(&ladder.plan);
+    });
+}
+
+#[test]
+fn a_leaf_with_processes_is_not_used_again() {
+    on_each_rung(|ladder| {
+        let mut shim = Shim::start(ladder, &NO_LIMITS, "sleep 1000");
         if ladder.rungs.tree.starts_with("cgroup") {
-            let first = Tree::make(&ladder.plan, "once", &NO_LIMITS).unwrap();
-            assert_eq!(Tree::make(&ladder.plan, "once", &NO_LIMITS).unwrap_err().errno, "EEXIST");
-            assert!(first.is_empty());
-            first.remove().unwrap();
+            assert_eq!(Tree::make(&ladder.plan, &shim.name, &NO_LIMITS).unwrap_err().errno, "EEXIST");
+            assert!(!shim.members().is_empty());
         }
+        shim.kill_and_remove();
         assert_no_trace(&ladder.plan);
     });
 }
