@@ -378,9 +378,9 @@ impl Served {
         let begun = asked.clone();
         let begun = self.with_space(move |log| log.begin(&begun), &is_wanted).await?;
         if let Err(error) = self.with_space(Log::sync, &is_wanted).await {
-            // Its line is there, but it is not made.
-            let ended = asked.ended(Timestamp::now());
-            let _ = self.with_log(move |log| log.end(&ended)).await;
+            // The log says that the call has begun, but it is not made. Its end may have to wait for space, too.
+            let (served, ended) = (Arc::clone(self), asked.ended(Timestamp::now()));
+            tokio::spawn(async move { served.record_end(ended).await });
             return Err(error);
         }
         Ok(begun)

@@ -143,6 +143,8 @@ pub(crate) struct Log {
     is_retired: bool,
     #[cfg(test)]
     pub(crate) failing_syncs: u32,
+    #[cfg(test)]
+    pub(crate) failing_ends: u32,
 }
 
 /// Whether a call was recorded.
@@ -179,6 +181,8 @@ impl Log {
             is_retired: false,
             #[cfg(test)]
             failing_syncs: 0,
+            #[cfg(test)]
+            failing_ends: 0,
         };
         flock(&log.file, FlockOperation::NonBlockingLockShared)?;
         log.read_lines()?;
@@ -295,10 +299,20 @@ impl Log {
 
     /// Records the end of a call. It is on the disk after [`Self::sync`].
     pub(crate) fn end(&mut self, ended: &Ended) -> io::Result<()> {
+        #[cfg(test)]
+        if self.failing_ends > 0 {
+            self.failing_ends -= 1;
+            return Err(io::ErrorKind::StorageFull.into());
+        }
         let end = self.append(&Line::Ended(Box::new(ended.clone())))?;
         self.used.insert(end, ended.tokens_in + ended.tokens_out);
         self.open.remove(&ended.number);
         self.unlock_if_over()
+    }
+
+    #[cfg(test)]
+    pub(crate) fn has_open_calls(&self) -> bool {
+        !self.open.is_empty()
     }
 
     /// Forgets what the daemon has subtracted.
