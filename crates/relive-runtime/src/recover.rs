@@ -228,10 +228,12 @@ impl Runtime {
         }
     }
 
-    /// Returns whether the journal of a process describes it.
-    pub(crate) async fn has_good_journal(self: &Arc<Self>, uuid: Uuid) -> Result<bool> {
+    /// Returns whether the journal of a process can be read, and does not describe it.
+    pub(crate) async fn has_damaged_journal(self: &Arc<Self>, uuid: Uuid) -> Result<bool> {
         let boot_id = self.clock.boot_id();
-        Ok(self.on_journal(move |data| survey_one(data, &boot_id, uuid, None).is_ok()).await?)
+        // It is only looked at, and needs no PID of its own.
+        let looked = self.on_journal(move |data| survey_one(data, &boot_id, uuid, Some(Pid::RUNTIME)).map(drop));
+        Ok(looked.await?.is_err_and(|failure| failure.is_damage()))
     }
 
     /// Tries again, until it succeeds, to recover what could not be recovered.

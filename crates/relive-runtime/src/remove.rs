@@ -56,17 +56,17 @@ impl Runtime {
         .await
     }
 
-    /// Removes a process whose journal cannot be read, if nothing of it runs: it can never be resumed, and its end never recorded.
+    /// Removes a process whose journal is damaged, if nothing of it runs: it can never be resumed, and its end never recorded.
     /// Returns the refusal if it may be recovered.
     async fn remove_damaged(self: &Arc<Self>, uuid: Uuid, refusal: Error) -> Result<Removed> {
-        let is_damaged = self.unrecovered.get(uuid).is_some_and(|failure| !failure.is_passing());
+        let is_damaged = self.unrecovered.get(uuid).is_some_and(|failure| failure.is_damage());
         // What is only there could not be merged any more.
         if !is_damaged || self.workspaces.has_own(uuid) {
             return Err(refusal);
         }
         let (_alone, _turn) = (self.collecting.lock().await, self.turn(uuid, Lane::Verb).await?);
         // One whose parent could not be recovered has a good journal.
-        if self.has_good_journal(uuid).await? {
+        if !self.has_damaged_journal(uuid).await? {
             return Err(refusal);
         }
         let sessions = self.data.directory(uuid).sessions();

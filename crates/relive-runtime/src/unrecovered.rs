@@ -31,6 +31,9 @@ enum FailureCause {
     DiskFull,
     /// Its journal can be read, but not opened for writing.
     NotOpened,
+    /// The system did not let it be read: it may be good.
+    NotRead,
+    /// It was read, and is damaged.
     Unreadable,
 }
 
@@ -39,7 +42,7 @@ impl Failure {
         let cause = if error.is_disk_full() { FailureCause::DiskFull } else { FailureCause::NotOpened };
         let message = match cause {
             FailureCause::DiskFull => "the disk is full".to_owned(),
-            FailureCause::NotOpened | FailureCause::Unreadable => error.to_string(),
+            FailureCause::NotOpened | FailureCause::NotRead | FailureCause::Unreadable => error.to_string(),
         };
         Self { message, cause, pid, info: None }
     }
@@ -64,7 +67,8 @@ impl Failure {
     }
 
     pub(crate) fn unreadable(error: &Unreadable) -> Self {
-        Self { message: error.to_string(), cause: FailureCause::Unreadable, pid: None, info: None }
+        let cause = if is_damage(&error.source) { FailureCause::Unreadable } else { FailureCause::NotRead };
+        Self { message: error.to_string(), cause, pid: None, info: None }
     }
 
     /// Returns the failure of a process whose parent could not be recovered: it runs below its parent or not at all.
@@ -79,7 +83,15 @@ impl Failure {
 
     /// Returns whether another attempt may succeed without a repair.
     pub(crate) fn is_passing(&self) -> bool {
-        self.cause != FailureCause::Unreadable
+        match self.cause {
+            FailureCause::DiskFull | FailureCause::NotOpened => true,
+            FailureCause::NotRead | FailureCause::Unreadable => false,
+        }
+    }
+
+    /// Returns whether the process can never be recovered from what is on the disk.
+    pub(crate) fn is_damage(&self) -> bool {
+        self.cause == FailureCause::Unreadable
     }
 
     /// Returns the refusal of a request to change the process.
@@ -88,7 +100,7 @@ impl Failure {
             FailureCause::DiskFull => (ErrorCode::Exhausted, Some("relive gc")),
             FailureCause::NotOpened => (ErrorCode::Conflict, Some("relive daemon restart")),
             // A person has to repair that file.
-            FailureCause::Unreadable => (ErrorCode::Conflict, None),
+            FailureCause::NotRead | FailureCause::Unreadable => (ErrorCode::Conflict, None),
         };
         let message = format!("process {uuid} has not ended and could not be recovered: {}", self.message);
         Error::Said { code, message, hint: hint.map(str::to_owned) }
@@ -99,7 +111,7 @@ impl Failure {
         let (display, reason) = match self.cause {
             FailureCause::DiskFull => (Display::Suspended, SuspendReason::DiskFull),
             FailureCause::NotOpened => (Display::Suspended, SuspendReason::IoError),
-            FailureCause::Unreadable => (Display::Damaged, SuspendReason::IoError),
+            FailureCause::NotRead | FailureCause::Unreadable => (Display::Damaged, SuspendReason::IoError),
         };
         let process = match self.info.clone().and_then(|info| OnDisk::last(*info)) {
             Some(found) => of_disk(found),
@@ -126,6 +138,13 @@ impl Failure {
             ..process
         }
     }
+}
+
+/// Returns whether a file was read, and is not what it should be. Everything else is about the system or the rights to it.
+fn is_damage(error: &std::io::Error) -> bool {
+    use std::io::ErrorKind::{InvalidData, IsADirectory, NotADirectory, NotFound, UnexpectedEof};
+    matches!(error.kind(), InvalidData | IsADirectory | NotADirectory | NotFound | UnexpectedEof)
+        || error.raw_os_error() == Some(rustix::io::Errno::LOOP.raw_os_error())
 }
 
 /// The processes that could not be recovered.
@@ -193,5 +212,22 @@ mod tests {
         };
         check(28, "the disk is full");
         check(5, "Input/output error (os error 5)");
+    }
+
+    #[test]
+    fn a_journal_that_was_not_read_is_not_taken_for_damaged() {
+        let is_damage = |source| {
+            Failure::unreadable(&Unreadable { uuid: Uuid::from_u128(1), path: "steps.jsonl".into(), source })
+                .is_damage()
+        };
+        // EIO, ENOMEM, EACCES, EMFILE
+        for errno in [5, 12, 13, 24] {
+            assert!(!is_damage(std::io::Error::from_raw_os_error(errno)), "{errno}");
+        }
+        // ENOENT, EISDIR, ELOOP
+        for errno in [2, 21, 40] {
+            assert!(is_damage(std::io::Error::from_raw_os_error(errno)), "{errno}");
+        }
+        assert!(is_damage(std::io::Error::new(std::io::ErrorKind::InvalidData, "a hash is wrong")));
     }
 }

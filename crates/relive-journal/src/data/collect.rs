@@ -201,10 +201,15 @@ impl DataDirectory {
         Ok(Collected::Gone)
     }
 
-    /// Deletes a process whose journal cannot be read, and returns its size. The caller has made sure that nothing of it runs. It
-    /// is known to have existed only if `last` tells so, the last that was known of it.
+    /// Deletes a process whose journal is damaged, and returns the number of bytes freed. The caller makes sure that nothing of it
+    /// runs. Leaves a tombstone only if `last`, its last known state, is given.
     pub fn discard(&self, uuid: Uuid, last: Option<ProcInfo>, now: Timestamp) -> io::Result<u64> {
         let directory = self.directory(uuid);
+        let _lock = match lock(&self.io.disk, &directory.steps()) {
+            Err(WriteError::Busy { .. }) => return Err(io::ErrorKind::ResourceBusy.into()),
+            // What is there instead of a journal cannot be locked, and nobody writes to it.
+            locked => locked.ok(),
+        };
         let bytes = tree_bytes(directory.path())?;
         if let Some(info) = last {
             let tombstone = Tombstone::of(info, now, now);
@@ -213,6 +218,8 @@ impl DataDirectory {
         self.set_aside(uuid)?;
         // The next start removes a marker without a directory.
         let _ = self.unmark(uuid);
+        self.compact_tombstones(now);
+        let _ = self.restore_reserve();
         Ok(bytes)
     }
 
