@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Subcommand;
 use relive_api::{Environment, FlowKind, FlowRequest, NodeRequest};
-use relive_core::Limits;
+use relive_core::{Limits, Pid};
 use relive_flow::ComposeFile;
 use relive_types::program::quote;
 use serde_json::json;
@@ -24,7 +24,7 @@ use crate::environment::EnvironmentArgs;
 use crate::error::{CommandError, Kind, Outcome};
 use crate::user_file;
 
-pub(crate) use follow::follow;
+use follow::{Followed, follow};
 
 /// The exit code of a command whose output nobody reads any more: 128 and the number of SIGPIPE.
 const CLOSED_PIPE: u8 = 128 + 13;
@@ -280,17 +280,41 @@ pub(crate) async fn start(context: &Context, request: FlowRequest, detach: bool)
         (false, true) => context.print_line(&pid.to_string()),
         (false, false) => Ok(()),
     };
-    let ended = match told {
+    match told {
         Ok(()) if detach => Ok(0),
-        Ok(()) => follow(context, &client, &created).await,
-        Err(error) => Err(error),
-    };
-    match ended {
-        Err(error) if error.kind == Kind::ClosedPipe => {
-            context.say(&format!("nobody reads the output any more, PID {pid} keeps running: relive attach {pid}"));
+        Ok(()) => match follow(context, &client, &created).await {
+            Ok(Followed { code, told }) => match told {
+                Ok(()) => Ok(code),
+                Err(error) => unread(context, error, &format!("PID {pid} has ended with exit code {code}"), None),
+            },
+            Err(error) => unread_while_running(context, error, pid),
+        },
+        Err(error) => unread_while_running(context, error, pid),
+    }
+}
+
+/// Reports an error of the output: the tree itself keeps running.
+fn unread_while_running(context: &Context, error: CommandError, pid: Pid) -> Outcome<u8> {
+    // A tree has no terminal to attach to.
+    unread(context, error, &format!("PID {pid} keeps running"), Some(&format!("relive wait {pid}")))
+}
+
+/// Adds to an error of the output what became of the tree. Returns any other error unchanged.
+fn unread(context: &Context, error: CommandError, tree: &str, next: Option<&str>) -> Outcome<u8> {
+    match error.kind {
+        Kind::ClosedPipe => {
+            let next = next.map(|next| format!(": {next}")).unwrap_or_default();
+            context.say(&format!("nobody reads the output any more, {tree}{next}"));
             Ok(CLOSED_PIPE)
         }
-        ended => ended.map_err(|error| error.beside_running(pid)),
+        Kind::NoOutput => {
+            let error = CommandError { message: format!("{}; {tree}", error.message), ..error };
+            Err(match next {
+                Some(next) => error.with_hint(next),
+                None => error,
+            })
+        }
+        Kind::Code(_) => Err(error),
     }
 }
 

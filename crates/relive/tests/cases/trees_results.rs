@@ -1,8 +1,8 @@
 //! Results of nodes, whatever their programs wrote, and what is said of output that is not there yet.
 
-use std::io::{BufRead as _, BufReader};
+use std::io::{BufRead as _, BufReader, Read as _};
 
-use crate::world::{World, wait_until};
+use crate::world::{World, finish, wait_until};
 
 #[test]
 fn a_result_is_handed_on_whatever_else_its_program_wrote() {
@@ -91,15 +91,64 @@ fn compose_up_in_the_foreground_tells_each_change_and_each_result_in_json() {
     wait_until("nothing is left", || world.relive(&["ps", "-q"]).ok().stdout.is_empty());
 }
 
+/// The command after `hint: ` or after the last colon of a line, without `relive`.
+#[track_caller]
+fn hinted(said: &str) -> Vec<&str> {
+    let command = said.rsplit_once("relive ").unwrap_or_else(|| panic!("no command in {said}")).1;
+    command.split_whitespace().collect()
+}
+
 #[test]
-fn a_run_whose_start_cannot_be_printed_is_said_to_run() {
+fn a_run_whose_start_cannot_be_printed_is_said_to_run_with_a_command_that_waits_for_it() {
     let world = World::new();
-    world.file("tree.yaml", "nodes: {a: {command: [sleep, '60']}}\n");
-    for args in [["compose", "up", "-d"], ["compose", "up", "--json"]] {
+    world.file("tree.yaml", "nodes: {a: {command: [sh, -c, 'while [ ! -e go ]; do sleep 0.05; done; exit 4']}}\n");
+    world.file(
+        "loop.yaml",
+        "children: {a: {command: [sh, -c, 'while [ ! -e go ]; do sleep 0.05; done'], restart: temporary}}\n",
+    );
+    let cases = [
+        (&["compose", "up", "-d", "tree.yaml"][..], 1),
+        (&["compose", "up", "--json", "tree.yaml"], 1),
+        (&["supervise", "-d", "loop.yaml"], 0),
+    ];
+    for (args, ends_with) in cases {
         let full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
-        let said = world.command(&[&args[..], &["tree.yaml"]].concat()).stdout(full).output().unwrap();
+        let said = world.command(args).stdout(full).output().unwrap();
         let (code, said) = (said.status.code(), String::from_utf8_lossy(&said.stderr).into_owned());
-        assert!(code == Some(125) && said.contains("keeps running") && said.contains("hint: relive attach"), "{said}");
+        assert!(code == Some(125) && said.contains("keeps running") && said.contains("hint: relive wait"), "{said}");
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        let closed = world.command(args).stdout(writer).output().unwrap();
+        let (code, closed) = (closed.status.code(), String::from_utf8_lossy(&closed.stderr).into_owned());
+        assert!(code == Some(141) && closed.contains("nobody reads the output any more, PID "), "{closed}");
+        world.file("go", "");
+        for said in [said, closed] {
+            world.relive(&hinted(&said)).exits(ends_with);
+        }
+        std::fs::remove_file(world.work().join("go")).unwrap();
     }
-    world.relive(&["kill", "-9", "--all", "-y"]).ok();
+}
+
+#[test]
+fn a_run_that_has_ended_is_not_said_to_run_when_only_its_last_line_cannot_be_written() {
+    let world = World::new();
+    // The last line is longer than a pipe is, so its writer waits for the reader, who goes away then.
+    let skipped = |number| format!("  skipped-{number:0>30}: {{command: ['true'], depends_on: [bad]}}\n");
+    let skipped: String = (0..600).map(skipped).collect();
+    world.file("tree.yaml", &format!("nodes:\n  bad: {{command: [sh, -c, 'exit 4']}}\n{skipped}"));
+    let mut child = world.start(&["compose", "up", "--json", "tree.yaml"]);
+    let mut stdout = BufReader::new(child.stdout.take().unwrap());
+    let begins = br#"{"kind":"exit""#;
+    loop {
+        let mut begun = vec![0; begins.len()];
+        stdout.read_exact(&mut begun).unwrap();
+        if begun == begins {
+            break;
+        }
+        stdout.read_line(&mut String::new()).unwrap();
+    }
+    drop(stdout);
+    let said = finish(child);
+    let expect = "nobody reads the output any more, PID 1 has ended with exit code 1\n";
+    assert_eq!((said.code, said.stderr.as_str()), (141, expect));
 }

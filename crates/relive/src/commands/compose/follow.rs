@@ -1,5 +1,6 @@
 //! Waits for a tree, and says what happens to its nodes.
 
+use std::cell::RefCell;
 use std::collections::HashMap;
 use std::convert::Infallible;
 use std::pin::pin;
@@ -10,7 +11,6 @@ use relive_client::{Event, Source};
 use relive_core::{Pid, Timestamp, Uuid};
 use serde::Serialize;
 use tokio::signal::unix::{SignalKind, signal};
-use tokio::sync::Mutex;
 
 use super::waits::{told, word, word_of};
 use crate::client::Client;
@@ -36,17 +36,34 @@ struct ExitLine<'a> {
     nodes: &'a [NodeStatus],
 }
 
-/// Waits for the end of a tree that was just started, and returns its exit code. The first Ctrl-C ends the tree, the second
-/// kills it.
-pub(crate) async fn follow(context: &Context, client: &Client<'_>, created: &Created) -> Outcome<u8> {
+/// A tree that was followed until its end.
+pub(super) struct Followed {
+    /// The exit code of the tree.
+    pub(super) code: u8,
+    /// Whether its end could be reported.
+    pub(super) told: Outcome<()>,
+}
+
+/// Waits for the end of a tree that was just started. The first Ctrl-C ends the tree, the second kills it. An error says
+/// nothing about the tree, which may keep running.
+pub(super) async fn follow(context: &Context, client: &Client<'_>, created: &Created) -> Outcome<Followed> {
     let cannot = |error| CommandError::internal("cannot listen for Ctrl-C").because(error);
     let mut interrupts = signal(SignalKind::interrupt()).map_err(cannot)?;
     let (id, mut asked, mut last) = (created.uuid.to_string(), false, None);
-    let said = Mutex::new(Told::new(context, created));
+    let said = RefCell::new(Told::new(context, created.uuid));
+    let mut incarnations = Incarnations::new(id.clone(), 1, created.pid);
     let answer = {
-        let tell = async |event: Event| said.lock().await.event(client, &event).await;
+        let tell = async |event: Event| {
+            let Some(line) = Line::parse(&event.data) else { return Ok(()) };
+            if context.json {
+                let pid = incarnations.pid_of(client, &event.id).await?;
+                return context.print_line(&line.to_json(&event.id, pid));
+            }
+            report_event(client, &id, &line, &said).await;
+            Ok(())
+        };
         let mut followed = pin!(client.follow(&id, Source::Events, &mut last, tell));
-        let mut watched = pin!(say_what_stands_still(context, &id, &said));
+        let mut watched = pin!(report_suspended(context, &id, &said));
         loop {
             tokio::select! {
                 answer = &mut followed => break answer?,
@@ -63,24 +80,27 @@ pub(crate) async fn follow(context: &Context, client: &Client<'_>, created: &Cre
     if context.json {
         // The exit code is known, also if the nodes are not any more.
         let nodes = flow.as_ref().map_or(&[][..], |flow| &flow.nodes);
-        context.print_json(&ExitLine { kind: "exit", answer: &answer, nodes })?;
-        return Ok(answer.exit_code);
+        let told = context.print_json(&ExitLine { kind: "exit", answer: &answer, nodes });
+        return Ok(Followed { code: answer.exit_code, told });
     }
-    let flow = flow?;
+    let flow = match flow {
+        Ok(flow) => flow,
+        Err(error) => return Ok(Followed { code: answer.exit_code, told: Err(error.into()) }),
+    };
     // A daemon that was killed may not have written all events.
     let mut said = said.into_inner();
     for node in &flow.nodes {
         said.node(node);
     }
     if let Some(exit) = answer.exit.filter(|exit| exit.code != 0) {
-        context.say(&format!("error: {} {} {}", word(&flow), answer.pid, exit.reason));
+        context.say(&format!("error: {} {}: {}", word(&flow), answer.pid, exit.reason));
         context.say(&format!("\nhint: relive compose status {}", answer.pid));
     }
-    Ok(answer.exit_code)
+    Ok(Followed { code: answer.exit_code, told: Ok(()) })
 }
 
-/// Says from time to time which processes of a tree stand still, unless the tree itself does.
-async fn say_what_stands_still(context: &Context, id: &str, said: &Mutex<Told<'_>>) -> Infallible {
+/// Reports from time to time which processes of a tree are suspended, unless the tree itself is.
+async fn report_suspended(context: &Context, id: &str, said: &RefCell<Told<'_>>) -> Infallible {
     if context.json {
         return std::future::pending().await;
     }
@@ -89,10 +109,44 @@ async fn say_what_stands_still(context: &Context, id: &str, said: &Mutex<Told<'_
         // No daemon is started for this: the wait itself does that.
         let Some(client) = Client::beside(context).await else { continue };
         let Ok(tree) = client.process(id).await else { continue };
-        for below in tree.suspended.iter().filter(|_| tree.paused_at.is_none()) {
-            let process = client.process(&below.pid.to_string()).await.ok();
-            said.lock().await.waits(process);
+        if tree.paused_at.is_some() {
+            continue;
         }
+        for below in &tree.suspended {
+            let process = client.process(&below.pid.to_string()).await.ok();
+            said.borrow_mut().waits(process);
+        }
+    }
+}
+
+/// Reports an event of a tree. The daemon is asked before anything is borrowed: its answer may take long.
+async fn report_event(client: &Client<'_>, id: &str, line: &Line, said: &RefCell<Told<'_>>) {
+    match line.kind.as_str() {
+        "node" => {
+            let (Some(node), Some(state)) = (line.field::<String>("node"), line.field::<String>("state")) else {
+                return;
+            };
+            let (exit, reason) = (line.field::<Exit>("exit"), line.field::<String>("reason"));
+            said.borrow_mut().state(&node, &state, line.field("child"), (exit.as_ref(), reason.as_deref()));
+            // The status of the run has the command as well.
+            if line.field::<bool>("at_limit") == Some(true)
+                && let Ok(flow) = client.flow(id).await
+                && let Some(hint) = flow.nodes.into_iter().find(|found| found.name == node).and_then(|node| node.hint)
+            {
+                client.context().say(&format!("to continue it: {hint}"));
+            }
+        }
+        "suspended_below" => {
+            if let Some(pid) = line.field::<Pid>("pid") {
+                let process = client.process(&pid.to_string()).await.ok();
+                said.borrow_mut().waits(process);
+            }
+        }
+        "paused" => {
+            let process = client.process(id).await.ok();
+            said.borrow_mut().waits(process);
+        }
+        _ => {}
     }
 }
 
@@ -101,7 +155,6 @@ struct Told<'a> {
     context: &'a Context,
     /// The tree.
     uuid: Uuid,
-    incarnations: Incarnations,
     /// Of each node.
     states: HashMap<String, String>,
     /// Since when each process waits for something that was told.
@@ -109,46 +162,8 @@ struct Told<'a> {
 }
 
 impl<'a> Told<'a> {
-    fn new(context: &'a Context, Created { pid, uuid }: &Created) -> Self {
-        let incarnations = Incarnations::new(uuid.to_string(), 1, *pid);
-        Self { context, uuid: *uuid, incarnations, states: HashMap::new(), waits: HashMap::new() }
-    }
-
-    async fn event(&mut self, client: &Client<'_>, event: &Event) -> Outcome<()> {
-        let Some(line) = Line::parse(&event.data) else { return Ok(()) };
-        if self.context.json {
-            let pid = self.incarnations.pid_of(client, &event.id).await?;
-            return self.context.print_line(&line.to_json(&event.id, pid));
-        }
-        match line.kind.as_str() {
-            "node" => {
-                if let (Some(node), Some(state)) = (line.field::<String>("node"), line.field::<String>("state")) {
-                    let (exit, reason) = (line.field::<Exit>("exit"), line.field::<String>("reason"));
-                    self.state(&node, &state, line.field("child"), (exit.as_ref(), reason.as_deref()));
-                    if line.field::<bool>("at_limit") == Some(true) {
-                        self.way_on(client, &node).await;
-                    }
-                }
-            }
-            "suspended_below" => {
-                if let Some(pid) = line.field::<Pid>("pid") {
-                    self.waits(client.process(&pid.to_string()).await.ok());
-                }
-            }
-            "paused" => self.waits(client.process(&self.uuid.to_string()).await.ok()),
-            _ => {}
-        }
-        Ok(())
-    }
-
-    /// Says how a node continues that a limit has ended.
-    async fn way_on(&self, client: &Client<'_>, node: &str) {
-        // The status of the run tells it as well.
-        let Ok(flow) = client.flow(&self.uuid.to_string()).await else { return };
-        let hint = flow.nodes.into_iter().find(|found| found.name == node).and_then(|node| node.hint);
-        if let Some(hint) = hint {
-            self.context.say(&format!("to continue it: {hint}"));
-        }
+    fn new(context: &'a Context, uuid: Uuid) -> Self {
+        Self { context, uuid, states: HashMap::new(), waits: HashMap::new() }
     }
 
     /// Says that a process of the tree, or the tree itself, waits for something, if it still does.
