@@ -54,6 +54,13 @@ pub(crate) fn end(pid: Pid, status: Option<&ProcessStatus>, exit: Option<&Exit>)
     }
 }
 
+/// Returns the note that changes of some steps are not known: `no snapshot after step 2, 3: relive steps 5`.
+pub(crate) fn without_snapshot(pid: Pid, steps: &[u32]) -> String {
+    let steps: Vec<String> = steps.iter().map(u32::to_string).collect();
+    let steps = if steps.is_empty() { "some steps".to_owned() } else { format!("step {}", steps.join(", ")) };
+    format!("no snapshot after {steps}: relive steps {pid}")
+}
+
 fn descendants(number: usize) -> String {
     if number == 1 { "1 descendant".to_owned() } else { format!("{number} descendants") }
 }

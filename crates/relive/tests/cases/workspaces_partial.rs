@@ -4,7 +4,7 @@ use std::fs;
 
 use serde_json::json;
 
-use crate::workspaces_support::look;
+use crate::workspaces_support::{look, shell};
 use crate::world::{World, begun};
 
 #[test]
@@ -98,6 +98,31 @@ fn case_71_a_step_whose_snapshot_failed_has_no_files_and_says_so() {
         world.relive(&["rewind", &process.uuid, "--to-step", step, "-y"]).ok();
         assert_eq!(fs::read_to_string(world.work().join("f")).unwrap(), expect);
     }
+}
+
+#[test]
+fn run_says_after_which_steps_it_has_no_snapshot() {
+    let world = World::new();
+    let objects = world.data().join("snapshots/objects");
+    let objects = objects.display();
+    let commands = [
+        "echo 1 > f".to_owned(),
+        format!("echo 2 > f; mv {objects} {objects}.away; touch {objects}"),
+        "echo 3 > f".to_owned(),
+        format!("echo 4 > f; rm {objects}; mv {objects}.away {objects}"),
+    ];
+    let turns: String = commands.iter().map(|command| shell(command)).collect();
+    let path = world.root().join("missing.yaml");
+    fs::write(&path, format!("turns:\n{turns}  - text: over\n")).unwrap();
+    let model = format!("script/{}", path.display());
+    let said = world.relive(&["run", "-n", "-y", "--isolation", "none", "--model", &model, "go"]).ok();
+    assert!(said.stderr.contains("no snapshot after step 2, 3: relive steps 1"), "{said:?}");
+    world.relive(&["steps", "1"]).ok();
+    let path = world.root().join("all.yaml");
+    fs::write(&path, format!("turns:\n{}  - text: over\n", shell("echo 5 > f"))).unwrap();
+    let model = format!("script/{}", path.display());
+    let said = world.relive(&["run", "-n", "-y", "--isolation", "none", "--model", &model, "go"]).ok();
+    assert!(!said.stderr.contains("no snapshot"), "{said:?}");
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use relive_api::{Created, DiffQuery, WaitAnswer, WorkspaceKind};
-use relive_client::Event;
+use relive_client::{Event, Source};
 use relive_core::Uuid;
 use serde::Serialize;
 
@@ -189,16 +189,32 @@ impl<'a> Show<'a> {
         let uuid = self.created.uuid.to_string();
         // Only for the words: the process has ended whatever becomes of this.
         let Ok(diff) = self.client.diff(&uuid, DiffQuery::default()).await else { return };
-        if diff.files.is_empty() {
-            return;
-        }
         let pid = self.created.pid;
         let workspace = self.client.process(&uuid).await.ok().and_then(|process| process.workspace);
-        let copy = match workspace.map(|workspace| workspace.kind) {
+        let copy = match workspace.as_ref().map(|workspace| workspace.kind) {
             Some(WorkspaceKind::Own) => format!(", in a copy (relive merge {pid})"),
             Some(WorkspaceKind::Here) | None => String::new(),
         };
-        self.aside(&format!("{} (relive diff {pid}){copy}", summary_of(&diff.files)), Paint::Dim);
+        if !diff.files.is_empty() {
+            self.aside(&format!("{} (relive diff {pid}){copy}", summary_of(&diff.files)), Paint::Dim);
+        }
+        if workspace.is_some_and(|workspace| workspace.unknown_steps) {
+            let steps = self.steps_without_snapshot(&uuid).await;
+            self.aside(&summary::without_snapshot(pid, &steps), Paint::Yellow);
+        }
+    }
+
+    /// Returns the steps after which no snapshot could be taken, as far as the events tell.
+    async fn steps_without_snapshot(&self, uuid: &str) -> Vec<u32> {
+        let mut steps = Vec::new();
+        let each = async |event: Event| {
+            let line = Line::parse(&event.data).filter(|line| line.kind == "snapshot_missing");
+            steps.extend(line.and_then(|line| line.field::<u32>("after")));
+            Ok::<_, relive_client::Error>(())
+        };
+        // Without the events the note names no steps.
+        let _ = self.client.read(uuid, Source::Events, &mut None, each).await;
+        steps
     }
 
     /// Says that the process was left, and how to come back to it.
