@@ -31,7 +31,7 @@ fn the_reason_of_a_failure_is_found_behind_much_output() {
   bad: {command: [sh, -c, 'echo the disk is full >&2; head -c 1000000 /dev/zero | tr "\0" x; exit 7']}
 "#);
     world.relive(&["wait", &run.uuid]).exits(1);
-    assert_eq!(world.node(&run, "bad")["reason"], "exited: the disk is full");
+    assert_eq!(world.node(&run, "bad")["reason"], "the disk is full");
 }
 
 #[test]

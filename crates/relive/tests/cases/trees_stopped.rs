@@ -78,21 +78,21 @@ fn the_status_of_a_run_says_why_each_node_failed() {
     ));
     world.relive(&["wait", &run.uuid]).exits(1);
     let reason = |node: &str| world.node(&run, node)["reason"].clone();
-    assert_eq!(reason("loud"), "exited: the disk is full");
+    assert_eq!(reason("loud"), "the disk is full");
     assert_eq!(reason("missing"), "program not found: no-such-program-anywhere (execve: ENOENT)");
     assert_eq!(reason("crashed"), "ended by SIGSEGV");
     assert_eq!(reason("slow"), "timed out");
     assert!(reason("thinks").as_str().unwrap().contains("max steps exceeded"), "{}", reason("thinks"));
     assert_eq!(reason("fine"), json!(null));
     assert_eq!(reason("never"), "missing failed");
-    assert_eq!(world.node(&run, "loud")["exit"], json!({"code": 7, "reason": "exited: the disk is full", "err": null}));
+    assert_eq!(world.node(&run, "loud")["exit"], json!({"code": 7, "reason": "the disk is full", "err": null}));
     let table = world.relive(&["compose", "status", &run.uuid]).ok().stdout;
-    for words in ["exited: the disk is full", "program not found: no-such", "timed out", "missing failed"] {
+    for words in ["the disk is full", "program not found: no-such", "timed out", "missing failed"] {
         assert!(table.contains(words), "{table}");
     }
     // The next daemon says the same.
     world.kill_daemon();
-    assert_eq!(reason("loud"), "exited: the disk is full");
+    assert_eq!(reason("loud"), "the disk is full");
 }
 
 #[test]

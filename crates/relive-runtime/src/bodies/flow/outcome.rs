@@ -104,6 +104,8 @@ impl Runtime {
             Some(_) | None => None,
         };
         match said {
+            // The code is shown beside it, and says that it exited.
+            Some(said) if reason == "exited" => said,
             Some(said) => format!("{reason}: {said}"),
             None => reason,
         }
