@@ -270,6 +270,8 @@ fn names_that_reorder_text_are_shown_with_escapes_and_are_exact_in_json() {
     let own = world.run_commands(&[&command], &["--workspace", "own"]);
     let process = world.run_commands(&[&format!("echo here > '{name}'")], &[]);
     let typed = format!("\"{shown}\"");
+    let conflict = world.relive(&["merge", &own.uuid]).exits(3);
+    assert!(conflict.stderr.contains(shown) && !conflict.stderr.contains('\u{202e}'), "{conflict:?}");
     for args in [
         &["diff", &process.uuid] as &[&str],
         &["diff", &process.uuid, "--stat"],
@@ -282,8 +284,6 @@ fn names_that_reorder_text_are_shown_with_escapes_and_are_exact_in_json() {
         assert!(![told.stdout, told.stderr].concat().contains('\u{202e}'), "{args:?}");
     }
     assert_eq!(world.changes(&["diff", &process.uuid]), [(name.to_owned(), "added".to_owned())]);
-    let conflict = world.relive(&["merge", &own.uuid, "--into", world.work().to_str().unwrap()]);
-    assert!(!conflict.stderr.contains('\u{202e}'), "{conflict:?}");
 }
 
 #[test]
