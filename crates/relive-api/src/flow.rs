@@ -48,7 +48,10 @@ pub struct FlowStatus {
     /// `running`, `suspended` and so on; `succeeded` or `failed` once it has ended.
     pub state: String,
     pub nodes: Vec<NodeStatus>,
-    /// The command that has a tree continue that has ended; absent if nothing would start again.
+    /// Why the tree itself is suspended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// The command that has a tree continue that has ended or is suspended; absent if nothing would start again.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resume: Option<String>,
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use relive_api::Process;
 use relive_core::status::MAX_STEPS_EXCEEDED;
-use relive_core::{Limits, Pid, SuspendReason, Usd, View, Why};
+use relive_core::{Body, Limits, Pid, SuspendReason, Usd, View, Why};
 use relive_types::LimitKind;
 
 use crate::budgets::Exhausted;
@@ -35,6 +35,10 @@ pub(crate) fn hint(view: &View<'_>, limits: Limits, refused_key: Option<&str>) -
         SuspendReason::BudgetExceeded => own_raise(view, limits).map(|raise| resume_with(pid, raise)),
         SuspendReason::Stalled | SuspendReason::CrashLoop | SuspendReason::DiskFull => {
             Some(format!("relive resume {pid}"))
+        }
+        // What was paused together with a tree stays paused when the tree is resumed alone.
+        SuspendReason::User if matches!(view.body, Body::Compose | Body::Supervisor) => {
+            Some(format!("relive resume --subtree {pid}"))
         }
         SuspendReason::User
         | SuspendReason::IoError

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use relive_api::{Exit, FlowKind, FlowStatus, NodeStatus, Process, ResumeRequest, reason_word};
-use relive_core::{ErrorCode, Pid, Uuid};
+use relive_core::{ErrorCode, Pid, SuspendReason, Uuid};
 use relive_flow::{Decision, Definition, Flow, Run, SlotState, SlotStatus};
 
 use crate::error::{Error, Result};
@@ -95,8 +95,13 @@ impl Runtime {
                 None => {}
             }
         }
-        let resume = if is_over { self.resume_command(process.pid, uuid).await } else { None };
-        Ok(FlowStatus { uuid, pid: process.pid, kind, state, nodes, resume })
+        let reason = process.suspend_reason.filter(|_| !is_over).map(suspended);
+        let resume = match (is_over, &reason) {
+            (true, _) => self.resume_command(process.pid, uuid).await,
+            (false, Some(_)) => self.suspended_hint(process.pid).await,
+            (false, None) => None,
+        };
+        Ok(FlowStatus { uuid, pid: process.pid, kind, state, nodes, reason, resume })
     }
 
     /// Says of a node that a limit has ended why it is not restarted, and how it continues.
@@ -123,9 +128,10 @@ impl Runtime {
             }
             self.shown(&state, &view)
         };
-        let item = relive_api::item_of(&self.with_waiting(process).await);
-        let answer = item.and_then(|item| item.answers.into_iter().next());
-        Some(answer.map_or_else(|| format!("relive resume {pid}"), |answer| answer.command))
+        let process = self.with_waiting(process).await;
+        let answer = relive_api::item_of(&process).and_then(|item| item.answers.into_iter().next());
+        let command = answer.map(|answer| answer.command).or(process.hint);
+        Some(command.unwrap_or_else(|| format!("relive resume {pid}")))
     }
 
     /// Returns the command that has a tree continue that has ended; `None` if nothing would start.
@@ -187,7 +193,7 @@ impl Runtime {
     /// Says why the process of a node does not run.
     fn why_paused(&self, pid: Pid) -> Option<String> {
         let (_, reason) = self.lock().table.machine(pid)?.pause()?;
-        Some(format!("suspended: {}", reason_word(reason).replace('_', " ")))
+        Some(suspended(reason))
     }
 
     fn node_status(&self, flow: &Flow, slot: &SlotStatus<'_>, depends_on: Vec<String>) -> NodeStatus {
@@ -203,6 +209,14 @@ impl Runtime {
             hint: None,
         }
     }
+}
+
+/// Says why a process is suspended.
+fn suspended(reason: SuspendReason) -> String {
+    if reason == SuspendReason::User {
+        return "you paused it".to_owned();
+    }
+    format!("suspended: {}", reason_word(reason).replace('_', " "))
 }
 
 /// Says why a node is in its state, if that needs a reason.

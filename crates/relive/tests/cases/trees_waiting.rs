@@ -77,6 +77,39 @@ impl World {
 }
 
 #[test]
+fn every_command_says_that_a_run_is_paused_and_names_the_same_command() {
+    let world = World::new();
+    let up = Up::new(
+        &world,
+        "nodes:
+  first: {command: [sh, -c, 'while [ ! -e go ]; do sleep 0.01; done']}
+  second: {command: ['true'], depends_on: [first]}
+",
+    );
+    up.until("first running");
+    let logs = Up::of(world.start(&["compose", "logs", "1", "--node", "second", "-f"]));
+    logs.lines_until("second has not started yet: it waits for first");
+    world.relive(&["pause", "1"]).ok();
+    world.await_display("1", "suspended");
+    world.file("go", "");
+    let next = "relive resume --subtree 1";
+    assert_eq!(up.until("run 1 paused").1, format!("to continue it: {next}"));
+    let (_, continues) = logs.until("second has not started yet: run 1 is suspended");
+    assert_eq!(continues, format!("to continue the run: {next}"));
+    let status = world.relive(&["compose", "status", "1"]).ok().stderr;
+    assert!(status.contains(&format!("run 1 suspended: you paused it\nto continue the run: {next}")), "{status}");
+    let status = world.relive(&["compose", "status", "1", "--json"]).ok().json();
+    assert_eq!((&status["reason"], &status["resume"]), (&"you paused it".into(), &next.into()));
+    let wait = Up::of(world.start(&["wait", "1"]));
+    let waits = wait.lines_until("PID 1 is suspended").pop().unwrap();
+    assert!(waits.ends_with(&format!(": {next}")), "{waits}");
+    world.relive(&["resume", "--subtree", "1"]).ok();
+    for mut followed in [up, logs, wait] {
+        assert!(followed.child.wait().unwrap().success());
+    }
+}
+
+#[test]
 fn compose_up_says_at_once_that_a_node_waits_and_how_to_answer() {
     let world = World::new();
     let asks = world.script("turns: [{calls: [{name: shell, args: {command: echo hello}}]}, {text: done}]");
@@ -136,7 +169,7 @@ fn a_node_of_a_paused_run_is_resumed_together_with_the_run() {
     world.kill_daemon();
     world.await_node(&run, "after", "succeeded");
     let slow = world.node(&run, "slow");
-    assert_eq!((slow["state"].as_str(), slow["reason"].as_str()), (Some("running"), Some("suspended: user")));
+    assert_eq!((slow["state"].as_str(), slow["reason"].as_str()), (Some("running"), Some("you paused it")));
     let hint: Vec<&str> = slow["hint"].as_str().unwrap().strip_prefix("relive ").unwrap().split(' ').collect();
     world.relive(&hint).ok();
     world.file("end", "");

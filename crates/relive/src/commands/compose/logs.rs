@@ -6,6 +6,7 @@ use jiff::Timestamp;
 use relive_api::{FlowStatus, NodeStatus};
 use relive_core::{Body, ErrorCode};
 
+use super::waits::word;
 use crate::client::Client;
 use crate::commands::logs;
 use crate::context::Context;
@@ -68,6 +69,11 @@ fn no_output(flow: &FlowStatus, node: &NodeStatus) -> String {
     match (state.as_str(), is_over(flow, node)) {
         ("skipped", _) => format!("{name} was skipped{reason}"),
         (_, true) => format!("{name} was not started{reason}"),
+        (_, false) if flow.reason.is_some() => {
+            let (what, pid) = (word(flow), flow.pid);
+            let next = flow.resume.as_ref().map(|resume| format!("\nto continue the {what}: {resume}"));
+            format!("{name} has not started yet: {what} {pid} is suspended{}", next.unwrap_or_default())
+        }
         (_, false) => {
             let waits = match node.depends_on.as_slice() {
                 [] => reason,
@@ -106,7 +112,7 @@ struct Since(Option<Timestamp>);
 
 /// Follows a node through all its processes, until it is not started any more.
 async fn follow_node(context: &Context, client: &Client<'_>, run: &str, name: &str) -> Outcome<u8> {
-    let (mut shown, mut since, mut code, mut has_told) = (0, None, 0, false);
+    let (mut shown, mut since, mut code, mut told) = (0, None, 0, String::new());
     loop {
         let flow = client.flow(run).await?;
         let node = known(&flow, name)?;
@@ -128,10 +134,14 @@ async fn follow_node(context: &Context, client: &Client<'_>, run: &str, name: &s
             since = (!is_program).then(|| (uuid, Timestamp::now()));
             continue;
         }
-        if node.uuid.is_none() && (is_over || !has_told) {
+        if node.uuid.is_none() {
             let said = no_output(&flow, node);
-            context.say(said.lines().next().unwrap_or_default());
-            has_told = true;
+            // It is followed already, so only a suspended run has a command that helps.
+            let said = if flow.reason.is_some() { &said } else { said.lines().next().unwrap_or_default() };
+            if told != said {
+                context.say(said);
+                said.clone_into(&mut told);
+            }
         }
         if is_over {
             return Ok(code);

@@ -44,11 +44,12 @@ pub(super) async fn run(context: &Context, run: &str) -> Outcome<u8> {
     let rows: Vec<Vec<Cell>> = flow.nodes.iter().map(row).collect();
     context.print(&draw(&columns, 7, &rows, &context.out))?;
     let what = word(&flow);
-    context.say(&format!("{what} {} {}", flow.pid, flow.state));
+    let reason = flow.reason.as_ref().map(|reason| format!(": {}", one_line(reason))).unwrap_or_default();
+    context.say(&format!("{what} {} {}{reason}", flow.pid, flow.state));
     for (node, hint) in flow.nodes.iter().filter_map(|node| Some((&node.name, node.hint.as_ref()?))) {
         context.say(&format!("to continue {node}: {hint}"));
     }
-    if let Some(resume) = flow.resume.filter(|_| flow.state == "failed") {
+    if let Some(resume) = flow.resume.filter(|_| flow.state == "failed" || flow.reason.is_some()) {
         context.say(&format!("to continue the {what}: {resume}"));
     }
     Ok(0)
