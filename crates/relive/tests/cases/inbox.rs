@@ -60,6 +60,50 @@ fn an_open_inbox_does_not_start_a_daemon_that_was_stopped() {
     }
 }
 
+/// Whoever skips an item only looks.
+#[test]
+fn skipping_an_item_does_not_start_a_daemon_that_was_stopped() {
+    let world = World::new();
+    let Some(screen) = Screen::open(&world, "skipping_an_item_does_not_start_a_daemon") else { return };
+    for name in ["first", "second"] {
+        let process = world.run_with(RUNS_COMMAND, &["--name", name]);
+        world.await_display(&process.uuid, "approval");
+    }
+    screen.command("relive inbox");
+    screen.await_text("[Space] skip  [q] leave");
+    world.relive(&["daemon", "stop"]).ok();
+    screen.await_text("the daemon was stopped; an answer starts it");
+    screen.keys(&["Space"]);
+    screen.await_text("the daemon was stopped; to see the next item: relive daemon start  [q] leave");
+    assert_eq!(world.daemon_pid(), None);
+    world.relive(&["daemon", "start"]).ok();
+    screen.await_text("[2/2] approval PID ");
+    wait_for("it is asked about", || (screen.text().matches("[Space] skip  [q] leave").count() >= 3).then_some(()));
+    world.relive(&["daemon", "stop"]).ok();
+    wait_for("it is said again", || {
+        (screen.text().matches("the daemon was stopped; an answer starts it").count() == 2).then_some(())
+    });
+    screen.keys(&["Space"]);
+    let shown = screen.await_code(0);
+    assert!(shown.contains("the daemon was stopped; to see what still waits, and start it: relive inbox\n"), "{shown}");
+    assert_eq!(world.daemon_pid(), None);
+}
+
+#[test]
+fn leaving_the_inbox_says_what_still_waits() {
+    let world = World::new();
+    let Some(screen) = Screen::open(&world, "leaving_the_inbox_says_what_still_waits") else { return };
+    for name in ["first", "second"] {
+        let process = world.run_with(RUNS_COMMAND, &["--name", name]);
+        world.await_display(&process.uuid, "approval");
+    }
+    screen.command("relive inbox");
+    screen.await_text("[Space] skip  [q] leave");
+    screen.keys(&["q"]);
+    let shown = screen.await_code(0);
+    assert!(shown.contains("2 items still wait: relive inbox\n"), "{shown}");
+}
+
 /// Nobody else looks after it: whoever waits for a key starts it, as every other command would.
 #[test]
 fn an_open_inbox_starts_a_daemon_that_was_killed() {

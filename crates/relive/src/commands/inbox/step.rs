@@ -4,7 +4,7 @@ use std::collections::{BTreeSet, VecDeque};
 use std::future::Future;
 use std::time::Duration;
 
-use relive_api::{Answer, AnswerKind, Item, Process, with_words};
+use relive_api::{Answer, AnswerKind, Inbox, Item, Process, with_words};
 use relive_core::{ErrorCode, Generation, Timestamp};
 use relive_types::program::relive_commands;
 
@@ -26,6 +26,12 @@ const EVERY: Duration = Duration::from_millis(200);
 /// How often it is checked whether there is a daemon.
 const LOOK_FOR_DAEMON: Duration = Duration::from_secs(1);
 
+/// How long a person who leaves may have to wait to be told what still waits.
+const LEAVE_WITHIN: Duration = Duration::from_secs(1);
+
+const STOPPED_BEFORE_NEXT: &str = "the daemon was stopped; to see the next item: relive daemon start  [q] leave";
+const STOPPED_AT_END: &str = "the daemon was stopped; to see what still waits, and start it: relive inbox\n";
+
 /// What follows an item.
 enum Then {
     Next,
@@ -43,13 +49,19 @@ pub(super) enum After<'a> {
 
 /// Shows items one after the other until all are answered or passed over, or the person leaves.
 pub(super) async fn through(context: &Context, client: &Client<'_>, items: Vec<Item>, after: After<'_>) -> Outcome<u8> {
+    // Whoever only looks does not undo that somebody stops the daemon: an answer is a command, which starts it.
+    client.set_stopped(true);
     let mut keys = Keys::open().map_err(unusable)?;
     let mut count = items.len();
     let (mut items, mut shown) = (VecDeque::from(items), BTreeSet::new());
     loop {
         let Some(item) = items.pop_front() else {
             let After::Newer { here } = after else { return Ok(0) };
-            let open = match keys.during(client.inbox()).await {
+            if Daemon::look(client).await == Daemon::Stopped {
+                context.print(STOPPED_AT_END)?;
+                return Ok(0);
+            }
+            let open = match keys.during(inbox(client)).await {
                 Ok(open) => super::within(open?, here).items,
                 Err(code) => return Ok(code),
             };
@@ -68,6 +80,9 @@ pub(super) async fn through(context: &Context, client: &Client<'_>, items: Vec<I
         // The first one was listed a moment ago; others may have been answered while those before them were shown.
         let waiting = Waiting::listed(&item, Generation(0));
         if place > 1 {
+            if let Some(code) = await_daemon(context, client, &mut keys).await? {
+                return Ok(code);
+            }
             let is_skipped = async {
                 if waiting.is_still_open(client).await? {
                     return Outcome::Ok(false);
@@ -85,8 +100,66 @@ pub(super) async fn through(context: &Context, client: &Client<'_>, items: Vec<I
             }
         }
         if let Then::Leave(code) = show(context, client, &head, &item, &mut keys).await? {
+            if let (After::Newer { here }, 0) = (&after, code) {
+                context.print(&left(client, *here).await)?;
+            }
             return Ok(code);
         }
+    }
+}
+
+/// Returns the inbox. Starts a daemon that has crashed.
+async fn inbox(client: &Client<'_>) -> Outcome<Inbox> {
+    if Daemon::look(client).await == Daemon::Crashed {
+        client.start().await?;
+    }
+    Ok(client.inbox().await?)
+}
+
+/// Waits until there is a daemon to ask about the next item; an exit code if the person leaves. Starts one that has crashed.
+async fn await_daemon(context: &Context, client: &Client<'_>, keys: &mut Keys) -> Outcome<Option<u8>> {
+    let mut was_told = false;
+    loop {
+        match Daemon::look(client).await {
+            Daemon::Runs => {
+                context.print(if was_told { "\n\n" } else { "" })?;
+                return Ok(None);
+            }
+            Daemon::Crashed => client.start().await?,
+            Daemon::Stopped if !was_told => {
+                was_told = true;
+                context.print(&format!("{STOPPED_BEFORE_NEXT} "))?;
+            }
+            Daemon::Stopped => {}
+        }
+        match tokio::time::timeout(LOOK_FOR_DAEMON, keys.press()).await {
+            Err(_) => {}
+            Ok(pressed) => match pressed.map_err(unusable)? {
+                Pressed::Key(b'q' | b'Q' | b'\x1b') => {
+                    context.print("\n")?;
+                    return Ok(Some(0));
+                }
+                Pressed::Signal(code) => {
+                    context.print("\n")?;
+                    return Ok(Some(code));
+                }
+                Pressed::Key(_) | Pressed::Text => {}
+                // The shell has printed something since.
+                Pressed::Continued => was_told = false,
+            },
+        }
+    }
+}
+
+/// Says what still waits when the person leaves before everything was shown.
+async fn left(client: &Client<'_>, here: Option<&str>) -> String {
+    match Daemon::look(client).await {
+        Daemon::Runs => match tokio::time::timeout(LEAVE_WITHIN, client.inbox()).await {
+            Ok(Ok(open)) => remaining(super::within(open, here).items.len()),
+            Ok(Err(_)) | Err(_) => String::new(),
+        },
+        Daemon::Stopped => STOPPED_AT_END.to_owned(),
+        Daemon::Crashed => String::new(),
     }
 }
 
@@ -350,8 +423,6 @@ async fn while_open<T>(
     told: Option<Daemon>,
     typed: impl Future<Output = std::io::Result<T>>,
 ) -> Outcome<Waited<T>> {
-    // Whoever only looks does not undo that somebody stops the daemon.
-    client.set_stopped(true);
     let daemon = async {
         loop {
             tokio::time::sleep(LOOK_FOR_DAEMON).await;
@@ -361,14 +432,11 @@ async fn while_open<T>(
             }
         }
     };
-    let waited = tokio::select! {
+    Ok(tokio::select! {
         typed = typed => Waited::Typed(typed.map_err(unusable)?),
         outcome = waiting.until_answered(client, EVERY, EVERY) => Waited::Answered(outcome),
         daemon = daemon => Waited::Daemon(daemon),
-    };
-    // A key is a command that was given after it.
-    client.set_stopped(false);
-    Ok(waited)
+    })
 }
 
 /// Tells whether an answer is one to all that is asked, and not the refusal of it.
