@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 use std::fs::{File, OpenOptions};
 use std::io::{self, IsTerminal as _};
 use std::os::fd::{AsFd as _, OwnedFd};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ use rustix::process::getpgrp;
 use rustix::termios::{
     LocalModes, OptionalActions, QueueSelector, SpecialCodeIndex, Termios, tcflush, tcgetattr, tcgetpgrp, tcsetattr,
 };
-use tokio::sync::mpsc;
+use tokio::sync::Notify;
 
 use super::key::Key;
 
@@ -38,8 +38,8 @@ pub(crate) enum Typed {
     Lines(Vec<String>),
     /// Text that Enter did not end, and Ctrl-D: the text does not count.
     Unended,
-    /// The key that detaches.
-    Detach,
+    /// The key that detaches, and what became of the text before it on its line.
+    Detach(Untaken),
     /// The end of input, or a terminal that is gone.
     End,
 }
@@ -48,7 +48,6 @@ pub(crate) enum Typed {
 #[derive(Debug)]
 pub(crate) struct Keyboard {
     terminal: Arc<Terminal>,
-    lines: mpsc::Receiver<Typed>,
     /// Lines that came at once, and are taken one by one.
     pasted: VecDeque<String>,
 }
@@ -59,15 +58,52 @@ struct Terminal {
     key: Key,
     /// How it was before the key was set.
     before: Mutex<Option<Termios>>,
-    /// Locked while a line is read, so that the lines that were typed so far can be dropped completely.
-    access: Mutex<Access>,
+    /// Locked while a line is read, so that everything that was typed so far can be dropped: it is either still in the
+    /// terminal or here.
+    pending: Mutex<Pending>,
+    /// Told when something can be taken.
+    is_ready: Notify,
+    /// Told when everything was taken.
+    is_taken: Condvar,
 }
 
-/// Whether lines are read.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Access {
-    Open,
-    Closed,
+/// What was read from the terminal and not taken.
+#[derive(Debug, Default)]
+struct Pending {
+    /// Lines that came at once, until it is known that no more follow.
+    lines: Lines,
+    ready: VecDeque<Typed>,
+    is_closed: bool,
+    /// Whether the terminal is gone.
+    is_over: bool,
+}
+
+impl Pending {
+    /// Adds what was read. Returns whether lines may follow at once.
+    fn push(&mut self, typed: Typed) -> bool {
+        let Some(last) = self.lines.push(typed) else { return self.lines.size < LINES_MAX };
+        self.end_lines();
+        self.ready.push_back(last);
+        false
+    }
+
+    /// No more lines followed at once.
+    fn end_lines(&mut self) {
+        self.ready.extend(std::mem::take(&mut self.lines).end());
+    }
+
+    fn drop_all(&mut self) -> Untaken {
+        self.end_lines();
+        let is_text = |typed| match typed {
+            Typed::Line(line) => !line.trim().is_empty(),
+            Typed::Lines(_) | Typed::Unended => true,
+            Typed::Detach(untaken) => untaken == Untaken::Dropped,
+            Typed::End => false,
+        };
+        // Every one of them is dropped, also after the first that is a text.
+        let texts = self.ready.drain(..).filter_map(|typed| is_text(typed).then_some(())).count();
+        if texts > 0 { Untaken::Dropped } else { Untaken::Nothing }
+    }
 }
 
 /// What became of text that was typed and not taken.
@@ -90,19 +126,23 @@ impl Keyboard {
                 Ok(_) | Err(_) => return Ok(None),
             }
         };
-        let terminal = Arc::new(Terminal { file, key, before: Mutex::new(None), access: Mutex::new(Access::Open) });
+        let terminal = Arc::new(Terminal::new(file, key));
         terminal.set_key();
-        let (typed, lines) = mpsc::channel(1);
         let reading = Arc::clone(&terminal);
-        thread::Builder::new().name("keyboard".into()).spawn(move || reading.read(&typed))?;
-        Ok(Some(Self { terminal, lines, pasted: VecDeque::new() }))
+        thread::Builder::new().name("keyboard".into()).spawn(move || reading.read())?;
+        Ok(Some(Self { terminal, pasted: VecDeque::new() }))
     }
 
     /// The next thing that is typed. After [`Typed::End`] there may be more.
     pub(crate) async fn next(&mut self) -> Typed {
-        match self.pasted.pop_front() {
-            Some(line) => Typed::Line(line),
-            None => self.lines.recv().await.unwrap_or(Typed::End),
+        if let Some(line) = self.pasted.pop_front() {
+            return Typed::Line(line);
+        }
+        loop {
+            if let Some(typed) = self.terminal.take() {
+                return typed;
+            }
+            self.terminal.is_ready.notified().await;
         }
     }
 
@@ -113,33 +153,18 @@ impl Keyboard {
 
     /// Forgets what was typed so far: it is no answer to what is asked next.
     pub(crate) fn forget(&mut self) -> Untaken {
-        let terminal = Arc::clone(&self.terminal);
-        let _access = terminal.access();
-        self.drop_typed()
+        let pasted = self.pasted.drain(..).filter(|line| !line.trim().is_empty()).count();
+        let untaken = self.terminal.forget(&mut self.terminal.pending());
+        if pasted > 0 { Untaken::Dropped } else { untaken }
     }
 
     /// Resets the terminal, and forgets what was typed so far. What is typed from now on is for the shell.
     pub(crate) fn close(mut self) -> Untaken {
-        *self.terminal.access() = Access::Closed;
-        self.drop_typed()
-    }
-
-    fn drop_typed(&mut self) -> Untaken {
-        let mut untaken = self.terminal.drop_typed();
-        if self.pasted.drain(..).any(|line| !line.trim().is_empty()) {
-            untaken = Untaken::Dropped;
+        let untaken = self.forget();
+        match self.terminal.close() {
+            Untaken::Dropped => Untaken::Dropped,
+            Untaken::Nothing => untaken,
         }
-        while let Ok(typed) = self.lines.try_recv() {
-            let is_text = match typed {
-                Typed::Line(line) => !line.trim().is_empty(),
-                Typed::Lines(_) | Typed::Unended => true,
-                Typed::Detach | Typed::End => false,
-            };
-            if is_text {
-                untaken = Untaken::Dropped;
-            }
-        }
-        untaken
     }
 
     /// Sets the key again: a shell that stopped us has put its own modes.
@@ -150,13 +175,48 @@ impl Keyboard {
 
 impl Drop for Keyboard {
     fn drop(&mut self) {
-        *self.terminal.access() = Access::Closed;
-        self.terminal.drop_typed();
-        self.terminal.restore();
+        self.terminal.close();
     }
 }
 
 impl Terminal {
+    fn new(file: OwnedFd, key: Key) -> Self {
+        let (before, pending) = (Mutex::new(None), Mutex::new(Pending::default()));
+        Self { file, key, before, pending, is_ready: Notify::new(), is_taken: Condvar::new() }
+    }
+
+    fn pending(&self) -> MutexGuard<'_, Pending> {
+        self.pending.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes what was typed; [`Typed::End`] if the terminal is gone.
+    fn take(&self) -> Option<Typed> {
+        let mut pending = self.pending();
+        let typed = pending.ready.pop_front();
+        self.is_taken.notify_one();
+        typed.or_else(|| pending.is_over.then_some(Typed::End))
+    }
+
+    fn forget(&self, pending: &mut Pending) -> Untaken {
+        let read = pending.drop_all();
+        self.is_taken.notify_one();
+        match self.drop_typed() {
+            Untaken::Dropped => Untaken::Dropped,
+            Untaken::Nothing => read,
+        }
+    }
+
+    /// Forgets what was typed and resets the terminal, once: what is typed later is for the shell.
+    fn close(&self) -> Untaken {
+        let mut pending = self.pending();
+        if std::mem::replace(&mut pending.is_closed, true) {
+            return Untaken::Nothing;
+        }
+        let untaken = self.forget(&mut pending);
+        self.restore();
+        untaken
+    }
+
     /// Changing or reading a terminal from its background would stop us.
     fn is_foreground(&self) -> bool {
         tcgetpgrp(&self.file).is_ok_and(|foreground| foreground == getpgrp())
@@ -175,10 +235,6 @@ impl Terminal {
         }
     }
 
-    fn access(&self) -> MutexGuard<'_, Access> {
-        self.access.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Drops what was typed and not read, also a line that was not ended. A terminal that is gone has nothing to drop.
     fn drop_typed(&self) -> Untaken {
         if !self.is_foreground() {
@@ -195,13 +251,20 @@ impl Terminal {
         if count > 0 { Untaken::Dropped } else { Untaken::Nothing }
     }
 
-    /// Reads what there is; `None` if that is nothing, or not for us.
-    fn read_now(&self, buffer: &mut [u8]) -> Option<rustix::io::Result<usize>> {
-        let access = self.access();
+    /// Reads what there is, unless that is nothing, or not for us. Returns whether lines may follow at once.
+    fn read_now(&self, buffer: &mut [u8]) -> rustix::io::Result<bool> {
+        let mut pending = self.pending();
         // It may have been dropped meanwhile, and reading would wait for more.
         let mut ready = [PollFd::new(&self.file, PollFlags::IN)];
         let found = poll(&mut ready, Some(&Timespec { tv_sec: 0, tv_nsec: 0 }));
-        (*access == Access::Open && found != Ok(0)).then(|| rustix::io::read(&self.file, buffer))
+        if pending.is_closed || found == Ok(0) {
+            return Ok(false);
+        }
+        let typed = match rustix::io::read(&self.file, &mut *buffer)? {
+            0 => Typed::End,
+            count => parse(&buffer[..count], self.key),
+        };
+        Ok(pending.push(typed))
     }
 
     fn restore(&self) {
@@ -212,58 +275,57 @@ impl Terminal {
         }
     }
 
-    fn read(&self, typed: &mpsc::Sender<Typed>) {
-        let mut buffer = [0; LINE_MAX];
+    fn read(&self) {
         while !self.is_foreground() {
             thread::sleep(LOOK_EVERY);
         }
         self.set_key();
+        self.read_until_gone();
+        self.pending().is_over = true;
+        self.is_ready.notify_one();
+    }
+
+    fn read_until_gone(&self) {
+        let mut buffer = [0; LINE_MAX];
         loop {
             let mut ready = [PollFd::new(&self.file, PollFlags::IN)];
             match poll(&mut ready, None) {
                 Ok(_) => {}
                 Err(rustix::io::Errno::INTR) => continue,
-                Err(_) => break,
+                Err(_) => return,
             }
             if !self.is_foreground() {
                 thread::sleep(LOOK_EVERY);
                 continue;
             }
-            let found = match self.read_now(&mut buffer) {
-                None if *self.access() == Access::Closed => return,
-                None | Some(Err(rustix::io::Errno::INTR | rustix::io::Errno::AGAIN)) => continue,
-                Some(Ok(0)) => vec![Typed::End],
-                Some(Ok(count)) => self.with_following(parse(&buffer[..count], self.key), &mut buffer),
-                Some(Err(_)) => break,
-            };
+            match self.read_with_following(&mut buffer) {
+                Ok(()) | Err(rustix::io::Errno::INTR | rustix::io::Errno::AGAIN) => {}
+                Err(_) => return,
+            }
+            self.is_ready.notify_one();
             // A terminal that hung up reads as ended for ever.
             let gone = ready[0].revents().contains(PollFlags::HUP);
-            if found.into_iter().any(|found| typed.blocking_send(found).is_err()) || gone {
+            let is_full = |pending: &mut Pending| !pending.ready.is_empty() && !pending.is_closed;
+            let pending = self.is_taken.wait_while(self.pending(), is_full).unwrap_or_else(PoisonError::into_inner);
+            if pending.is_closed || gone {
                 return;
             }
         }
     }
 
-    /// Adds the lines that come at once after a line, and what ends them.
-    fn with_following(&self, first: Typed, buffer: &mut [u8]) -> Vec<Typed> {
-        let mut lines = Lines::default();
-        let mut next = first;
-        loop {
-            if let Some(last) = lines.push(next) {
-                return lines.end().into_iter().chain([last]).collect();
-            }
+    /// Reads what there is, with the lines that come at once after it.
+    fn read_with_following(&self, buffer: &mut [u8]) -> rustix::io::Result<()> {
+        let mut read = self.read_now(buffer);
+        while read == Ok(true) {
             let at_once = Timespec::try_from(AT_ONCE).ok();
             let found = poll(&mut [PollFd::new(&self.file, PollFlags::IN)], at_once.as_ref());
-            next = match found {
-                Ok(1..) if self.is_foreground() && lines.size < LINES_MAX => match self.read_now(buffer) {
-                    Some(Ok(0)) => Typed::End,
-                    Some(Ok(count)) => parse(&buffer[..count], self.key),
-                    // What is wrong is found again.
-                    Some(Err(_)) | None => return lines.end().into_iter().collect(),
-                },
-                Ok(_) | Err(_) => return lines.end().into_iter().collect(),
+            read = match found {
+                Ok(1..) if self.is_foreground() => self.read_now(buffer),
+                Ok(_) | Err(_) => Ok(false),
             };
         }
+        self.pending().end_lines();
+        read.map(drop)
     }
 }
 
@@ -284,7 +346,7 @@ impl Lines {
                 self.lines.push(line);
                 None
             }
-            other @ (Typed::Lines(_) | Typed::Unended | Typed::Detach | Typed::End) => Some(other),
+            other @ (Typed::Lines(_) | Typed::Unended | Typed::Detach(_) | Typed::End) => Some(other),
         }
     }
 
@@ -299,8 +361,9 @@ impl Lines {
 
 /// One line as the terminal hands it over.
 fn parse(bytes: &[u8], key: Key) -> Typed {
-    if bytes.ends_with(&[key.byte()]) {
-        return Typed::Detach;
+    if let Some(before) = bytes.strip_suffix(&[key.byte()]) {
+        let is_text = !before.trim_ascii().is_empty();
+        return Typed::Detach(if is_text { Untaken::Dropped } else { Untaken::Nothing });
     }
     if !bytes.ends_with(b"\n") {
         return Typed::Unended;
@@ -320,7 +383,53 @@ mod tests {
         check(b"yes\n", Typed::Line("yes".into()));
         check(b"\n", Typed::Line(String::new()));
         check(b"half", Typed::Unended);
-        check(b"\x1d", Typed::Detach);
-        check(b"half a line\x1d", Typed::Detach);
+        check(b"\x1d", Typed::Detach(Untaken::Nothing));
+        check(b"half a line\x1d", Typed::Detach(Untaken::Dropped));
+    }
+
+    fn line(text: &str) -> Typed {
+        Typed::Line(text.into())
+    }
+
+    /// It may still be waited for lines that follow it at once, or it was not taken yet.
+    #[test]
+    fn a_line_that_was_read_before_a_question_does_not_answer_it() {
+        let mut pending = Pending::default();
+        assert!(pending.push(line("y")), "another line may follow");
+        assert_eq!(pending.drop_all(), Untaken::Dropped);
+        pending.end_lines();
+        assert_eq!(pending.ready, []);
+        pending.push(line("y"));
+        assert!(!pending.push(Typed::Detach(Untaken::Nothing)));
+        assert_eq!(pending.drop_all(), Untaken::Dropped);
+        assert_eq!((pending.ready.len(), pending.drop_all()), (0, Untaken::Nothing));
+        pending.push(line("no"));
+        pending.end_lines();
+        assert_eq!(pending.ready, [line("no")], "what is typed later counts");
+    }
+
+    /// Somebody else's terminal, whose modes stay as they are.
+    fn terminal() -> (Terminal, OwnedFd) {
+        use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
+        let ours = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
+        grantpt(&ours).and_then(|()| unlockpt(&ours)).unwrap();
+        let name = ptsname(&ours, Vec::new()).unwrap();
+        let flags = rustix::fs::OFlags::RDWR | rustix::fs::OFlags::NOCTTY;
+        let theirs = rustix::fs::open(name.as_c_str(), flags, rustix::fs::Mode::empty()).unwrap();
+        (Terminal::new(theirs, parse_key(DETACH).unwrap()), ours)
+    }
+
+    #[test]
+    fn a_keyboard_that_was_closed_leaves_what_is_typed_to_the_shell() {
+        let (terminal, person) = terminal();
+        rustix::io::write(&person, b"y\n").unwrap();
+        assert!(terminal.read_now(&mut [0; LINE_MAX]).unwrap());
+        assert_eq!(terminal.close(), Untaken::Dropped, "it was read, and may have been followed by more");
+        rustix::io::write(&person, b"ls\n").unwrap();
+        assert!(!terminal.read_now(&mut [0; LINE_MAX]).unwrap());
+        assert_eq!((terminal.close(), terminal.take()), (Untaken::Nothing, None));
+        let mut typed = [0; LINE_MAX];
+        let count = rustix::io::read(&terminal.file, &mut typed).unwrap();
+        assert_eq!(&typed[..count], b"ls\n");
     }
 }

@@ -119,6 +119,7 @@ fn a_person_detaches_attaches_again_and_sends_a_message() {
     screen.keys(&["h", "a", "l", "f", "C-]"]);
     let shown = screen.await_code(0);
     assert!(shown.contains("keeps running: relive attach 1"), "{shown}");
+    assert!(shown.contains("\nnot sent: what you were typing\n"), "{shown}");
     screen.command("relive attach one");
     screen.await_text("attached to PID 1; a line you type is sent to it, Ctrl-] detaches");
     screen.await_text("-> sleep {\"duration\":\"1h\"}");

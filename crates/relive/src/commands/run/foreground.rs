@@ -70,6 +70,8 @@ enum Left {
 
 /// How long a line is no answer to a question that took the place of another one: it was begun for that one.
 const NEW_FOR: Duration = Duration::from_secs(1);
+/// What is said of a text that Enter did not end.
+const NOT_SENT: &str = "not sent: what you were typing";
 type Sending<'a> = Pin<Box<dyn Future<Output = Outcome<Option<String>>> + 'a>>;
 
 /// Shows it until it has ended, or `leave` says that it is time to go. `asked` tells whether it was asked to stop.
@@ -417,7 +419,13 @@ impl<'a> Foreground<'a> {
         let Some(typed) = self.single(typed) else { return Ok(None) };
         let context = self.client.context();
         match typed {
-            Typed::Detach => return Ok(Some(self.detached())),
+            Typed::Detach(untaken) => {
+                let left = self.detached();
+                if untaken == Untaken::Dropped {
+                    context.say(NOT_SENT);
+                }
+                return Ok(Some(left));
+            }
             Typed::Lines(_) | Typed::Unended | Typed::End => match self.questions.end_of_input() {
                 Some(error) => {
                     context.say("");

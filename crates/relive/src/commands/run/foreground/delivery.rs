@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use relive_client::{Error, RequestDeadlines, Retry};
 use relive_core::ErrorCode;
 
-use super::Foreground;
+use super::{Foreground, NOT_SENT};
 use crate::client::Client;
 use crate::context::Context;
 use crate::error::{CommandError, Outcome};
@@ -66,10 +66,10 @@ impl Foreground<'_> {
                 None
             }
             Typed::Unended => {
-                context.say("\nnot sent: what you were typing");
+                context.say(&format!("\n{NOT_SENT}"));
                 Some(Typed::End)
             }
-            typed @ (Typed::Line(_) | Typed::Detach | Typed::End) => Some(typed),
+            typed @ (Typed::Line(_) | Typed::Detach(_) | Typed::End) => Some(typed),
         }
     }
 
@@ -89,7 +89,7 @@ impl Foreground<'_> {
             }
         }
         if untaken == Untaken::Dropped {
-            context.say("\nnot sent: what you were typing");
+            context.say(&format!("\n{NOT_SENT}"));
         }
     }
 }
