@@ -370,7 +370,7 @@ impl Dashboard<'_> {
         let now = self.now_ms();
         let Self { keyboard, inputs, state, .. } = self;
         let mut hear = |heard| match heard {
-            Heard::Resized | Heard::Input(Input::Key(_) | Input::Keys(_) | Input::Paste(_)) => {}
+            Heard::Resized | Heard::Input(Input::Key(_) | Input::Keys { .. } | Input::Paste(_)) => {}
             Heard::Input(input) => drop(state.apply(input, now)),
         };
         let mut holding = std::pin::pin!(keyboard.hold());

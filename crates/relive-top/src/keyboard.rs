@@ -60,6 +60,7 @@ impl Keyboard {
 }
 
 fn read_keys(sender: &mpsc::Sender<Heard>, asked: &std_mpsc::Receiver<Hold>) {
+    let mut before = Batch::Whole;
     loop {
         if let Ok(Hold { held, over }) = asked.try_recv() {
             // What was typed by now is not for the dashboard.
@@ -67,9 +68,12 @@ fn read_keys(sender: &mpsc::Sender<Heard>, asked: &std_mpsc::Receiver<Hold>) {
             let _ = held.send(());
             let _ = over.recv();
         }
-        match event::poll(POLL) {
+        match event::poll(if before == Batch::Cut { AT_ONCE } else { POLL }) {
             Ok(true) => {}
-            Ok(false) => continue,
+            Ok(false) => {
+                before = Batch::Whole;
+                continue;
+            }
             Err(_) => return,
         }
         let Ok(first) = event::read() else { return };
@@ -78,34 +82,48 @@ fn read_keys(sender: &mpsc::Sender<Heard>, asked: &std_mpsc::Receiver<Hold>) {
             let Ok(next) = event::read() else { return };
             events.push(next);
         }
-        for heard in together(events) {
+        let now = if events.len() < AT_ONCE_MAX { Batch::Whole } else { Batch::Cut };
+        for heard in together(events, before, now) {
             if sender.blocking_send(heard).is_err() {
                 return;
             }
         }
+        before = now;
     }
 }
 
-/// Returns what events that came at once stand for: keys without anything in between belong together.
-fn together(events: Vec<Event>) -> Vec<Heard> {
+/// Whether events that came at once are all that came.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Batch {
+    Whole,
+    /// There may be more, which belongs to them.
+    Cut,
+}
+
+/// Returns what events that came at once stand for: keys without anything in between belong together, also with those of the
+/// batch before, if that was cut.
+fn together(events: Vec<Event>, before: Batch, now: Batch) -> Vec<Heard> {
     let (mut heard, mut keys) = (Vec::new(), Vec::new());
-    let end_keys = |heard: &mut Vec<Heard>, keys: &mut Vec<Key>| match std::mem::take(keys).as_slice() {
-        [] => {}
-        [key] => heard.push(Heard::Input(Input::Key(*key))),
-        keys => heard.push(Heard::Input(Input::Keys(keys.to_vec()))),
+    let end_keys = |heard: &mut Vec<Heard>, keys: &mut Vec<Key>, more_follow| {
+        let keys = std::mem::take(keys);
+        match keys.as_slice() {
+            [] => {}
+            [key] if before == Batch::Whole || !heard.is_empty() => heard.push(Heard::Input(Input::Key(*key))),
+            _ => heard.push(Heard::Input(Input::Keys { keys, more_follow })),
+        }
     };
     for event in events {
         match event {
             Event::Key(key) => keys.extend(Key::of(key)),
             Event::Paste(text) => {
-                end_keys(&mut heard, &mut keys);
+                end_keys(&mut heard, &mut keys, false);
                 heard.push(Heard::Input(Input::Paste(text)));
             }
             Event::Resize(..) => heard.push(Heard::Resized),
             Event::FocusGained | Event::FocusLost | Event::Mouse(_) => {}
         }
     }
-    end_keys(&mut heard, &mut keys);
+    end_keys(&mut heard, &mut keys, now == Batch::Cut);
     heard
 }
 
@@ -118,17 +136,24 @@ mod tests {
     #[test]
     fn keys_that_came_at_once_stay_together() {
         let key = |c: char| Event::Key(KeyEvent::new(KeyCode::Char(c), KeyModifiers::NONE));
-        let check = |events: Vec<Event>, expect: &str| {
-            let heard = together(events).into_iter().map(|heard| match heard {
+        let check_batch = |events: Vec<Event>, before, now, expect: &str| {
+            let heard = together(events, before, now).into_iter().map(|heard| match heard {
                 Heard::Input(Input::Key(key)) => format!("{key:?}"),
-                Heard::Input(Input::Keys(keys)) => format!("{keys:?}"),
+                Heard::Input(Input::Keys { keys, more_follow }) => {
+                    format!("{keys:?}{}", if more_follow { "..." } else { "" })
+                }
                 Heard::Input(input) => format!("{input:?}"),
                 Heard::Resized => "resized".to_owned(),
             });
             assert_eq!(heard.collect::<Vec<_>>().join(" "), expect);
         };
+        let check = |events, expect: &str| check_batch(events, Batch::Whole, Batch::Whole, expect);
         check(vec![key('y')], "Char('y')");
         check(vec![key('y'), Event::Resize(80, 24), key('e')], "resized [Char('y'), Char('e')]");
         check(vec![key('n'), Event::Paste("y".into()), key('j')], "Char('n') Paste(\"y\") Char('j')");
+        // The rest of a long text is no key, and its first part is not all of it.
+        check_batch(vec![key('y')], Batch::Cut, Batch::Whole, "[Char('y')]");
+        check_batch(vec![key('y'), key('e')], Batch::Whole, Batch::Cut, "[Char('y'), Char('e')]...");
+        check_batch(vec![Event::Paste("y".into()), key('j')], Batch::Cut, Batch::Whole, "Paste(\"y\") Char('j')");
     }
 }

@@ -19,12 +19,12 @@ impl State {
     }
 
     /// Takes in keys that came at once. A terminal that does not mark pasted text hands it over like this.
-    pub(crate) fn press_together(&mut self, keys: &[Key]) -> Vec<Effect> {
+    pub(crate) fn press_together(&mut self, keys: &[Key], more_follow: bool) -> Vec<Effect> {
         if let Some(key) = keys.iter().find(|key| matches!(key, Key::Interrupt | Key::Suspend)) {
             return self.press(*key);
         }
         if matches!(self.overlay, Some(Overlay::Typing { .. })) {
-            return self.type_together(keys);
+            return self.type_together(keys, more_follow);
         }
         let is_harmless = |key: &Key| is_move(*key) || matches!(key, Key::Tab | Key::BackTab | Key::Escape);
         if !keys.iter().all(is_harmless) {
@@ -34,9 +34,12 @@ impl State {
         keys.iter().flat_map(|key| self.press(*key)).collect()
     }
 
-    /// Only the last of several keys can be the Enter that sends the text.
-    fn type_together(&mut self, keys: &[Key]) -> Vec<Effect> {
-        let Some((last, before)) = keys.split_last() else { return Vec::new() };
+    /// Only the last of several keys can be the Enter that sends the text, and only if nothing follows.
+    fn type_together(&mut self, keys: &[Key], more_follow: bool) -> Vec<Effect> {
+        let (last, before) = match keys.split_last() {
+            Some((last, before)) if !more_follow => (Some(*last), before),
+            Some(_) | None => (None, keys),
+        };
         for key in before {
             if *key == Key::Enter {
                 self.paste("\n");
@@ -44,7 +47,7 @@ impl State {
                 drop(self.press(*key));
             }
         }
-        self.press(*last)
+        last.map(|last| self.press(last)).unwrap_or_default()
     }
 
     /// Adds pasted text to the one that is being typed. Line breaks belong to it, and do not send it.

@@ -47,7 +47,11 @@ pub enum Input {
     },
     Key(Key),
     /// Keys that came at once: pasted, unless they only move.
-    Keys(Vec<Key>),
+    Keys {
+        keys: Vec<Key>,
+        /// Whether the text is longer than what is taken in at once, so that its rest follows.
+        more_follow: bool,
+    },
     /// Text that the terminal has marked as pasted.
     Paste(String),
     /// Lines of a tab.
@@ -320,9 +324,9 @@ impl State {
                 self.touched |= self.is_loading();
                 return self.press(key);
             }
-            Input::Keys(keys) => {
+            Input::Keys { keys, more_follow } => {
                 self.touched |= self.is_loading();
-                return self.press_together(&keys);
+                return self.press_together(&keys, more_follow);
             }
             Input::Paste(text) => self.paste(&text),
         }

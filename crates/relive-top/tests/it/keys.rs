@@ -576,7 +576,7 @@ fn every_action_is_shown_as_the_command_that_does_the_same() {
 
 #[test]
 fn text_that_comes_at_once_is_no_key() {
-    let keys = |text: &str| Input::Keys(text.chars().map(Key::Char).collect());
+    let keys = |text: &str| Input::Keys { keys: text.chars().map(Key::Char).collect(), more_follow: false };
     for input in [keys("yes"), keys("jy"), keys("Kk"), keys("qq"), Input::Paste("y".into()), Input::Paste("K".into())] {
         let mut dashboard = Dashboard::new(PLAIN, vec![approval(1, "make")]);
         dashboard.pass(1_000);
@@ -596,7 +596,10 @@ fn text_that_comes_at_once_is_no_key() {
         Some(true),
         "keys that move"
     );
-    assert_eq!(dashboard.apply(Input::Keys(vec![Key::Char('x'), Key::Interrupt])), [Effect::Quit]);
+    assert_eq!(
+        dashboard.apply(Input::Keys { keys: vec![Key::Char('x'), Key::Interrupt], more_follow: false }),
+        [Effect::Quit]
+    );
 }
 
 #[test]
@@ -604,11 +607,13 @@ fn pasted_text_is_typed_where_a_text_is_expected() {
     let mut dashboard = one(&json!({}));
     dashboard.press(&[Key::Char('s')]);
     dashboard.apply(Input::Paste("one\r\ntwo\r".into()));
-    dashboard.apply(Input::Keys(vec![Key::Char('3'), Key::Enter, Key::Char('4')]));
+    dashboard.apply(Input::Keys { keys: vec![Key::Char('3'), Key::Enter, Key::Char('4')], more_follow: false });
     let screen = dashboard.screen(80, 24);
     assert!(screen.contains("one ") && screen.contains("two ") && screen.contains("4_ "), "{screen}");
-    let sent = dashboard.apply(Input::Keys(vec![Key::Char('!'), Key::Enter]));
-    assert_eq!(sent, run(&["send", "00000001", "one\ntwo\n3\n4!"]));
+    let cut = Input::Keys { keys: vec![Key::Char('5'), Key::Enter], more_follow: true };
+    assert_eq!(dashboard.apply(cut), [], "a line break where the text was cut does not send it");
+    let sent = dashboard.apply(Input::Keys { keys: vec![Key::Char('!'), Key::Enter], more_follow: false });
+    assert_eq!(sent, run(&["send", "00000001", "one\ntwo\n3\n45\n!"]));
     dashboard.press(&[Key::Char('s')]);
     dashboard.apply(Input::Paste("é".repeat(40_000)));
     dashboard.apply(Input::Key(Key::Char('x')));
