@@ -66,8 +66,8 @@ pub async fn run(options: Options<'_>) -> Result<u8, Failure> {
     let mut signals = Signals::listen()?;
     // From here on every way out gives the terminal back, a panic too.
     unmark_pastes_at_panic();
-    let terminal = take_terminal()?;
     let _restore = RestoreTerminal;
+    let terminal = take_terminal()?;
     let (sender, inputs) = mpsc::channel(INPUTS_MAX);
     let mut dashboard = Dashboard {
         terminal,
@@ -368,26 +368,30 @@ impl Dashboard<'_> {
     /// Gives the terminal away. What was typed before belongs to whoever has it next, and is not acted on here.
     async fn release(&mut self) -> Held {
         let now = self.now_ms();
-        let Self { keyboard, inputs, state, .. } = self;
-        let mut hear = |heard| match heard {
-            Heard::Resized | Heard::Input(Input::Key(_) | Input::Keys { .. } | Input::Paste(_)) => {}
-            Heard::Input(input) => drop(state.apply(input, now)),
-        };
-        let mut holding = std::pin::pin!(keyboard.hold());
-        // The thread may wait for a place for the key that it has read.
-        let held = loop {
-            tokio::select! {
-                held = &mut holding => break held,
-                Some(heard) = inputs.recv() => hear(heard),
+        let held = {
+            let Self { keyboard, inputs, state, .. } = self;
+            let mut holding = std::pin::pin!(keyboard.hold());
+            // The thread may wait for a place for the key that it has read.
+            loop {
+                tokio::select! {
+                    held = &mut holding => break held,
+                    Some(heard) = inputs.recv() => hear_without_keys(state, heard, now),
+                }
             }
         };
-        while let Ok(heard) = inputs.try_recv() {
-            hear(heard);
-        }
+        self.drop_keys();
         // Restoring leaves the cursor hidden, which whoever has the terminal next needs. A terminal that is gone needs nothing.
         let _ = self.terminal.show_cursor();
         give_terminal_back();
         held
+    }
+
+    /// Drops the keys that wait to be taken in.
+    fn drop_keys(&mut self) {
+        let now = self.now_ms();
+        while let Ok(heard) = self.inputs.try_recv() {
+            hear_without_keys(&mut self.state, heard, now);
+        }
     }
 
     /// Gives the terminal to a command until it ends.
@@ -395,6 +399,8 @@ impl Dashboard<'_> {
         let over = self.release().await;
         let status = Command::new("/proc/self/exe").args(&words).status().await;
         self.terminal = take_terminal()?;
+        // Ctrl-C is a signal for both, and was for the command.
+        self.drop_keys();
         drop(over);
         let finished = Finished {
             command: actions::shown(&[words]),
@@ -414,6 +420,14 @@ impl Dashboard<'_> {
         self.terminal = take_terminal()?;
         drop(over);
         Ok(())
+    }
+}
+
+/// Takes in everything but keys.
+fn hear_without_keys(state: &mut State, heard: Heard, now_ms: u64) {
+    match heard {
+        Heard::Resized | Heard::Input(Input::Key(_) | Input::Keys { .. } | Input::Paste(_)) => {}
+        Heard::Input(input) => drop(state.apply(input, now_ms)),
     }
 }
 

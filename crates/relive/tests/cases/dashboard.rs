@@ -448,3 +448,28 @@ fn pasted_text_is_no_key_in_the_dashboard() {
     screen.await_code(0);
     screen.assert_pastes_unmarked();
 }
+
+/// Ctrl-C is a signal for the whole foreground of the terminal, and was meant for the agent.
+#[test]
+fn ctrl_c_in_an_attached_agent_returns_to_the_dashboard() {
+    let world = World::new();
+    let Some(screen) = Screen::open(&world, "ctrl_c_in_an_attached_agent_returns_to_the_dashboard") else { return };
+    world.run_with("turns: [{calls: [{name: sleep, args: {duration: 1h}}]}]", &["--name", "sleeper"]);
+    screen.command("relive top");
+    screen.await_text("PROCESSES 1");
+    // The first opens it, the next attaches; two at once would do nothing.
+    let mut pressed: Option<Instant> = None;
+    wait_for("it is attached", || {
+        if pressed.is_none_or(|at| at.elapsed() > Duration::from_secs(1)) && !screen.text().contains("attached to") {
+            screen.keys(&["Enter"]);
+            pressed = Some(Instant::now());
+        }
+        screen.text().contains("attached to PID 1").then_some(())
+    });
+    screen.keys(&["C-c"]);
+    screen.await_text("relive attach");
+    let shown = screen.await_text("PROCESSES 1");
+    assert!(!shown.contains("\ncode "), "{shown}");
+    screen.keys(&["q"]);
+    screen.await_code(0);
+}
