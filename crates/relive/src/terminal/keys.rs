@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use relive_top::AT_ONCE;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Signal as Number, getpgrp, getpid, kill_process};
-use rustix::termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcgetpgrp, tcsetattr};
+use rustix::termios::{InputModes, LocalModes, OptionalActions, Termios, tcgetattr, tcgetpgrp, tcsetattr};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::mpsc;
 
@@ -139,9 +139,9 @@ impl Keys {
                 Heard::Typed(Typed::Pasted(text)) => echo(line.push(&text).as_bytes()),
                 Heard::Typed(Typed::Text(text)) => {
                     // Enter that was pressed right after a letter comes with it.
-                    let (text, is_ended) = match text.split_last() {
-                        Some((b'\r' | b'\n', text)) => (text, true),
-                        Some(_) | None => (text.as_slice(), false),
+                    let (text, is_ended) = match text.as_slice() {
+                        [text @ .., b'\r', b'\n'] | [text @ .., b'\r' | b'\n'] => (text, true),
+                        text => (text, false),
                     };
                     echo(line.edit(text, prompt).as_bytes());
                     if is_ended {
@@ -261,6 +261,8 @@ impl Keys {
         let mut silent = before.clone();
         // Ctrl-C and Ctrl-Z stay signals.
         silent.local_modes.remove(LocalModes::ECHO | LocalModes::ICANON);
+        // A pasted CR LF is one line break, and would be two.
+        silent.input_modes.remove(InputModes::ICRNL);
         tcsetattr(io::stdin(), OptionalActions::Now, &silent)?;
         self.mark_pastes(pasted::MARK);
         Ok(())
@@ -317,12 +319,22 @@ fn read(sender: &mpsc::Sender<Typed>) {
             }
             wait = Some(AT_ONCE);
         }
-        for typed in parser.parse(&bytes, silence) {
+        let typed = parser.parse(&bytes, silence);
+        for typed in if quiet == Duration::ZERO { not_ended(typed) } else { typed } {
             if sender.blocking_send(typed).is_err() {
                 return;
             }
         }
     }
+}
+
+/// Makes text that is cut where more follows one that no line break at the cut can end.
+fn not_ended(typed: Vec<Typed>) -> Vec<Typed> {
+    let as_pasted = |typed| match typed {
+        Typed::Text(text) => Typed::Pasted(text),
+        other @ (Typed::Key(_) | Typed::NoCharacter | Typed::Pasted(_)) => other,
+    };
+    typed.into_iter().map(as_pasted).collect()
 }
 
 /// Waits until something was typed, for ever or for a time.
@@ -335,5 +347,17 @@ fn is_ready(wait: Option<Duration>) -> bool {
             // Reading tells what is wrong.
             Err(_) => return true,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_break_where_a_long_text_is_cut_does_not_send_it() {
+        let cut = Parser::default().parse(b"first part\r", AT_ONCE);
+        assert_eq!(cut, [Typed::Text(b"first part\r".to_vec())]);
+        assert_eq!(not_ended(cut), [Typed::Pasted(b"first part\r".to_vec())]);
     }
 }

@@ -16,6 +16,8 @@ pub(crate) struct Line {
     text: String,
     /// The first bytes of a character whose others have not come yet.
     partial: Vec<u8>,
+    /// Whether the last character was a carriage return: a line feed after it belongs to the same line break.
+    is_after_return: bool,
 }
 
 impl Line {
@@ -30,10 +32,13 @@ impl Line {
             self.partial = bytes.split_off(from);
         }
         for c in String::from_utf8_lossy(&bytes).chars() {
-            let c = if c == '\r' { '\n' } else { c };
-            if c.is_control() && c != '\n' {
-                continue;
-            }
+            let is_after_return = std::mem::replace(&mut self.is_after_return, c == '\r');
+            let c = match c {
+                '\n' if is_after_return => continue,
+                '\r' => '\n',
+                c if c.is_control() && !matches!(c, '\n' | '\t') => continue,
+                c => c,
+            };
             if self.text.len() + c.len_utf8() > TEXT_MAX {
                 self.partial.clear();
                 let kib = TEXT_MAX >> 10;
@@ -66,6 +71,7 @@ impl Line {
     /// Removes the last character. Bytes that are no character count as one.
     fn pop(&mut self) -> Option<char> {
         self.partial.clear();
+        self.is_after_return = false;
         self.text.pop()
     }
 
@@ -87,13 +93,13 @@ fn is_erasing(key: u8) -> bool {
 
 /// Returns how many columns a character takes as it is shown.
 fn width(c: char) -> usize {
-    without_controls(c.encode_utf8(&mut [0; 4])).chars().filter_map(|c| c.width()).sum()
+    shown(c.encode_utf8(&mut [0; 4])).chars().filter_map(|c| c.width()).sum()
 }
 
 /// Returns a text as the terminal shows it, which does not move to the first column by itself. Nothing in it controls the
 /// terminal.
 fn shown(text: &str) -> String {
-    without_controls(text).replace('\n', "\r\n")
+    without_controls(text).replace('\t', "<TAB>").replace('\n', "\r\n")
 }
 
 #[cfg(test)]
@@ -112,6 +118,22 @@ mod tests {
         assert_eq!(line.edit(b"ab\x7f\x7f\x7fc", "? "), "ab\x08 \x08\x08 \x08c");
         assert_eq!(line.edit(b"\n\x7f", "? "), "\r\n\r\n? c");
         assert_eq!((line.edit(b"\x7f", "? "), line.text.as_str()), ("\x08 \x08".to_owned(), ""));
+    }
+
+    #[test]
+    fn a_pasted_line_break_of_two_characters_is_one() {
+        let mut line = Line::default();
+        assert_eq!((line.push(b"a\r"), line.push(b"\nb\r\n\nc")), ("a\r\n".to_owned(), "b\r\n\r\nc".to_owned()));
+        assert_eq!(line.into_text(), "a\nb\n\nc");
+    }
+
+    #[test]
+    fn a_tab_belongs_to_the_text_and_is_shown_by_name() {
+        let mut line = Line::default();
+        assert_eq!(line.edit(b"a\tb", "? "), "a<TAB>b");
+        assert_eq!(line.edit(b"\x7f\x7f", "? "), "\x08 \x08".repeat(6));
+        line.push(b"\tc");
+        assert_eq!(line.into_text(), "a\tc");
     }
 
     #[test]
