@@ -123,13 +123,15 @@ struct Watched {
     is_any: bool,
     /// The processes received since the stream began; absent after `ready`.
     listed: Option<BTreeSet<Uuid>>,
+    /// The items among them: the stream has another order than the inbox.
+    items: Vec<Item>,
     /// The processes that were not received although the list of ended processes may be incomplete.
     unknown: BTreeSet<Uuid>,
 }
 
 impl Watched {
     fn new(named: BTreeSet<Uuid>) -> Self {
-        Self { is_any: named.is_empty(), named, listed: None, unknown: BTreeSet::new() }
+        Self { is_any: named.is_empty(), named, listed: None, items: Vec::new(), unknown: BTreeSet::new() }
     }
 
     /// Looks up the processes that the stream has not mentioned; `Some` if there is nothing left to wait for.
@@ -154,8 +156,12 @@ impl Watched {
     /// Takes in an event; `Some` if nothing more is waited for.
     fn hear(&mut self, name: &str, data: &str) -> Option<Stopped> {
         match name {
-            "reset" => self.listed = Some(BTreeSet::new()),
+            "reset" => (self.listed, self.items) = (Some(BTreeSet::new()), Vec::new()),
             "ready" => {
+                relive_api::sort_items(&mut self.items);
+                if let Some(first) = std::mem::take(&mut self.items).into_iter().next() {
+                    return Some(Stopped::Needs(Box::new(first)));
+                }
                 let is_all = !serde_json::from_str::<Value>(data).is_ok_and(|ready| ready["incomplete"] == true);
                 // The stream has reported every process that lives or needs somebody: the others have ended, and were seen.
                 if let Some(listed) = self.listed.take().filter(|_| !self.is_any) {
@@ -174,8 +180,15 @@ impl Watched {
                 if !self.is_any && !self.named.contains(&change.uuid) {
                     return None;
                 }
-                if let Some(item) = change.item {
-                    return Some(Stopped::Needs(Box::new(item)));
+                // A process that is listed twice has changed.
+                self.items.retain(|item| item.uuid != change.uuid);
+                match change.item {
+                    Some(item) if self.listed.is_some() => {
+                        self.items.push(item);
+                        return None;
+                    }
+                    Some(item) => return Some(Stopped::Needs(Box::new(item))),
+                    None => {}
                 }
                 if change.process.is_none_or(|process| process.dead_at.is_some()) {
                     self.named.remove(&change.uuid);
@@ -225,13 +238,29 @@ mod tests {
         check(&[], &[reset, ready], None);
         check(&[], &[reset, ready, change(3, "stalled")], Some("needs"));
         check(&[5], &[reset, change(3, "stalled"), change(5, "")], None);
-        check(&[5], &[reset, change(5, "stalled")], Some("needs"));
+        check(&[5], &[reset, change(5, "stalled"), ready], Some("needs"));
+        check(&[5], &[reset, change(5, "stalled"), change(5, ""), ready], None);
         check(&[5, 6], &[reset, change(5, ""), change(6, ""), ready, change(5, "dead")], None);
         check(&[5], &[reset, change(5, ""), ready, change(5, "dead")], Some("over"));
         // It has ended before everything was told, and was seen: nothing tells of it.
         check(&[5], &[reset, change(3, ""), ready], Some("over"));
         check(&[5], &[reset, change(3, ""), ("ready", None, r#"{"incomplete":true}"#)], None);
         check(&[5], &[ready], None);
+    }
+
+    #[test]
+    fn the_first_item_of_the_inbox_is_returned() {
+        let stalled = |pid, since: &str| {
+            let process = relive_api::Process { stalled: true, ..process(pid, 0) };
+            let item = relive_api::item_of(&process).map(|item| Item { since: since.parse().unwrap(), ..item });
+            serde_json::to_string(&Change { uuid: process.uuid, process: Some(process), item }).unwrap()
+        };
+        let mut watched = Watched::new(BTreeSet::new());
+        assert!(watched.hear("reset", "{}").is_none());
+        assert!(watched.hear("change", &stalled(3, "2026-11-18T12:00:02Z")).is_none());
+        assert!(watched.hear("change", &stalled(4, "2026-11-18T12:00:01Z")).is_none());
+        let first = watched.hear("ready", "{}");
+        assert!(matches!(&first, Some(Stopped::Needs(item)) if item.uuid == process(4, 0).uuid), "the oldest");
     }
 
     #[test]
