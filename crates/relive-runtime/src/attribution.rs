@@ -48,7 +48,8 @@ impl Runtime {
         };
         let paused_by = match paused.map(|cause| without_itself(cause, process.pid)) {
             Some(cause) => Some(self.in_words(cause, None).await),
-            None => None,
+            // One that is paused with another process says so already.
+            None => process.paused_by,
         };
         Process {
             session,

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use relive_api::Process;
 use relive_cli_agent::{Activity as CliActivity, Lifecycle, Waiting};
-use relive_core::{Body, Display, State, Timestamp, View};
+use relive_core::{Body, Display, State, SuspendReason, Timestamp, View};
 use relive_journal::History;
 use relive_journal::history::{OpenCall, Phase, Place};
 use relive_journal::payload::Json;
@@ -36,7 +36,8 @@ enum Activity {
 }
 
 impl Runtime {
-    /// Returns a process of the table. A program that waits at its gate is `ready`, which only its session knows.
+    /// Returns a process of the table. A program that waits at its gate is `ready`, which only its session knows, and one that
+    /// is frozen with the session it entered is `suspended`.
     pub(crate) fn shown(&self, state: &Published, view: &View<'_>) -> Process {
         let process = of_view(state, view);
         if view.body == Body::Cli {
@@ -44,6 +45,17 @@ impl Runtime {
         }
         if view.body != Body::Exec || view.display != Display::Running {
             return process;
+        }
+        if let Some(with) = self.frozen_with(state, view.uuid) {
+            return Process {
+                display: Display::Suspended.word().to_owned(),
+                paused: true,
+                paused_at: with.paused_at,
+                suspend_reason: Some(SuspendReason::User),
+                paused_by: Some(format!("the pause of {with}, whose session it entered")),
+                hint: Some(format!("relive resume {}", with.pid)),
+                ..process
+            };
         }
         let session = self.owners.find(view.uuid).and_then(|owner| owner.session());
         // Every program passes this stage, but only one with a gate stays there.

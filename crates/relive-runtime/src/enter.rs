@@ -1,11 +1,12 @@
 //! Programs that enter the session of another one.
 
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
 use relive_api::{EnterRequest, ExecRequest, Namespace, NamespaceKind, Network};
 use relive_core::program::Entered;
-use relive_core::{Body as Kind, ErrorCode, Pid};
+use relive_core::{Body as Kind, Display, ErrorCode, Pid, Signal, Timestamp, Uuid};
 use relive_session::proc::Identity;
 use relive_session::protocol::{Outcome, Stat, Verb};
 use relive_session::stage::Stage;
@@ -15,7 +16,7 @@ use crate::create::Above;
 use crate::error::{Error, Result};
 use crate::gate::not_done;
 use crate::lookup::LookedUp;
-use crate::runtime::{ProcessRef, Runtime};
+use crate::runtime::{ProcessRef, Published, Runtime};
 
 /// How long a session that has just been started may take to get ready.
 const READY_WITHIN: Duration = Duration::from_secs(5);
@@ -60,6 +61,48 @@ impl Runtime {
         }
         let Identity { pid: host_pid, start_time } = program;
         Ok((request, Some(Entered { uuid: process.uuid, host_pid, start_time, namespaces })))
+    }
+
+    /// Returns the suspended process with which a program is frozen, because it runs in the session of that process: its cgroup
+    /// is below the frozen one. Without cgroups a pause reaches only the session's own programs.
+    pub(crate) fn frozen_with(&self, state: &Published, uuid: Uuid) -> Option<FrozenWith> {
+        let session = self.owners.find(uuid)?.session()?;
+        let (entered, freezer) = match &*session.borrow() {
+            Some(LiveSession { shim: Shim::Answers { rungs, .. }, program, .. }) => {
+                (program.enter.as_ref()?.uuid, Freezer::of(&rungs.pause)?)
+            }
+            Some(LiveSession { shim: Shim::OtherVersion, .. }) | None => return None,
+        };
+        let pid = state.table.current_pid(entered)?;
+        let view = state.table.view(pid, self.moment())?;
+        // One that is told to end is thawed for that.
+        if view.display == Display::Suspended && view.ending.is_none() {
+            let (name, paused_at) = (view.name.map(str::to_owned), view.paused_at);
+            return Some(FrozenWith { pid, name, paused_at, freezer });
+        }
+        // It may have entered a session in turn.
+        self.frozen_with(state, entered)
+    }
+
+    /// Refuses to resume a program that stays frozen whatever happens to itself.
+    pub(crate) fn refuse_if_frozen_with(&self, pid: Pid, uuid: Uuid) -> Result<()> {
+        let Some(with) = self.frozen_with(&self.lock(), uuid) else { return Ok(()) };
+        let message = format!("PID {pid} is paused with {with}, whose session it entered");
+        Err(Error::new(ErrorCode::Conflict, message).with_hint(format!("relive resume {}", with.pid)))
+    }
+
+    /// Says when a signal takes effect on a program that is frozen together with the session it entered: unlike a process
+    /// that is paused itself, it cannot be thawed to end.
+    pub(crate) fn told_while_frozen(&self, pid: Pid, uuid: Uuid, signal: Signal) -> Option<String> {
+        let with = self.frozen_with(&self.lock(), uuid)?;
+        let resume = format!("relive resume {}", with.pid);
+        match (signal, with.freezer) {
+            (Signal::Pause | Signal::Resume, _) | (Signal::Kill, Freezer::V2) => None,
+            (Signal::Term | Signal::Int | Signal::Kill, _) => Some(format!(
+                "PID {pid} is paused with {with}, whose session it entered, and {signal} takes effect when that is \
+                 resumed: {resume}"
+            )),
+        }
     }
 
     fn check_can_be_entered(&self, pid: Pid) -> Result<()> {
@@ -109,6 +152,40 @@ impl Runtime {
             | Outcome::WrongStage { .. }
             | Outcome::Unknown { .. }
             | Outcome::Failed { .. }) => Err(not_done(process.of.pid, "cannot be entered", refused)),
+        }
+    }
+}
+
+/// The process with which a program is frozen.
+#[derive(Debug)]
+pub(crate) struct FrozenWith {
+    pub(crate) pid: Pid,
+    name: Option<String>,
+    pub(crate) paused_at: Option<Timestamp>,
+    freezer: Freezer,
+}
+
+impl fmt::Display for FrozenWith {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "PID {}", self.pid)?;
+        self.name.as_ref().map_or(Ok(()), |name| write!(out, " ({name})"))
+    }
+}
+
+/// The version of the cgroup freezer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Freezer {
+    /// A frozen process does not die before it is thawed.
+    V1,
+    V2,
+}
+
+impl Freezer {
+    fn of(rung: &str) -> Option<Self> {
+        match rung {
+            "cgroup2-freeze" => Some(Self::V2),
+            "cgroup1-freezer" => Some(Self::V1),
+            _ => None,
         }
     }
 }

@@ -186,7 +186,8 @@ impl Runtime {
             let paused = self.lock().table.machine(pid).is_some_and(|machine| machine.pause().is_some());
             let snapshot = connection.seen().borrow().snapshot.clone();
             // The freezer decides, not the journal: a daemon may have died between the two.
-            let frozen = paused && snapshot.stage == Stage::Running && is_frozen(&connection).await;
+            let may_be_frozen = paused || program.enter.is_some();
+            let frozen = may_be_frozen && snapshot.stage == Stage::Running && is_frozen(&connection).await;
             let mut session = view(&snapshot, &rungs, &folder, frozen);
             let needs_proxy = session.network.starts_with("allow:") && snapshot.stage == Stage::Running;
             if needs_proxy && snapshot.mode == Mode::Spawn && !relive_proxy::is_alive(&folder).await {

@@ -338,6 +338,7 @@ impl Turn {
             let message = format!("PID {pid} waits for your answer");
             return Err(Error::new(ErrorCode::Conflict, message).with_hint(format!("relive resolve {pid}")));
         }
+        self.runtime.refuse_if_frozen_with(pid, self.uuid())?;
         if let Some(model) = request.model.as_ref().filter(|_| self.owner.has_body()) {
             let message = format!("PID {pid} is running: pause it before you resume it with the model {model}");
             return Err(Error::new(ErrorCode::Conflict, message).with_hint(format!("relive pause {pid}")));

@@ -229,6 +229,10 @@ impl Runtime {
             };
         };
         let (pid, signal) = (process.of.pid, sent.signal);
+        if signal == Signal::Resume {
+            self.refuse_if_frozen_with(pid, process.uuid)?;
+        }
+        let frozen = self.told_while_frozen(pid, process.uuid, signal);
         let mut affected = if subtree {
             self.signal_tree(process.uuid, pid, sent).await?
         } else {
@@ -250,7 +254,7 @@ impl Runtime {
         affected.pending = self.pending_of(signal, pid, &affected.pids);
         affected.kept = if signal == Signal::Pause { self.kept_of(pid, &affected.pids) } else { Vec::new() };
         affected.handled = self.handled_by(signal, &affected);
-        affected.note = note.or(affected.note);
+        affected.note = note.or(affected.note).or(frozen);
         Ok(affected)
     }
 

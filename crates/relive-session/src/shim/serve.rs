@@ -12,6 +12,7 @@ use crate::errno;
 use crate::packet;
 use crate::protocol::{MessagePart, Outcome, PACKET_MAX, REQUEST_MAX, Request, STORED_MAX, Stat, Verb, WRITE_MAX};
 use crate::stage::{Answer, Failure};
+use crate::tree::Tree;
 
 /// How long to wait for a freeze; output is not read in the meantime.
 const FREEZE_PATIENCE: Duration = Duration::from_millis(300);
@@ -273,12 +274,19 @@ impl Shim {
         Outcome::Done
     }
 
+    /// Returns whether the whole tree is frozen: by this shim, or together with the session that the program entered, whose
+    /// cgroup is above its own.
+    fn is_frozen(&self) -> bool {
+        let is_below_another = |tree: &Tree| self.entered.is_some() && !tree.is_swept();
+        self.tree.as_ref().is_some_and(|tree| (self.frozen || is_below_another(tree)) && tree.is_frozen())
+    }
+
     fn stat(&self) -> Stat {
         let mut members = self.tree.as_ref().map(|tree| tree.members()).unwrap_or_default();
         members.truncate(MEMBERS_MAX);
         Stat {
             snapshot: self.session.snapshot(),
-            frozen: self.frozen && self.tree.as_ref().is_some_and(|tree| tree.is_frozen()),
+            frozen: self.is_frozen(),
             members,
             log_end: self.log.end(),
             stored: self.stored.iter().map(|(name, _)| name.clone()).collect(),

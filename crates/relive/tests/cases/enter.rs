@@ -117,3 +117,48 @@ fn a_program_of_an_isolated_process_enters_nothing() {
         wait_until("the file of the program", || world.work().join("ran").exists());
     }
 }
+
+/// Without cgroups a pause of the session reaches only its own programs, which `docs/isolation.md` says.
+#[test]
+fn a_program_that_is_frozen_with_the_session_it_entered_is_shown_so_and_not_resumed() {
+    let world = World::new();
+    target(&world, "held");
+    if world.info("held")["session"]["pause"] == "sigstop" {
+        return;
+    }
+    world.relive(&["enter", "-d", "--name", "guest", "held", "--", "sleep", "1000"]).ok();
+    wait_until("the program to run", || world.info("guest")["session"]["stage"] == "running");
+    let pid = world.info("held")["pid"].to_string();
+    let hint = format!("relive resume {pid}");
+    world.relive(&["pause", "held"]).ok();
+
+    let shown = world.info("guest");
+    assert_eq!((&shown["display"], &shown["session"]["frozen"]), (&json!("suspended"), &json!(true)), "{shown}");
+    assert_eq!(shown["hint"], hint);
+    let listed = world.relive(&["ps"]).ok().stdout;
+    let line = listed.lines().find(|line| line.contains("guest")).unwrap();
+    assert!(line.contains("suspended"), "{listed}");
+    let told = world.relive(&["info", "guest"]).ok().stdout;
+    assert!(told.contains(&format!("the pause of PID {pid} (held), whose session it entered")), "{told}");
+
+    let refused = [&format!("is paused with PID {pid} (held)"), hint.as_str()];
+    world.relive(&["resume", "guest"]).fails(3, &refused);
+    world.relive(&["pause", "guest"]).ok();
+    world.relive(&["resume", "guest"]).fails(3, &refused);
+    world.relive(&["resume", "held"]).ok();
+    assert_eq!(world.info("guest")["display"], "suspended", "by itself");
+    world.relive(&["resume", "guest"]).ok();
+    wait_until("it to be thawed", || world.info("guest")["session"]["frozen"] == false);
+    assert_eq!(world.info("guest")["display"], "running");
+
+    world.relive(&["pause", "held"]).ok();
+    world.relive(&["resume", "--all"]).ok();
+    assert_eq!(world.info("guest")["display"], "running");
+    world.relive(&["pause", "held"]).ok();
+    let told = world.relive(&["kill", "guest"]).ok().stderr;
+    assert!(told.contains(&format!("SIGTERM takes effect when that is resumed: {hint}")), "{told}");
+    world.relive(&["resume", "held"]).ok();
+    world.relive(&["wait", "guest"]).exits(143);
+    fs::write(world.work().join("go"), "").unwrap();
+    world.relive(&["wait", "held"]).exits(7);
+}
