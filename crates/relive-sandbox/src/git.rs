@@ -8,7 +8,8 @@ use std::path::{Path, PathBuf};
 use relive_types::program::quote;
 use rustix::io::Errno;
 
-use crate::places::{Guarded, Place, Places};
+use crate::places::{Place, Places};
+use crate::planted::PlantedRepository;
 use crate::surroundings::GitDirectory;
 
 /// The longest `.git`, `gitdir` or `commondir` file: each is one line.
@@ -40,7 +41,7 @@ pub(crate) fn find_repository(cwd: &Path, writable: &[PathBuf]) -> Repository {
             if is_bare(work_tree) && work_tree.metadata().is_ok_and(|found| found.uid() == owner) {
                 repository.add(work_tree, Vec::new());
                 if work_tree == cwd {
-                    repository.places.guard(cwd, Guarded::Bare);
+                    repository.guard(cwd, PlantedRepository::InBare);
                 }
                 return repository;
             }
@@ -50,7 +51,7 @@ pub(crate) fn find_repository(cwd: &Path, writable: &[PathBuf]) -> Repository {
             return repository;
         }
         if !is_git_directory(cwd) {
-            repository.places.guard(cwd, Guarded::WorkTree);
+            repository.guard(cwd, PlantedRepository::InWorkTree);
         }
         let is_writable =
             std::iter::once(cwd).chain(writable.iter().map(PathBuf::as_path)).any(|path| dot_git.starts_with(path));
@@ -74,6 +75,13 @@ pub(crate) fn find_repository(cwd: &Path, writable: &[PathBuf]) -> Repository {
 }
 
 impl Repository {
+    fn guard(&mut self, cwd: &Path, planted: PlantedRepository) {
+        if let Err(error) = self.places.guard(cwd, planted) {
+            let cwd = cwd.display();
+            self.unprotected.push(format!("a repository that the program plants in {cwd} is not disabled: {error}"));
+        }
+    }
+
     /// Adds the directory of a repository. Parts that are missing are made: what is not there cannot be protected.
     fn add(&mut self, path: &Path, pinned: Vec<PathBuf>) {
         let mut wanted = vec![Place::Hooks, Place::CommonDirectory, Place::Config];

@@ -22,6 +22,7 @@ mod landlock;
 mod mounts;
 mod places;
 mod plan;
+mod planted;
 mod policy;
 mod prepared;
 mod probe;
@@ -31,6 +32,7 @@ mod system;
 
 pub use places::Places;
 pub use plan::{Capabilities, Filter, Landlock, Mount, Plan, PlanError, RootMount};
+pub use planted::{GuardedDirectory, NotDisabled};
 pub use policy::{GitConfig, Isolation, NamespaceKind, Namespaces, Network, Policy, Unheld};
 pub use prepared::{PrepareError, Prepared, Refused};
 pub use probe::{Machine, map_ids, probe};

@@ -9,15 +9,13 @@ use std::os::fd::{AsFd as _, AsRawFd as _, OwnedFd};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use rustix::fs::{
-    AtFlags, CWD, FileType, FlockOperation, Mode, OFlags, RenameFlags, ResolveFlags, Stat, Timespec, Timestamps,
-};
+use rustix::fs::{AtFlags, CWD, FileType, FlockOperation, Mode, OFlags, ResolveFlags, Stat, Timespec, Timestamps};
 use rustix::io::{Errno, Result};
+
+use crate::planted::{Guard, GuardedDirectory, NotDisabled, PlantedRepository};
 
 /// The time of change of everything that is made here: a moment of 2001.
 const MADE_AT: i64 = 981_173_106;
-/// How many names are tried for what a program has made.
-const DISARMED_MAX: usize = 100;
 /// How long to wait for somebody who removes them.
 const LOCK_PATIENCE: Duration = Duration::from_millis(500);
 const LOCK_AGAIN: Duration = Duration::from_millis(1);
@@ -68,22 +66,25 @@ impl Place {
 #[must_use]
 pub struct Places {
     directories: Vec<OwnedFd>,
-    guarded: Option<(OwnedFd, Guarded)>,
-}
-
-/// What a program can make of its working directory so that Git executes what it wrote.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Guarded {
-    /// In a repository: Git looks for a bare one there before it looks above, and there too if `.git` has lost its `HEAD`.
-    WorkTree,
-    /// A bare repository: Git prefers a `.git` in it to the repository itself.
-    Bare,
+    guard: Option<Guard>,
 }
 
 impl Places {
-    /// Undoes after the end of the program what it can make of its working directory. Nothing can keep it from making it.
-    pub(crate) fn guard(&mut self, directory: &Path, guarded: Guarded) {
-        self.guarded = open_directory(directory).ok().map(|directory| (directory, guarded));
+    /// Has a repository disabled that the program plants in its working directory.
+    pub(crate) fn guard(&mut self, directory: &Path, planted: PlantedRepository) -> Result<()> {
+        self.guard = Some(Guard::new(directory, planted)?);
+        Ok(())
+    }
+
+    /// Returns the directory in which a planted repository has to be disabled after the end of the program.
+    #[must_use]
+    pub fn guarded(&self) -> Option<&GuardedDirectory> {
+        self.guard.as_ref().map(Guard::record)
+    }
+
+    /// Disables the repository that the program may have planted in its working directory.
+    pub fn disable_planted(&mut self) -> std::result::Result<(), NotDisabled> {
+        self.guard.take().map_or(Ok(()), |guard| guard.disable())
     }
 
     /// Keeps others from removing what is made in a directory, and makes what is missing there. Returns the places that are
@@ -107,28 +108,6 @@ impl Places {
     }
 }
 
-impl Guarded {
-    /// Renames what makes Git take a directory for a repository. What the program wrote is kept.
-    fn disarm(self, directory: &OwnedFd) {
-        let is_there = |name: &str| rustix::fs::statat(directory, name, AtFlags::SYMLINK_NOFOLLOW).is_ok();
-        let (name, is_armed) = match self {
-            // The objects and references may be elsewhere, where a `commondir` says.
-            Self::WorkTree => {
-                ("HEAD", is_there("HEAD") && (is_there("commondir") || is_there("objects") && is_there("refs")))
-            }
-            Self::Bare => (".git", is_there(".git")),
-        };
-        let mut names = (0..DISARMED_MAX).map(|number| match number {
-            0 => format!("{name}.disabled"),
-            _ => format!("{name}.disabled.{number}"),
-        });
-        let rename = |to: String| rustix::fs::renameat_with(directory, name, directory, to, RenameFlags::NOREPLACE);
-        if is_armed {
-            names.any(|to| rename(to).is_ok());
-        }
-    }
-}
-
 fn open_directory(path: &Path) -> Result<OwnedFd> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let careful = ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
@@ -137,9 +116,8 @@ fn open_directory(path: &Path) -> Result<OwnedFd> {
 
 impl Drop for Places {
     fn drop(&mut self) {
-        if let Some((directory, guarded)) = &self.guarded {
-            guarded.disarm(directory);
-        }
+        // Whoever wants to know whether it worked has called it before.
+        let _ = self.disable_planted();
         for directory in &self.directories {
             if rustix::fs::flock(directory, FlockOperation::NonBlockingLockExclusive).is_err() {
                 continue;

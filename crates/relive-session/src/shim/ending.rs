@@ -3,7 +3,10 @@
 use std::io;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use relive_sandbox::Places;
+
 use super::Shim;
+use crate::directory::RecordedStage;
 use crate::errno::is_of_disk;
 use crate::exit::{EndedBy, ExitRecord, LastSignal, Used, VERSION};
 use crate::spec::Names;
@@ -28,7 +31,9 @@ const GOODBYE_PATIENCE: Duration = Duration::from_secs(1);
 impl Shim {
     pub(super) fn end(mut self) -> io::Result<()> {
         let oom_kills = self.tree.as_ref().map_or(0, |tree| tree.oom_kills());
-        let left = if self.kill_until_empty()? {
+        let is_empty = self.kill_until_empty()?;
+        self.disable_planted();
+        let left = if is_empty {
             // A process that is left needs what is mounted there.
             drop(self.places.take());
             Vec::new()
@@ -56,6 +61,17 @@ impl Shim {
             std::mem::forget((self, ahead));
         }
         told
+    }
+
+    /// Disables a repository that the program planted in its working directory; `info` shows under DEGRADED if that is not
+    /// possible.
+    fn disable_planted(&mut self) {
+        let disabled = self.places.as_mut().map_or(Ok(()), Places::disable_planted);
+        if let (Err(error), Some(tree)) = (disabled, &mut self.tree) {
+            tree.say_degraded(vec![error.to_string()]);
+            // Only for `info`: it must not hold back the end.
+            let _ = self.write_state(RecordedStage::Running);
+        }
     }
 
     fn is_gone(&self) -> bool {

@@ -334,22 +334,25 @@ fn an_agent_file_of_the_working_directory_does_not_loosen_the_isolation() {
     }
 }
 
+/// Makes the working directory look like a repository, which Git takes it for as soon as `.git` has lost its HEAD.
+const PLANT: &str = "mkdir objects refs && echo 'ref: refs/heads/main' > HEAD && rm .git/HEAD && \
+                     printf '[core]\\nrepositoryformatversion=0\\nbare=false\\nworktree=%s\\n\
+                     fsmonitor=\"touch %s/planted; false\"\\n' \"$PWD\" \"$PWD\" > config";
+
+/// Runs `git status` in the working directory, as a person would outside.
+fn git_status(world: &World) -> std::process::Output {
+    let mut git = std::process::Command::new("git");
+    git.current_dir(world.work()).env("HOME", world.root()).args(["-c", "safe.directory=*", "status"]);
+    git.output().unwrap()
+}
+
 #[test]
 fn git_runs_nothing_that_a_confined_program_wrote_into_its_working_directory() {
     for world in worlds() {
-        let status = || {
-            let mut git = std::process::Command::new("git");
-            git.current_dir(world.work()).env("HOME", world.root()).args(["-c", "safe.directory=*", "status"]);
-            git.output().unwrap()
-        };
-        // A repository in place of the working tree: Git takes it for one as soon as `.git` has lost its HEAD.
-        let script = "mkdir objects refs && echo 'ref: refs/heads/main' > HEAD && rm .git/HEAD && \
-                      printf '[core]\\nrepositoryformatversion=0\\nbare=false\\nworktree=%s\\n\
-                      fsmonitor=\"touch %s/planted; false\"\\n' \"$PWD\" \"$PWD\" > config";
         for (isolation, runs) in [("confined", false), ("none", true)] {
             inside(&world, "none", "git init -q").ok();
-            inside(&world, isolation, script).ok();
-            let said = status();
+            inside(&world, isolation, PLANT).ok();
+            let said = git_status(&world);
             assert_eq!(planted(&world.work()), runs, "{isolation}: {said:?}");
             for part in ["objects", "refs", ".git"] {
                 fs::remove_dir_all(world.work().join(part)).unwrap();
@@ -359,6 +362,20 @@ fn git_runs_nothing_that_a_confined_program_wrote_into_its_working_directory() {
                 fs::remove_file(world.work().join(file)).unwrap();
             }
         }
+        // Names and modes that the program chose keep nobody from disabling it.
+        inside(&world, "none", "git init -q").ok();
+        let taken = "touch HEAD.disabled; for number in $(seq 1 99); do touch HEAD.disabled.$number; done; chmod 555 .";
+        inside(&world, "confined", &format!("{PLANT} && {taken}")).ok();
+        let said = git_status(&world);
+        assert!(!planted(&world.work()) && !world.work().join("HEAD").exists(), "{said:?}");
+        inside(&world, "none", "chmod 755 . && rm -rf .git HEAD* objects refs config").ok();
+        // A directory that cannot be read is watched too.
+        inside(&world, "none", "git init -q").ok();
+        inside(&world, "confined", "chmod 333 .").ok();
+        inside(&world, "confined", PLANT).ok();
+        let said = git_status(&world);
+        assert!(!planted(&world.work()) && !world.work().join("HEAD").exists(), "{said:?}");
+        inside(&world, "none", "chmod 755 . && rm -rf .git HEAD* objects refs config").ok();
         // The objects may be elsewhere too.
         inside(&world, "none", "git init -q").ok();
         inside(&world, "confined", "mkdir -p evil/objects evil/refs; echo evil > commondir; cp .git/HEAD HEAD").ok();
