@@ -20,6 +20,7 @@ use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
+use relive_sandbox::GuardedDirectory;
 use rustix::fs::{CWD, FallocateFlags, FlockOperation, Mode, OFlags};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -72,6 +73,9 @@ pub struct State {
     pub tree: Made,
     /// As `doctor` shows them.
     pub rungs: Rungs,
+    /// The working directory in which a repository that the program plants is disabled, also if the shim is lost.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub guarded: Option<GuardedDirectory>,
 }
 
 /// The progress of a launch, as far as it matters after a crash: whether the program may have run.

@@ -272,6 +272,7 @@ impl Shim {
                 snapshot,
                 tree: tree.made().clone(),
                 rungs: tree.rungs().clone(),
+                guarded: self.places.as_ref().and_then(Places::guarded).cloned(),
             })
         });
         written.map_err(|error| Failure::of("state", &error))

@@ -32,6 +32,7 @@ fn state(stage: RecordedStage) -> State {
         snapshot,
         tree: Made::default(),
         rungs: Rungs::default(),
+        guarded: None,
     }
 }
 

@@ -4,6 +4,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use relive_sandbox::GuardedDirectory;
 use tokio::task::spawn_blocking;
 
 use super::records::record_of_lost;
@@ -102,6 +103,7 @@ pub(super) async fn lost(
         } else {
             empty(&tree);
         }
+        let state = state.map(|state| disable_planted(&directory, state));
         let record = record_of_lost(state.as_ref(), why, failure);
         match directory.write_exit(&record) {
             Err(error) if !errno::is_of_disk(&error) => {
@@ -113,6 +115,17 @@ pub(super) async fn lost(
         Ok(record)
     });
     ended.await.map_err(io::Error::other)?
+}
+
+/// Disables a repository that the program planted in its working directory, which its shim can do no more. `info` shows under
+/// DEGRADED if that is not possible.
+fn disable_planted(directory: &SessionDirectory, mut state: State) -> State {
+    let Some(Err(error)) = state.guarded.as_ref().map(GuardedDirectory::disable) else { return state };
+    state.rungs.degraded.push(error.to_string());
+    if let Err(unwritten) = directory.write_state(&state) {
+        eprintln!("{}: {error}; the state cannot be written: {unwritten}", directory.path().display());
+    }
+    state
 }
 
 /// Kills a tree until it is empty, with the processes that left it, and removes it.

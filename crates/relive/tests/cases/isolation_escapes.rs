@@ -4,10 +4,11 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use rustix::process::Signal;
 use serde_json::{Value, json};
 
 use crate::isolation::{RELIVE, worlds};
-use crate::world::{Output, World};
+use crate::world::{Output, World, begun, kill, wait_until};
 
 /// Secrets of the user, who works in another directory.
 fn secrets(world: &World) -> PathBuf {
@@ -385,5 +386,25 @@ fn git_runs_nothing_that_a_confined_program_wrote_into_its_working_directory() {
         inside(&world, "none", "git init -q --bare").ok();
         inside(&world, "confined", "git init -q .git && touch .git/planted").ok();
         assert!(!world.work().join(".git").exists() && world.work().join(".git.disabled/planted").exists());
+    }
+}
+
+#[test]
+fn git_runs_nothing_that_a_confined_program_planted_before_its_shim_was_lost() {
+    for world in worlds() {
+        for (isolation, runs) in [("confined", false), ("none", true)] {
+            inside(&world, "none", "git init -q").ok();
+            let script = format!("{PLANT} && touch ready && exec sleep 1000");
+            let began = world.relive(&["exec", "-d", "--json", "--isolation", isolation, "--", "sh", "-c", &script]);
+            let began = begun(&began.ok().json());
+            wait_until("the program to have planted it", || world.work().join("ready").exists());
+            let folder = world.info(&began.uuid)["session"]["folder"].as_str().unwrap().to_owned();
+            let state: Value = serde_json::from_slice(&fs::read(Path::new(&folder).join("state")).unwrap()).unwrap();
+            kill(u32::try_from(state["shim_pid"].as_u64().unwrap()).unwrap(), Signal::KILL);
+            world.relive(&["wait", &began.uuid]);
+            let said = git_status(&world);
+            assert_eq!(planted(&world.work()), runs, "{isolation}: {said:?}");
+            inside(&world, "none", "rm -rf .git HEAD* objects refs config ready").ok();
+        }
     }
 }
