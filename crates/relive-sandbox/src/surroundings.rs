@@ -155,6 +155,10 @@ impl Surroundings {
         let is_writable = |path: &Path| std::iter::once(&cwd).chain(&writable).any(|other| path.starts_with(other));
         let links = policy.configuration.iter().filter_map(|path| replaceable_link(path, is_writable));
         repository.unprotected.extend(distinct(links).iter().map(|path| git::link(path)));
+        // Every program is in it, and nothing would be left to run.
+        let is_everything = |path: &&PathBuf| path.canonicalize().is_ok_and(|path| path.parent().is_none());
+        let roots = policy.hidden.iter().filter(is_everything);
+        repository.unprotected.extend(roots.map(|path| format!("{} cannot be hidden", path.display())));
         let found = Self {
             own_temporary: variable("TMPDIR").and_then(|path| directory(&path)).filter(|own| !temporary.contains(own)),
             temporary,
@@ -316,6 +320,19 @@ fn caches(home: &Path) -> Vec<PathBuf> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_root_that_is_to_be_hidden_is_reported_because_it_cannot_be() {
+        let dir = tempfile::tempdir().unwrap();
+        let link = dir.path().join("link");
+        rustix::fs::symlink("/", &link).unwrap();
+        for (hidden, expect) in [("/".into(), true), (link, true), (dir.path().join("keys"), false)] {
+            let said = format!("{} cannot be hidden", hidden.display());
+            let policy = Policy { isolation: Isolation::Confined, hidden: vec![hidden], ..Policy::default() };
+            let (found, _places) = Surroundings::look(&policy, dir.path(), &[]).unwrap();
+            assert_eq!(found.unprotected.contains(&said), expect, "{said}: {:?}", found.unprotected);
+        }
+    }
 
     #[test]
     fn sockets_are_found_by_the_variables_that_name_them() {
