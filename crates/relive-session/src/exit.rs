@@ -50,14 +50,6 @@ pub struct ExitRecord {
     pub left: Vec<i32>,
 }
 
-impl ExitRecord {
-    /// Returns whether its writer was not the shim, which was lost.
-    #[must_use]
-    pub fn is_of_lost(&self) -> bool {
-        matches!(self.why, Some(EndedBy::ShimLost | EndedBy::HostLost | EndedBy::Version))
-    }
-}
-
 /// The last signal sent to a program that then exited. Only the program knows whether it exited because of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LastSignal {

@@ -57,6 +57,17 @@ pub enum SessionResult {
     Error(Failure),
 }
 
+impl SessionResult {
+    /// Returns whether the shim was lost, so that somebody else wrote the record of this end.
+    #[must_use]
+    pub fn shim_was_lost(&self) -> bool {
+        match self {
+            Self::Error(failure) => matches!(failure.stage.as_str(), "shim" | "boot" | "hello"),
+            Self::Exited(_) | Self::Signaled(_) | Self::Aborted => false,
+        }
+    }
+}
+
 /// A failed system call or step.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Failure {

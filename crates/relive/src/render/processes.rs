@@ -16,6 +16,7 @@ use super::files::not_kept;
 use super::parked;
 use super::table::{Cell, Table};
 use super::time::{Clock, elapsed};
+use crate::session::output::MissingOutput;
 use crate::terminal::{Look, Paint, one_line, without_controls};
 
 pub(crate) use columns::{Column, SortKey, suspension, suspension_of, wanted_from_you};
@@ -330,7 +331,7 @@ fn session_rows(session: &Session) -> Vec<(&'static str, String)> {
     let missing = [
         (dropped > 0)
             .then(|| format!("about {} at the beginning were dropped to make room", super::size::bytes(dropped))),
-        session.output_lost.then(|| missing_output(session).to_owned()),
+        MissingOutput::of_session(session).map(|missing| missing.in_row().to_owned()),
     ];
     let missing: Vec<String> = missing.into_iter().flatten().collect();
     if !missing.is_empty() {
@@ -347,15 +348,6 @@ fn session_rows(session: &Session) -> Vec<(&'static str, String)> {
 }
 
 /// Returns by what its processes are found, paused and killed: one word if that is the kernel's own way.
-/// Says why output is missing. Where nobody was left to write it, it is not known whether there was some.
-fn missing_output(session: &Session) -> &'static str {
-    let stage = session.result.as_ref().and_then(|result| result["error"]["stage"].as_str());
-    match stage {
-        Some("shim" | "boot" | "hello") => "its end may be missing: it was not written to disk in time",
-        Some(_) | None => "some is missing: it could not be written to disk",
-    }
-}
-
 fn control(session: &Session) -> String {
     match [&session.tree, &session.pause, &session.kill].map(String::as_str) {
         ["cgroup2", "cgroup2-freeze", "cgroup-kill"] => "cgroup v2".to_owned(),

@@ -6,20 +6,54 @@ use std::path::Path;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread;
 
+use relive_api::Session;
 use relive_session::exit::ExitRecord;
 use relive_session::log::{Chunk, Item, Reader, Stream};
+use relive_session::stage::SessionResult;
 use tokio::sync::{oneshot, watch};
 
 use crate::error::CommandError;
 use crate::render::size::bytes;
 
-/// Returns the message about output that is missing from the log, or may be.
-pub(crate) fn missing_output(record: &ExitRecord) -> Option<&'static str> {
-    record.output_lost.then_some(if record.is_of_lost() {
-        "-- the end of the output may be missing: it was not written to disk in time --"
-    } else {
-        "-- some of the output is missing: it could not be written to disk --"
-    })
+/// Why output is missing from the log of a program that has ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum MissingOutput {
+    /// It could not be written.
+    Unwritten,
+    /// Nobody was left to write it, so it is not known whether there was some.
+    Unknown,
+}
+
+impl MissingOutput {
+    pub(crate) fn of(output_lost: bool, result: &SessionResult) -> Option<Self> {
+        output_lost.then_some(if result.shim_was_lost() { Self::Unknown } else { Self::Unwritten })
+    }
+
+    pub(crate) fn of_record(record: &ExitRecord) -> Option<Self> {
+        Self::of(record.output_lost, &record.result)
+    }
+
+    /// Returns the same for a session as the daemon shows it.
+    pub(crate) fn of_session(session: &Session) -> Option<Self> {
+        let result = session.result.clone().and_then(|result| serde_json::from_value(result).ok());
+        Self::of(session.output_lost, &result.unwrap_or(SessionResult::Aborted))
+    }
+
+    /// Returns the message that follows the output.
+    pub(crate) fn after_output(self) -> &'static str {
+        match self {
+            Self::Unwritten => "-- some of the output is missing: it could not be written to disk --",
+            Self::Unknown => "-- the end of the output may be missing: it was not written to disk in time --",
+        }
+    }
+
+    /// Returns the words for a row about the output.
+    pub(crate) fn in_row(self) -> &'static str {
+        match self {
+            Self::Unwritten => "some is missing: it could not be written to disk",
+            Self::Unknown => "its end may be missing: it was not written to disk in time",
+        }
+    }
 }
 
 /// Output that is being shown.

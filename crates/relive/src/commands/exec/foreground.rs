@@ -17,7 +17,7 @@ use crate::error::Outcome;
 use crate::render;
 use crate::render::processes::{killed_for_memory, pids};
 use crate::session::input::AtEnd;
-use crate::session::output::{Output, missing_output, plainly, unreadable};
+use crate::session::output::{MissingOutput, Output, plainly, unreadable};
 use crate::session::watch::{Arrival, Left, Manner, Pace, watch};
 use crate::session::{self, Opened, exit_code};
 
@@ -80,8 +80,8 @@ pub(super) async fn run(client: &Client<'_>, args: Attachment<'_>, started: Exec
                 show_last(client, &uuid).await?;
             }
             let record = SessionDirectory::open(folder).and_then(|directory| directory.read_exit());
-            if let Some(missing) = record.ok().flatten().as_ref().and_then(missing_output) {
-                context.say(missing);
+            if let Some(missing) = record.ok().flatten().as_ref().and_then(MissingOutput::of_record) {
+                context.say(missing.after_output());
             }
             say_why(client, &answer).await;
             Ok(answer.exit_code)
@@ -143,8 +143,8 @@ async fn conclude(
         context.say(&format!("PID {}: {}", started.pid, killed_for_memory(record.oom_kills)));
     }
     let code = program_code(client, started, record).await;
-    if let Some(missing) = missing_output(record) {
-        context.say(missing);
+    if let Some(missing) = MissingOutput::of_record(record) {
+        context.say(missing.after_output());
     }
     // A reader must not take incomplete output for complete.
     let incomplete = record.output_lost && code == 0;

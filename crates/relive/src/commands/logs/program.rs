@@ -14,7 +14,7 @@ use super::printer::{Form, Piece, Printer};
 use crate::client::refuse_output;
 use crate::context::Context;
 use crate::error::Outcome;
-use crate::session::output::{Output, missing_output, say_gap, unreadable, write};
+use crate::session::output::{MissingOutput, Output, say_gap, unreadable, write};
 use crate::session::{self, Opened};
 
 pub(super) async fn run(context: &Context, args: &Args, process: &Process, session: &Session) -> Outcome<u8> {
@@ -73,8 +73,8 @@ pub(super) async fn run(context: &Context, args: &Args, process: &Process, sessi
 fn say_lost(context: &Context, folder: &Path, shown: u64) {
     let record = SessionDirectory::open(folder).and_then(|folder| folder.read_exit());
     let Ok(Some(record)) = record else { return };
-    if let Some(missing) = missing_output(&record) {
-        context.say(missing);
+    if let Some(missing) = MissingOutput::of_record(&record) {
+        context.say(missing.after_output());
     }
     if let missing @ 1.. = record.log_end.saturating_sub(shown.max(BEGINNING)) {
         context.say(&format!("the last {missing} bytes of the log are missing: somebody has cut it off"));
