@@ -16,6 +16,7 @@ use crate::context::Context;
 use crate::error::{CommandError, Outcome};
 use crate::render;
 use crate::render::time::{as_millis, elapsed};
+use crate::session::output::MissingOutput;
 use crate::terminal::one_line;
 
 /// How often to look whether a process waits for a person, who could otherwise wait for hours without knowing.
@@ -103,7 +104,21 @@ async fn wait(
             None => error(format!("{message}, and keeps running")).with_hint(format!("relive wait {id}")),
         });
     }
+    say_what_is_missing(client, &process).await;
     Ok(answer)
+}
+
+/// Says that output of a program is missing: its exit code does not tell that.
+async fn say_what_is_missing(client: &Client<'_>, process: &Process) {
+    let context = client.context();
+    if context.json || !matches!(process.body, Body::Exec | Body::Cli) {
+        return;
+    }
+    // Only for the words: it has ended whatever becomes of this.
+    let Ok(ended) = std::ops::Deref::deref(client).process(&process.uuid.to_string()).await else { return };
+    if let Some(missing) = ended.session.as_ref().and_then(MissingOutput::of_session) {
+        context.say(&format!("PID {}: {}", ended.pid, missing.after_output()));
+    }
 }
 
 /// Why a process cannot end before a person has done something, and the command that does it.

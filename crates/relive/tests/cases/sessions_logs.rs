@@ -73,7 +73,7 @@ fn logs_that_are_followed_are_whole_however_much_there_is() {
 }
 
 #[test]
-fn lost_output_is_reported_by_info_logs_and_exec() {
+fn lost_output_is_reported_by_info_logs_wait_and_exec() {
     let world = World::new();
     // Files smaller than a segment of a log, for the daemon and for the shims it starts.
     let relive = world.command(&[]).get_program().to_str().unwrap().to_owned();
@@ -84,6 +84,7 @@ fn lost_output_is_reported_by_info_logs_and_exec() {
     let prints = ["exec", "--name", "much", "--", "sh", "-c", "yes | head -c 12000000"];
     world.relive(&prints).fails(125, &["some of the output is missing"]);
     world.relive(&["logs", "much"]).fails(0, &["some of the output is missing"]);
+    world.relive(&["wait", "much"]).fails(0, &["some of the output is missing"]);
     assert_eq!(world.info("much")["session"]["output_lost"], true);
     assert!(world.relive(&["info", "much"]).ok().stdout.contains("some is missing"));
     world.relive(&["exec", "--", "sh", "-c", "yes | head -c 12000000; exit 7"]).fails(7, &["some of the output"]);
