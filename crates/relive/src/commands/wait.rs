@@ -129,7 +129,8 @@ pub(super) struct Blocked {
 
 /// Says what a process waits for, unless it continues by itself.
 pub(super) fn blocked(process: &Process, id: &str) -> Option<Blocked> {
-    if process.display == "ready" {
+    // One that was told to end never passes its gate.
+    if process.display == "ready" && process.ending.is_none() {
         return Some(Blocked { why: "waits at its gate".to_owned(), next: format!("relive proceed {id}") });
     }
     if process.display == Display::Damaged.word() {
@@ -235,5 +236,23 @@ fn timed_out(process: &Process) -> WaitAnswer {
         timed_out: true,
         exit_code: ErrorCode::Timeout.exit_code(),
         note: None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use relive_core::Signal;
+
+    use super::*;
+    use crate::render::processes::tests::process;
+
+    #[test]
+    fn a_program_at_its_gate_waits_for_nobody_once_it_is_told_to_end() {
+        let check = |ending, expect: Option<&str>| {
+            let at_gate = Process { display: "ready".to_owned(), ending, ..process(3, 0) };
+            assert_eq!(blocked(&at_gate, "gt").map(|blocked| blocked.next).as_deref(), expect);
+        };
+        check(None, Some("relive proceed gt"));
+        check(Some(Signal::Term), None);
     }
 }
