@@ -1,6 +1,7 @@
 //! Files that were there before under a name that is in no snapshot.
 
 use std::fs;
+use std::path::Path;
 
 use rustix::time::{ClockId, clock_gettime};
 
@@ -9,8 +10,8 @@ use relive_workspace::{Control, FilePath, Force, OlderFiles, RestoreRequest, Set
 use crate::support::{Bed, bed, path, shell};
 
 /// Waits until the clock with which files are stamped has advanced since this file was created.
-fn await_tick(bed: &Bed, file: &str) {
-    let born = bed.path(file).symlink_metadata().unwrap().created().unwrap();
+fn await_tick(file: &Path) {
+    let born = file.symlink_metadata().unwrap().created().unwrap();
     let born = born.duration_since(std::time::UNIX_EPOCH).unwrap();
     let now = || {
         let now = clock_gettime(ClockId::RealtimeCoarse);
@@ -40,8 +41,9 @@ fn a_file_that_was_renamed_from_an_ignored_name_is_removed_only_by_force() {
     bed.write("x.o", "object");
     bed.write("build/out.js", "built");
     bed.write("modules/m/index.js", "module");
-    fs::write(bed.directory.path().join("outside"), "from outside").unwrap();
-    await_tick(&bed, "modules/m/index.js");
+    let outside = bed.directory.path().join("outside");
+    fs::write(&outside, "from outside").unwrap();
+    await_tick(&outside);
     let first = bed.snapshot();
     shell(
         &bed.root,
@@ -74,7 +76,7 @@ fn a_file_that_was_replaced_by_an_ignored_one_is_put_back_and_it_is_said() {
     let mut bed = bed();
     bed.write("app.js", "source");
     bed.write(".env", "KEY=1");
-    await_tick(&bed, ".env");
+    await_tick(&bed.path(".env"));
     let first = bed.snapshot();
     shell(&bed.root, "mv .env app.js");
     let restored = bed.restore(&first);
@@ -89,7 +91,7 @@ fn a_file_whose_inode_is_new_or_known_is_removed() {
     let mut bed = bed();
     bed.write(".env", "KEY=1");
     bed.write("a", "1");
-    await_tick(&bed, "a");
+    await_tick(&bed.path("a"));
     let first = bed.snapshot();
     // The number of the inode may be that of the old file.
     shell(&bed.root, "rm .env; echo new > new; cp -p a copied; mv a b; ln b c; echo 2 >> b");
