@@ -12,6 +12,8 @@ check:
 	scripts/check-layers
 	scripts/check-cases
 
+# Most tests of the binary wait for another process most of the time.
+test: export RUST_TEST_THREADS ?= $(shell echo $$((2 * $$(nproc))))
 test:
 	scripts/install-missing
 	scripts/install-agents

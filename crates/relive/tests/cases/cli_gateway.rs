@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 
 use crate::cli_agents::{Agents, bash, escalated};
 use crate::daemon::Mount;
+use crate::shell::session;
 use crate::world::{Begun, World, kill, wait_for, wait_until};
 
 /// A turn with a command.
@@ -412,6 +413,8 @@ fn an_agent_that_ended_without_a_daemon_is_not_suspended_for_its_quota() {
             fs::read_to_string(&log).unwrap_or_default().contains("\"resets_at\":\"")
         });
         kill(u32::try_from(program).unwrap(), rustix::process::Signal::KILL);
+        let session = session(&agents.world, &process);
+        wait_until("its end is on the disk", || session.join("exit").exists());
         agents.world.relive(&["daemon", "start"]).ok();
         wait_until("the call is recorded", || {
             calls(&agents.world, &process).iter().any(|call| call["resets_at"].is_string())

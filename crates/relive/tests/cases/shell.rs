@@ -17,8 +17,8 @@ fn world() -> World {
     World::with_config("tools: {shell: allow}\n")
 }
 
-/// The directory of the only call.
-fn session(world: &World, of: &Begun) -> PathBuf {
+/// The directory of the only session of a process.
+pub(crate) fn session(world: &World, of: &Begun) -> PathBuf {
     wait_for("the session's directory", || {
         let entries = fs::read_dir(world.directory(&of.uuid).join("sessions")).ok()?;
         let mut made = entries.flatten().filter(|entry| !entry.file_name().as_encoded_bytes().starts_with(b"."));
