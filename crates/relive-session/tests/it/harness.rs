@@ -1,7 +1,8 @@
 //! A directory of sessions, and helpers.
 
 use std::os::unix::fs::PermissionsExt as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::sync::OnceLock;
 use std::time::Duration;
 
@@ -16,6 +17,12 @@ use relive_session::tree::Ladder;
 
 /// Longer than anything here takes on the slowest machine.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Copies a program in another process. A copy of our own would be open for writing in every process that another test starts
+/// meanwhile, and could not be run until those have executed their programs.
+pub(crate) fn copy_program(from: &Path, to: &Path) {
+    assert!(Command::new("cp").args([from, to]).status().unwrap().success());
+}
 
 pub(crate) struct Lab {
     pub(crate) dir: tempfile::TempDir,

@@ -164,7 +164,7 @@ async fn a_program_in_the_temporary_directory_is_shown_if_the_policy_says_so() {
     let Some(world) = World::new("program").await else { return };
     let elsewhere = tempfile::tempdir_in("/tmp").unwrap();
     let program = elsewhere.path().join("program");
-    std::fs::copy(Lab::shim(), &program).unwrap();
+    copy_program(&Lab::shim(), &program);
     let shown = program.display();
     let script = format!("{shown} attempt unix && ! echo x > {shown} && ! rm -f {shown} && echo x > /tmp/file");
     let mut spec = world.spec(Isolation::Confined, &script);

@@ -1,7 +1,10 @@
 //! All tests again without privileges, if the user has some.
 
 use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
 use std::process::Command;
+
+use crate::harness::copy_program;
 
 const NOBODY: &str = "65534";
 
@@ -15,7 +18,7 @@ fn all_tests_pass_unprivileged() {
     std::fs::set_permissions(dir.path(), shared).unwrap();
     let copy = |from: &str, name: &str| {
         let to = dir.path().join(name);
-        std::fs::copy(from, &to).unwrap();
+        copy_program(Path::new(from), &to);
         to
     };
     let this = std::env::current_exe().unwrap();

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::path::PathBuf;
+use std::process::Command;
 use std::time::Duration;
 
 use relive_fake_model::{FakeModel, Turn};
@@ -429,15 +430,15 @@ fn a_command_in_place_of_a_name_is_an_acp_agent_for_a_person_and_no_one_else() {
 
 /// An agent of this name, which is the small one, and asks a provider that is set by its environment.
 fn counted(name: &'static str, base: &'static str, key: &'static str, path: &str) {
-    use std::os::unix::fs::PermissionsExt as _;
     let server = FakeModel::start_for_agents([Turn::text("one").usage(300, 7, 0), Turn::text("two").usage(20, 3, 0)]);
     let world = World::new();
     let (state, bin) = (world.root().join("conversations"), world.root().join("bin"));
     fs::create_dir_all(&state).unwrap();
     fs::create_dir_all(&bin).unwrap();
     let program = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/cases/acp_agent.py");
-    fs::write(bin.join(name), format!("#!/bin/sh\nexec python3 {program}\n")).unwrap();
-    fs::set_permissions(bin.join(name), fs::Permissions::from_mode(0o755)).unwrap();
+    // Written by another process: a test that forks meanwhile would have the file open for writing, and it could not be run.
+    let script = format!("printf '#!/bin/sh\\nexec python3 {program}\\n' > {name}; chmod 755 {name}");
+    assert!(Command::new("sh").args(["-c", &script]).current_dir(&bin).status().unwrap().success());
     let found = format!("{}:{}", bin.display(), std::env::var("PATH").unwrap_or_default());
     let world = world
         .with_env("PATH", found)

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use crate::cli_agents::{Agents, bash, escalated};
 use crate::daemon::Mount;
 use crate::shell::session;
-use crate::world::{Begun, World, kill, wait_for, wait_until};
+use crate::world::{Begun, World, copy_program, kill, wait_for, wait_until};
 
 /// A turn with a command.
 type Tool = fn(&str) -> Turn;
@@ -300,7 +300,7 @@ fn another_build_takes_over_from_a_gateway_that_ends_its_answers() {
         agents.world.kill_daemon();
         // The same program in another file is another build.
         let build = agents.world.root().join("relive-new");
-        fs::copy(env!("CARGO_BIN_EXE_relive"), &build).unwrap();
+        copy_program(Path::new(env!("CARGO_BIN_EXE_relive")), &build);
         let command = agents.world.command(&["ps"]);
         let mut upgraded = std::process::Command::new(&build);
         upgraded.args(command.get_args()).current_dir(agents.world.work()).env_clear();

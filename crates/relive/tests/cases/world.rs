@@ -444,6 +444,12 @@ pub(crate) fn http(socket: &Path, method: &str, path: &str, headers: &str, body:
     (head.split(' ').nth(1).unwrap().parse().unwrap(), body.to_owned())
 }
 
+/// Copies a program in another process. A copy of our own would be open for writing in every process that another test starts
+/// meanwhile, and could not be run until those have executed their programs.
+pub(crate) fn copy_program(from: &Path, to: &Path) {
+    assert!(Command::new("cp").args([from, to]).status().unwrap().success());
+}
+
 pub(crate) fn kill(pid: u32, signal: rustix::process::Signal) {
     let pid = rustix::process::Pid::from_raw(i32::try_from(pid).unwrap()).unwrap();
     // It may have gone by itself.

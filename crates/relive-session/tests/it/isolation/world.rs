@@ -94,7 +94,7 @@ impl World {
         let address = format!("relive-test-{}-{name}", std::process::id());
         let hidden = SocketAddr::from_abstract_name(&address).unwrap();
         let abstract_socket = UnixListener::bind_addr(&hidden).unwrap();
-        std::fs::copy(Lab::shim(), room.join("home/work/program")).unwrap();
+        copy_program(&Lab::shim(), &room.join("home/work/program"));
         let lab = Lab::new();
         let neighbour = lab.launch(&format!("{name}-neighbour"), &spec(&["sleep", "1000"])).await;
         let neighbour_pid = neighbour.reaches(Stage::Running).await.host_pid.unwrap();
