@@ -78,7 +78,7 @@ pub(crate) trait Body: Send + Sync + std::fmt::Debug {
         Prepared::default()
     }
 
-    /// Tells whether the processes that it started end before it does, also while it has no body.
+    /// Tells whether what it started ends before it does, also while it has no body: other processes, or its own program.
     fn ends_others_first(&self) -> bool {
         false
     }

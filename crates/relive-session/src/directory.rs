@@ -94,7 +94,7 @@ pub enum RecordedStage {
 enum Lock {
     Held,
     Free,
-    /// It says nothing about a shim: the program removed it.
+    /// It says nothing about a shim: the program removed or replaced it.
     Removed,
 }
 
@@ -275,7 +275,7 @@ impl SessionDirectory {
     fn lock(&self) -> io::Result<Lock> {
         let lock = match self.open_file(LOCK, OFlags::RDONLY) {
             Ok(lock) => lock,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Lock::Removed),
+            Err(error) if is_missing_or_replaced(&error) => return Ok(Lock::Removed),
             Err(error) => return Err(error),
         };
         // Shared: a concurrent look is not mistaken for a shim.
@@ -310,12 +310,9 @@ impl SessionDirectory {
         {
             return Ok(Found::Ended(record));
         }
-        let is_nonsense = |error: Option<&io::Error>| {
-            error.is_some_and(|error| error.kind() == io::ErrorKind::InvalidData || is_replaced(error))
-        };
         let of_this_boot = self.made_in_boot()?.as_deref() == Some(boot_id);
         // In another boot it may be what the power left of one that was not synced.
-        if of_this_boot && (is_nonsense(exit.as_ref().err()) || is_nonsense(state.as_ref().err())) {
+        if of_this_boot && (exit.as_ref().is_err_and(is_nonsense) || state.as_ref().is_err_and(is_nonsense)) {
             // No shim writes this: something ran.
             return Ok(Found::ShimLost(state.unwrap_or_default()));
         }
@@ -345,9 +342,10 @@ impl SessionDirectory {
         self.dir.as_fd()
     }
 
-    /// Returns the boot id of the directory; `None` if its creator died too early, or the disk lost it.
+    /// Returns the boot id of the directory; `None` if its creator died too early, the disk lost it, or the program replaced it.
     pub(crate) fn made_in_boot(&self) -> io::Result<Option<String>> {
-        Ok(self.read_file(LOCK)?.and_then(|bytes| String::from_utf8(bytes).ok()).filter(|boot| !boot.is_empty()))
+        let bytes = self.read_file(LOCK).or_else(|error| if is_nonsense(&error) { Ok(None) } else { Err(error) })?;
+        Ok(bytes.and_then(|bytes| String::from_utf8(bytes).ok()).filter(|boot| !boot.is_empty()))
     }
 
     fn replace(&self, name: &str, record: &impl Serialize) -> io::Result<()> {
@@ -393,9 +391,14 @@ pub(crate) fn is_missing_or_replaced(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::NotFound || is_replaced(error)
 }
 
-/// Returns whether something else is in the place of a directory, or nobody may open it any more.
+/// Returns whether something else is in the place of a directory or file, or nobody may open it any more.
 pub(crate) fn is_replaced(error: &io::Error) -> bool {
-    matches!(error.raw_os_error(), Some(libc::ENOTDIR | libc::ELOOP | libc::EACCES))
+    matches!(error.raw_os_error(), Some(libc::ENOTDIR | libc::ELOOP | libc::EACCES | libc::ENXIO))
+}
+
+/// Returns whether a file is none that a shim has written.
+fn is_nonsense(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::InvalidData || is_replaced(error)
 }
 
 /// Returns the name of the session in this directory, whether the directory exists or not.

@@ -179,6 +179,10 @@ impl Body for CliBody {
         true
     }
 
+    fn ends_others_first(&self) -> bool {
+        self.exec.ends_others_first()
+    }
+
     fn last_seen(&self, uuid: Uuid, now: Moment) -> BoxFuture<'_, Option<Seen>> {
         self.exec.last_seen(uuid, now)
     }

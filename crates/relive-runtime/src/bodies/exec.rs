@@ -143,6 +143,11 @@ impl Body for ExecBody {
         true
     }
 
+    /// Its session may run although it could not be found.
+    fn ends_others_first(&self) -> bool {
+        true
+    }
+
     fn last_seen(&self, uuid: Uuid, now: Moment) -> BoxFuture<'_, Option<Seen>> {
         async move {
             let before = self.facts(uuid).await.ok()?.before?;

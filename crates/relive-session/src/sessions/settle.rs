@@ -118,7 +118,7 @@ impl Sessions {
             Err(error @ AdoptError::NotAShim) => {
                 eprintln!("{}: {error}", directory.path().display());
                 let failure = failure("hello", "EPROTONOSUPPORT", libc::EPROTONOSUPPORT);
-                let state = self.state_of(&directory)?;
+                let state = self.state_of(&directory);
                 self.end_without_shim(directory.path()).await?;
                 let tree = self.tree_of(directory.path()).await?;
                 lost(directory, state, tree, EndedBy::Version, failure).await.map(SessionStatus::Ended).map(Some)
@@ -145,7 +145,7 @@ impl Sessions {
         let (state, why, failure) = match found {
             // Its program ran after it, and no shim has replaced it: it was the program's own.
             Found::Ended(record) if *doubt == Doubt::Proved(Some(record.clone())) && record.left.is_empty() => {
-                (self.state_of(&directory)?, EndedBy::ShimLost, shim_lost)
+                (self.state_of(&directory), EndedBy::ShimLost, shim_lost)
             }
             Found::Ended(record) => return Ok(Some(SessionStatus::Ended(record))),
             Found::ShimLost(state) => (state, EndedBy::ShimLost, shim_lost),
@@ -217,9 +217,9 @@ impl Sessions {
         cleared.await.map_err(io::Error::other)?
     }
 
-    /// Returns the last state of the shim, if it is from this boot.
-    fn state_of(&self, directory: &SessionDirectory) -> io::Result<Option<State>> {
-        Ok(directory.read_state()?.filter(|state| state.boot_id == self.boot_id))
+    /// Returns the last state of the shim, if it can be read and is from this boot.
+    fn state_of(&self, directory: &SessionDirectory) -> Option<State> {
+        directory.read_state().unwrap_or_default().filter(|state| state.boot_id == self.boot_id)
     }
 }
 

@@ -88,6 +88,24 @@ fn a_program_that_removes_lock_and_socket_is_not_lost_with_its_host() {
 }
 
 #[test]
+fn a_program_that_replaces_files_of_its_session_is_gone_when_it_is_called_dead() {
+    let replaced = ["ctl lock", "ctl lock state", "ctl lock state exit"];
+    let with = ["mkfifo $file", "ln -s nowhere $file", "mkdir $file", "touch $file; chmod 0 $file"];
+    for (files, with) in replaced.into_iter().flat_map(|files| with.map(|with| (files, with))) {
+        World::in_each_kind(|world| {
+            let replaces = format!("cd sessions/1; for file in {files}; do rm -f $file; {with}; done");
+            let program = tampers(world, &format!("{}; {replaces}", its_directory(world)));
+            let pid = world.info(&program.uuid)["session"]["host_pid"].as_u64().unwrap();
+            world.kill_daemon();
+            // It may have ended with the shim that cannot be asked.
+            drop(world.relive(&["kill", "-9", &program.uuid]));
+            let info = world.await_display(&program.uuid, "dead");
+            assert_eq!((runs(world).len(), is_alive(pid)), (1, false), "{files}, {with}: {info}");
+        });
+    }
+}
+
+#[test]
 fn a_program_that_removes_its_socket_and_blocks_its_names_is_found_running() {
     World::in_each_kind(|world| {
         let removes = "cd sessions/1; rm ctl; mkdir -p ctl/full ctl.new/full";
