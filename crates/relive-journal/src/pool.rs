@@ -14,7 +14,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
+use tokio::sync::{Semaphore, oneshot};
 
 /// How many jobs of the default pool run at once.
 pub const THREADS_MAX: usize = 64;
@@ -135,10 +135,11 @@ impl Pool {
     pub async fn run<T: Send + 'static>(&self, job: impl FnOnce() -> T + Send + 'static) -> Result<T, JobLost> {
         let slot = Arc::clone(&self.inner.slots).acquire_owned().await.map_err(|_| JobLost)?;
         let (answer, answered) = oneshot::channel();
-        self.bring(slot, move || {
+        self.bring(Box::new(move || {
             // The caller may be gone.
             let _ = answer.send(job());
-        });
+            drop(slot);
+        }));
         answered.await.map_err(|_| JobLost)
     }
 
@@ -149,11 +150,12 @@ impl Pool {
     ) -> Result<T, JobLost> {
         let slot = Arc::clone(&self.inner.slots).acquire_owned().await.map_err(|_| JobLost)?;
         let (answer, answered) = oneshot::channel();
-        self.bring(slot, move || {
+        self.bring(Box::new(move || {
             let (value, then) = job();
             let _ = answer.send(value);
             then();
-        });
+            drop(slot);
+        }));
         answered.await.map_err(|_| JobLost)
     }
 
@@ -169,16 +171,16 @@ impl Pool {
     /// Submits a job that nobody waits for; returns `false` if the pool is full.
     pub fn try_spawn(&self, job: impl FnOnce() + Send + 'static) -> bool {
         let Ok(slot) = Arc::clone(&self.inner.slots).try_acquire_owned() else { return false };
-        self.bring(slot, job);
+        self.bring(Box::new(move || {
+            job();
+            drop(slot);
+        }));
         true
     }
 
-    fn bring(&self, slot: OwnedSemaphorePermit, job: impl FnOnce() + Send + 'static) {
+    /// Takes a boxed job: a generic method would be compiled once more for each kind of job.
+    fn bring(&self, job: Job) {
         self.inner.jobs.fetch_add(1, Ordering::Relaxed);
-        let job: Job = Box::new(move || {
-            job();
-            drop(slot);
-        });
         let mut state = self.inner.lock();
         if let Some(seat) = state.idle.pop() {
             drop(state);
