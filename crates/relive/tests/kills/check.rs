@@ -241,7 +241,10 @@ fn acknowledged(uuid: Uuid, asked: &Asked, remains: &Remains, wrong: &mut Vec<St
             .iter()
             .position(is_later)
             .map_or(journal.records.len(), |next| journal.own + next);
-        let was_suspended = next.checked_sub(1).is_some_and(|last| journal.records[last].kind() == "paused");
+        // A signal that is blocked can be recorded after the pause, by an incarnation that stays suspended.
+        let begins_or_ends_a_pause = |record: &&Record| ["paused", "resumed", "ended"].contains(&record.kind());
+        let latest = journal.records[..next].iter().rev().find(begins_or_ends_a_pause);
+        let was_suspended = latest.is_some_and(|record| record.kind() == "paused");
         let is_known = was_suspended && remains.noted.contains(&(*pid, uuid));
         if !is_known && !incarnations.iter().any(|incarnation| incarnation.pid == *pid) {
             wrong.push(format!("A: {uuid}: PID {pid} was acknowledged and never had the journal"));
