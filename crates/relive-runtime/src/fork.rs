@@ -129,7 +129,8 @@ impl Runtime {
         let environments = Arc::clone(&self.environments);
         let (boot_id, now) = (self.clock.boot_id(), self.moment());
         let point = request.from_step.map_or(ForkPoint::End, ForkPoint::Step);
-        let (origin, _) = match self.on_journal(move |data| data.history(source)).await? {
+        // As of that byte: the files are copied of the step that is the last one there, whatever the origin does meanwhile.
+        let (origin, _) = match self.on_journal(move |data| data.history_within(source, within)).await? {
             // Collected since it was looked up.
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
                 return Err(self.gone_error(source).await?);

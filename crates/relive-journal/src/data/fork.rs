@@ -151,6 +151,13 @@ impl DataDirectory {
         Ok(made?)
     }
 
+    /// Returns what a journal says up to this end of a record, as a fork `within` it finds it; without one, all that it says.
+    pub fn history_within(&self, uuid: Uuid, within: Option<u64>) -> io::Result<(History, Health)> {
+        let directory = self.directory(uuid);
+        let journal = self.io.disk.open_read(&directory.steps())?;
+        checkpoint::load_until(&directory, &journal, within.map_or(Until::End, Until::Offset))
+    }
+
     /// Makes sure that all of an original is on the disk: after a power cut it would otherwise be without records that
     /// its fork has.
     fn sync_original(&self, source_uuid: Uuid, original: &ProcessDirectory) -> Result<(), ForkError> {

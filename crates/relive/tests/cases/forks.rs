@@ -103,3 +103,18 @@ fn case_20_a_step_that_is_not_there_is_refused_by_name() {
     assert_untouched(&world.directory(&original.uuid), &before);
     assert_eq!(world.relive(&["ps", "-q"]).ok().stdout, "", "nothing was begun");
 }
+
+/// Each fork has the files of the step at which it was asked for, however many steps follow while they are copied.
+#[test]
+fn case_19_an_agent_that_completes_steps_all_the_time_can_be_forked_with_its_files() {
+    let world = World::new();
+    let step = "{calls: [{name: write, args: {path: 'f{{turn}}', content: x}}], repeat: 2000}";
+    let original =
+        world.run_model(&world.script(&format!("turns: [{step}, {{hang: true}}]")), &["-y", "--max-steps", "3000"]);
+    world.await_step(&original, 2);
+    for _ in 0..10 {
+        let told =
+            world.relive(&["resume", "--fork", "--workspace", "own", "--max-steps", "1", "--json", &original.uuid]);
+        assert_eq!(told.ok().json()["workspace"]["kind"], "own");
+    }
+}
