@@ -84,8 +84,8 @@ impl Repository {
 
     /// Adds the directory of a repository. Parts that are missing are made: what is not there cannot be protected.
     fn add(&mut self, path: &Path, pinned: Vec<PathBuf>) {
-        let mut wanted = vec![Place::Hooks, Place::CommonDirectory, Place::Config];
-        wanted.extend(has_worktree_config(path).then_some(Place::WorktreeConfig));
+        // Git reads the configuration of a working tree once somebody turns that on, and by then the program may have made it.
+        let wanted = [Place::Hooks, Place::CommonDirectory, Place::Config, Place::WorktreeConfig];
         self.make_missing(path, &wanted);
         let parts = |places: &[Place]| {
             places.iter().map(|place| path.join(place.name())).filter(|path| is_real(path)).collect()
@@ -104,9 +104,11 @@ impl Repository {
             is_missing.then(|| format!("{} cannot be made, and is not protected: {error}", path.display()))
         };
         self.unprotected.extend(self.places.make(path, wanted).into_iter().filter_map(not_made));
-        let links = wanted.iter().map(|place| path.join(place.name()));
-        let is_link = |path: &PathBuf| path.symlink_metadata().is_ok_and(|found| found.is_symlink());
-        self.unprotected.extend(links.filter(is_link).map(|path| link(&path)));
+        let unreal = wanted.iter().map(|place| path.join(place.name())).filter(|path| !is_real(path));
+        self.unprotected.extend(unreal.filter_map(|path| {
+            let found = path.symlink_metadata().ok()?;
+            Some(if found.is_symlink() { link(&path) } else { odd(&path) })
+        }));
     }
 
     /// Adds the repository of a linked working tree. The program can write its `.git` file, so the file is believed only if
@@ -122,9 +124,7 @@ impl Repository {
         let worktrees = own.parent().filter(|parent| parent.file_name().is_some_and(|name| name == "worktrees"))?;
         let common = worktrees.parent().filter(|common| is_repository(common))?;
         self.add(common, vec![common.to_owned(), worktrees.to_owned(), own.clone()]);
-        if has_worktree_config(common) {
-            self.make_missing(&own, &[Place::WorktreeConfig]);
-        }
+        self.make_missing(&own, &[Place::WorktreeConfig]);
         let directory = self.directories.last_mut()?;
         let real =
             |names: &[&str]| names.iter().map(|name| own.join(name)).filter(|path| is_real(path)).collect::<Vec<_>>();
@@ -193,12 +193,7 @@ pub(crate) fn is_git_directory(path: &Path) -> bool {
     is_repository(path) && ["objects", "refs"].iter().all(|name| path.join(name).is_dir())
 }
 
-fn has_worktree_config(path: &Path) -> bool {
-    let config = read_file(&path.join("config"), CONFIG_MAX);
-    config.is_some_and(|text| text.to_ascii_lowercase().contains("worktreeconfig"))
-}
-
-/// Returns whether something can be mounted on a path: not on a link.
+/// Returns whether a path is protected by mounting it on itself: not if it is a link or a pipe.
 fn is_real(path: &Path) -> bool {
     path.symlink_metadata().is_ok_and(|found| found.is_file() || found.is_dir())
 }
@@ -206,6 +201,11 @@ fn is_real(path: &Path) -> bool {
 /// Says that a link is not protected.
 pub(crate) fn link(path: &Path) -> String {
     format!("{} is a link, and not protected", path.display())
+}
+
+/// Says that something else in the place of a file is not protected.
+fn odd(path: &Path) -> String {
+    format!("{} is neither a file nor a directory, and not protected", path.display())
 }
 
 fn read_file(path: &Path, most: u64) -> Option<String> {
@@ -258,9 +258,9 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let root = dir.path().canonicalize().unwrap();
         let at = repository(&root);
-        let parts = ["hooks", "commondir", "config"].map(|name| at.join(name));
+        let parts = ["hooks", "commondir", "config", "config.worktree"].map(|name| at.join(name));
         assert_eq!(found(&root), (vec![at.clone()], parts.to_vec()));
-        assert!(!parts[1].exists(), "it is removed with the last launch");
+        assert!(!parts[1].exists() && !parts[3].exists(), "they are removed with the last launch");
         assert_eq!(found(&at.join("refs")).1, parts, "from a directory below as well");
         let held = find_repository(&root, &[]);
         drop(find_repository(&root, &[]));
@@ -284,7 +284,7 @@ mod tests {
         assert_eq!(find_repository(&below, &[root]).directories.len(), 1, "unless it is writable anyway");
         assert_eq!(
             found(&at.join("hooks")),
-            (Vec::new(), ["hooks", "commondir", "config"].map(|name| at.join(name)).to_vec())
+            (Vec::new(), ["hooks", "commondir", "config", "config.worktree"].map(|name| at.join(name)).to_vec())
         );
         rustix::fs::symlink("refs/heads/main", at.join("HEAD")).unwrap();
         assert_eq!(found(&below).0, [at], "Git accepts a link");
@@ -310,6 +310,16 @@ mod tests {
     }
 
     #[test]
+    fn a_pipe_in_the_place_of_a_part_is_reported_as_unprotected() {
+        let dir = tempfile::tempdir().unwrap();
+        let root = dir.path().canonicalize().unwrap();
+        let pipe = repository(&root).join("commondir");
+        rustix::fs::mknodat(rustix::fs::CWD, &pipe, rustix::fs::FileType::Fifo, 0o600.into(), 0).unwrap();
+        let said = format!("{} is neither a file nor a directory, and not protected", pipe.display());
+        assert_eq!(find_repository(&root, &[]).unprotected, [said]);
+    }
+
+    #[test]
     fn a_separate_repository_is_writable_and_protected_once_it_names_its_working_tree() {
         let dir = tempfile::tempdir().unwrap();
         let root = dir.path().canonicalize().unwrap();
@@ -329,10 +339,11 @@ mod tests {
         let named = find_repository(&tree, &[]);
         assert_eq!(named.read_only, None);
         assert_eq!(named.directories[0].pinned, std::slice::from_ref(&apart));
-        let [hooks, commondir, config] = ["hooks", "commondir", "config"].map(|name| apart.join(name));
+        let [hooks, commondir, config, of_tree] =
+            ["hooks", "commondir", "config", "config.worktree"].map(|name| apart.join(name));
         assert_eq!(
             (&named.directories[0].protected, &named.directories[0].configs),
-            (&vec![hooks, commondir], &vec![config])
+            (&vec![hooks, commondir], &vec![config, of_tree])
         );
         git(&tree, &["commit", "--allow-empty", "-qm", "works with a working tree that is named"]);
     }

@@ -153,7 +153,8 @@ impl Surroundings {
         let mut repository =
             if is_refused { git::Repository::default() } else { git::find_repository(&cwd, &writable) };
         let is_writable = |path: &Path| std::iter::once(&cwd).chain(&writable).any(|other| path.starts_with(other));
-        let links = policy.configuration.iter().filter_map(|path| replaceable_link(path, is_writable));
+        let configuration = policy.configuration.iter().cloned().chain(agent_files(&cwd));
+        let links = configuration.filter_map(|path| replaceable_link(&path, is_writable));
         repository.unprotected.extend(distinct(links).iter().map(|path| git::link(path)));
         // Every program is in it, and nothing would be left to run.
         let is_everything = |path: &&PathBuf| path.canonicalize().is_ok_and(|path| path.parent().is_none());
@@ -191,8 +192,16 @@ impl Surroundings {
 /// cannot change: what else works there for the same agent must not change them either.
 #[must_use]
 pub fn protected(cwd: &Path) -> Vec<PathBuf> {
-    let files = cwd.ancestors().flat_map(|path| AGENT_FILES.iter().filter_map(move |name| own_file(path, name)));
-    distinct(files)
+    // Not those that a link leads to.
+    let is_own = |path: &PathBuf| path.canonicalize().is_ok_and(|found| found == *path);
+    distinct(agent_files(cwd).filter(is_own))
+}
+
+/// Returns the files in a directory and in those above it that make other agents execute commands, and that are there.
+fn agent_files(cwd: &Path) -> impl Iterator<Item = PathBuf> {
+    let names = |path: &Path| AGENT_FILES.map(|name| path.join(name));
+    // Most are missing, and finding that out takes one call.
+    cwd.ancestors().flat_map(names).filter(|path| path.symlink_metadata().is_ok())
 }
 
 /// Returns whether a path, without links, is a file through which other programs execute commands: configuration of an agent in
@@ -274,14 +283,6 @@ fn file(path: &Path) -> Option<PathBuf> {
     path.canonicalize().ok().filter(|path| path.is_file())
 }
 
-/// Returns a file of a directory, not one that a link leads to.
-fn own_file(directory: &Path, name: &str) -> Option<PathBuf> {
-    let path = directory.join(name);
-    // Most are missing, and finding that out takes one call.
-    path.symlink_metadata().ok()?;
-    path.canonicalize().ok().filter(|found| *found == path)
-}
-
 fn distinct(paths: impl Iterator<Item = PathBuf>) -> Vec<PathBuf> {
     let mut found: Vec<PathBuf> = paths.collect();
     found.sort();
@@ -320,6 +321,22 @@ fn caches(home: &Path) -> Vec<PathBuf> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn links_in_the_place_of_the_configuration_of_agents_are_reported_because_they_can_be_replaced() {
+        let dir = tempfile::tempdir().unwrap();
+        let root = dir.path().canonicalize().unwrap();
+        std::fs::DirBuilder::new().create(root.join("shared")).unwrap();
+        let file = std::fs::File::options();
+        file.clone().write(true).create_new(true).open(root.join("shared/settings.json")).unwrap();
+        file.clone().write(true).create_new(true).open(root.join(".mcp.json")).unwrap();
+        let policy = Policy { isolation: Isolation::Confined, ..Policy::default() };
+        let look = || Surroundings::look(&policy, &root, &[]).unwrap().0;
+        assert_eq!((look().unprotected, look().protected), (Vec::new(), vec![root.join(".mcp.json")]));
+        rustix::fs::symlink("shared", root.join(".claude")).unwrap();
+        assert_eq!(look().unprotected, [format!("{} is a link, and not protected", root.join(".claude").display())]);
+        assert_eq!(look().protected, [root.join(".mcp.json")]);
+    }
 
     #[test]
     fn a_root_that_is_to_be_hidden_is_reported_because_it_cannot_be() {

@@ -18,6 +18,8 @@ const MISSING: &[&str] = &[
     "ln -s ../evil .git/hooks",
     "echo ../evil > .git/commondir",
     "echo x > .git/c && mv .git/c .git/commondir",
+    // Git reads it as soon as the user turns that on, for example by `git sparse-checkout init`.
+    "echo x > .git/config.worktree",
     "rmdir .git/hooks && mkdir .git/hooks && echo x > .git/hooks/pre-commit",
     "echo x > .git/hooks/pre-commit",
 ];
@@ -57,7 +59,10 @@ async fn missing_parts_of_a_repository_cannot_be_created_inside_and_none_is_left
     let works = "git -c user.name=a -c user.email=a@b commit -q --allow-empty -m x && git gc -q && git status";
     let (record, printed) = world.run("works", Isolation::Confined, works).await;
     assert_eq!(record.result, SessionResult::Exited(0), "{printed}");
-    let new = names(&git).into_iter().filter(|name| name == "hooks" || name == "commondir").count();
+    let new = names(&git)
+        .into_iter()
+        .filter(|name| ["hooks", "commondir", "config.worktree"].contains(&name.as_str()))
+        .count();
     assert_eq!(new, 0, "{before:?} became {:?}", names(&git));
 }
 
