@@ -1,6 +1,6 @@
 //! Sessions whose shim does not answer, because somebody stopped it or because it hangs.
 //!
-//! A program can send SIGSTOP to its own parent. So nothing that an owner must be able to do depends on the shim alone:
+//! A program can send SIGSTOP to its own parent, or trace it. So nothing that an owner must be able to do depends on the shim alone:
 //! the tree can be reached without it. The tree is frozen first, so that the program does not stop its shim again, and
 //! the shim is sent SIGCONT. If that does not help, tree and shim are killed from here.
 
@@ -20,12 +20,16 @@ use super::{LOOK_EVERY, Sessions};
 use crate::connection::{Connection, Gone};
 use crate::directory::{self, RecordedStage, SessionDirectory, State};
 use crate::errno;
-use crate::proc::{self, Identity};
+use crate::proc::{self, Identity, Stat};
 use crate::protocol::{Outcome, Verb};
 use crate::tree::{self, Tree};
 
 /// How long a shim may take to answer. A freeze takes it two seconds at most.
 const ANSWER_PATIENCE: Duration = Duration::from_secs(5);
+/// How often a shim that does not answer has to be found stopped by a tracer, and the time between two looks. A tracer that
+/// only watches stops it for a moment at each system call.
+const TRACED_LOOKS: u32 = 3;
+const TRACED_AGAIN: Duration = Duration::from_millis(200);
 /// How long a tree may take to freeze before its shim is sent SIGCONT anyway.
 const HOLD_PATIENCE: Duration = Duration::from_secs(1);
 /// How long a shim whose tree was killed may take to write its record.
@@ -60,8 +64,15 @@ impl Sessions {
         let stays_still = matches!(verb, Verb::Freeze | Verb::Kill);
         let (freezes, ends) = (verb == Verb::Freeze, verb == Verb::Kill);
         let mut asked = pin!(connection.request(verb));
-        if let Ok(answer) = timeout(ANSWER_PATIENCE, &mut asked).await {
-            return answer;
+        tokio::select! {
+            answer = timeout(ANSWER_PATIENCE, &mut asked) => if let Ok(answer) = answer {
+                return answer;
+            },
+            // Nobody but its tracer can let it continue.
+            () = traced(path, connection) => return match ends {
+                true => self.killed_without_shim(path, call).await,
+                false => Ok(silent(call)),
+            },
         }
         let Ok(held) = self.rouse(path).await else { return Ok(silent(call)) };
         let answer = timeout(ANSWER_PATIENCE, &mut asked).await;
@@ -76,10 +87,14 @@ impl Sessions {
         }
         match answer {
             Ok(answer) => answer,
-            Err(_) if ends => match self.end_without_shim(path).await {
-                Ok(()) => Err(Gone),
-                Err(_) => Ok(silent(call)),
-            },
+            Err(_) if ends => self.killed_without_shim(path, call).await,
+            Err(_) => Ok(silent(call)),
+        }
+    }
+
+    async fn killed_without_shim(&self, path: &Path, call: &str) -> Result<Outcome, Gone> {
+        match self.end_without_shim(path).await {
+            Ok(()) => Err(Gone),
             Err(_) => Ok(silent(call)),
         }
     }
@@ -156,6 +171,23 @@ impl Sessions {
         let state = state.filter(|state| state.boot_id == self.boot_id && state.tree.is_of(&name));
         Ok(state.map_or(planned, |state| Tree::reopen(&state.tree)))
     }
+}
+
+/// Waits until a tracer, such as the program itself if it is root, has stopped the shim of a session for a while.
+async fn traced(path: &Path, connection: &Connection) {
+    let (pid, path) = (connection.shim_pid(), path.to_owned());
+    let mut looks = 0;
+    while looks < TRACED_LOOKS {
+        tokio::time::sleep(TRACED_AGAIN).await;
+        let path = path.clone();
+        // A program that answers in the place of its shim names any process.
+        let is_traced = move || Stat::of(pid).is_ok_and(|stat| stat.state == b't') && is_shim_of(pid, &path);
+        looks = if spawn_blocking(is_traced).await.unwrap_or(false) { looks + 1 } else { 0 };
+    }
+}
+
+fn is_shim_of(pid: i32, path: &Path) -> bool {
+    proc::shim_directory(pid).as_deref() == Some(path)
 }
 
 async fn state_in(path: PathBuf) -> io::Result<Option<State>> {

@@ -53,6 +53,25 @@ fn attach_reports_the_end_of_a_lost_program() {
     told.fails(code, &[&format!("PID 1 has ended with exit code {code}: ")]);
 }
 
+/// It cannot be continued by anybody but its tracer, so a KILL does not wait for its answer.
+#[test]
+fn a_program_that_traces_its_shim_is_killed_without_it() {
+    let world = World::new();
+    let script = "import ctypes, os, time\n\
+                  result = ctypes.CDLL(None).ptrace(16, os.getppid(), 0, 0)\n\
+                  open('attached' if result == 0 else 'refused', 'w')\n\
+                  time.sleep(1000)\n";
+    let program = world.exec(&[], &["python3", "-c", script]);
+    let made = |name: &str| world.work().join(name).exists();
+    wait_until("it has tried", || made("attached") || made("refused"));
+    if made("refused") {
+        return;
+    }
+    world.relive(&["kill", "-9", &program.uuid]).ok();
+    // Far more than it takes, and less than two answers that do not come.
+    world.relive(&["wait", "--timeout", "8s", &program.uuid]).exits(137);
+}
+
 #[test]
 fn a_program_of_another_boot_went_down_with_its_host_and_can_be_started_again() {
     let world = World::new();

@@ -218,7 +218,12 @@ async fn freeze(cx: &Context, session: &Attended<'_>) -> Freezer {
             return Freezer::Freezing(Instant::now() + FREEZE_AGAIN);
         }
         Ok(other) => {
-            cx.owner.warn(format!("{} cannot be frozen: {other:?}", cx.process.uuid));
+            let why = if let protocol::Outcome::Failed { call, errno } = other {
+                format!("{call} failed with {errno}")
+            } else {
+                format!("its shim answered {other:?}")
+            };
+            cx.owner.warn(format!("PID {} cannot be frozen: {why}", cx.process.of.pid));
             cx.owner.resume().await;
         }
     }
