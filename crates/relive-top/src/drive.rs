@@ -3,6 +3,7 @@
 use std::future::Future;
 use std::io::{self, Write as _};
 use std::pin::Pin;
+use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use crossterm::event::{DisableBracketedPaste, EnableBracketedPaste};
@@ -63,7 +64,7 @@ impl From<io::Error> for Failure {
 
 /// Runs the dashboard until the person leaves. Returns the exit code: 128+N for signal N.
 pub async fn run(options: Options<'_>) -> Result<u8, Failure> {
-    let mut signals = Signals::listen()?;
+    let (mut signals, key_signals) = (Signals::listen()?, KeySignals::listen()?);
     // From here on every way out gives the terminal back, a panic too.
     unmark_pastes_at_panic();
     let _restore = RestoreTerminal;
@@ -75,6 +76,7 @@ pub async fn run(options: Options<'_>) -> Result<u8, Failure> {
         inputs,
         sender: sender.clone(),
         keyboard: Keyboard::open(sender.clone()),
+        key_signals,
         runner: Runner::default(),
         reading: None,
         comparing: None,
@@ -82,11 +84,8 @@ pub async fn run(options: Options<'_>) -> Result<u8, Failure> {
         begun: Instant::now(),
         options: &options,
     };
-    let stops = signal(SignalKind::from_raw(rustix::process::Signal::TSTP.as_raw()))?;
-    let keys = forward_keys(stops, signal(SignalKind::interrupt())?, sender.clone());
     let feed = feed(options.client, sender);
     tokio::select! {
-        () = keys => Ok(0),
         left = dashboard.go() => left.map_err(Failure::Terminal),
         code = signals.next() => Ok(code),
         error = feed => Err(Failure::Daemon(error)),
@@ -148,21 +147,41 @@ impl Signals {
         std::future::poll_fn(|cx| {
             let number =
                 self.0.iter_mut().find_map(|(number, signal)| signal.poll_recv(cx).is_ready().then_some(*number));
-            number.map_or(std::task::Poll::Pending, |number| std::task::Poll::Ready(128 + number))
+            number.map_or(Poll::Pending, |number| Poll::Ready(128 + number))
         })
         .await
     }
 }
 
-/// Passes on Ctrl-Z and Ctrl-C, which are signals and not read: they also act within a pasted text whose end is missing. Another
-/// program, such as a shell, may send them too. Never returns.
-async fn forward_keys(mut stops: Signal, mut interrupts: Signal, sender: mpsc::Sender<Heard>) {
-    loop {
-        let key = tokio::select! {
-            _ = stops.recv() => Key::Suspend,
-            _ = interrupts.recv() => Key::Interrupt,
-        };
-        let _ = sender.send(Heard::Input(Input::Key(key))).await;
+/// Ctrl-Z and Ctrl-C, which are signals and not read: they also act within a pasted text whose end is missing. Another program,
+/// such as a shell, may send them too.
+struct KeySignals {
+    stops: Signal,
+    interrupts: Signal,
+}
+
+impl KeySignals {
+    fn listen() -> io::Result<Self> {
+        let stops = signal(SignalKind::from_raw(rustix::process::Signal::TSTP.as_raw()))?;
+        Ok(Self { stops, interrupts: signal(SignalKind::interrupt())? })
+    }
+
+    async fn next(&mut self) -> Key {
+        tokio::select! {
+            _ = self.stops.recv() => Key::Suspend,
+            _ = self.interrupts.recv() => Key::Interrupt,
+        }
+    }
+
+    /// Drops those that came so far, which were for whoever had the terminal.
+    async fn forget(&mut self) {
+        // The runtime looks for signals while this waits: of those that came together with the end of a command it may not know.
+        tokio::task::yield_now().await;
+        std::future::poll_fn(|cx| {
+            let _ = (self.stops.poll_recv(cx), self.interrupts.poll_recv(cx));
+            Poll::Ready(())
+        })
+        .await;
     }
 }
 
@@ -246,6 +265,7 @@ struct Dashboard<'a> {
     inputs: mpsc::Receiver<Heard>,
     sender: mpsc::Sender<Heard>,
     keyboard: Keyboard,
+    key_signals: KeySignals,
     runner: Runner,
     reading: Option<Reading<'a>>,
     comparing: Option<Comparing<'a>>,
@@ -282,6 +302,11 @@ impl Dashboard<'_> {
     async fn listen(&mut self) -> io::Result<Option<u8>> {
         let ticks = self.state.ticks();
         tokio::select! {
+            key = self.key_signals.next() => {
+                if let Some(code) = self.take(Heard::Input(Input::Key(key))).await? {
+                    return Ok(Some(code));
+                }
+            }
             heard = self.inputs.recv() => {
                 let Some(heard) = heard else { return Ok(Some(0)) };
                 if let Some(code) = self.take(heard).await? {
@@ -379,29 +404,28 @@ impl Dashboard<'_> {
                 }
             }
         };
-        self.drop_keys();
+        while let Ok(heard) = self.inputs.try_recv() {
+            hear_without_keys(&mut self.state, heard, now);
+        }
         // Restoring leaves the cursor hidden, which whoever has the terminal next needs. A terminal that is gone needs nothing.
         let _ = self.terminal.show_cursor();
         give_terminal_back();
         held
     }
 
-    /// Drops the keys that wait to be taken in.
-    fn drop_keys(&mut self) {
-        let now = self.now_ms();
-        while let Ok(heard) = self.inputs.try_recv() {
-            hear_without_keys(&mut self.state, heard, now);
-        }
+    /// Takes the terminal again, and nothing of what was typed meanwhile.
+    async fn take_back(&mut self, held: Held) -> io::Result<()> {
+        self.terminal = take_terminal()?;
+        self.key_signals.forget().await;
+        drop(held);
+        Ok(())
     }
 
     /// Gives the terminal to a command until it ends.
     async fn attach(&mut self, words: Vec<String>) -> io::Result<()> {
-        let over = self.release().await;
+        let held = self.release().await;
         let status = Command::new("/proc/self/exe").args(&words).status().await;
-        self.terminal = take_terminal()?;
-        // Ctrl-C is a signal for both, and was for the command.
-        self.drop_keys();
-        drop(over);
+        self.take_back(held).await?;
         let finished = Finished {
             command: actions::shown(&[words]),
             ok: status.as_ref().is_ok_and(std::process::ExitStatus::success),
@@ -415,11 +439,9 @@ impl Dashboard<'_> {
 
     /// Stops until the shell continues it.
     async fn suspend(&mut self) -> io::Result<()> {
-        let over = self.release().await;
+        let held = self.release().await;
         kill_process(getpid(), rustix::process::Signal::STOP)?;
-        self.terminal = take_terminal()?;
-        drop(over);
-        Ok(())
+        self.take_back(held).await
     }
 }
 
