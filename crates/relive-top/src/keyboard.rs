@@ -7,7 +7,7 @@ use crossterm::event::{self, Event};
 use tokio::sync::{mpsc, oneshot};
 
 use crate::key::Key;
-use crate::state::Input;
+use crate::state::{Batch, Input};
 
 /// How long it may take until another program gets the terminal.
 const POLL: Duration = Duration::from_millis(100);
@@ -60,7 +60,7 @@ impl Keyboard {
 }
 
 fn read_keys(sender: &mpsc::Sender<Heard>, asked: &std_mpsc::Receiver<Hold>) {
-    let mut before = Batch::Whole;
+    let mut previous = Batch::Whole;
     loop {
         if let Ok(Hold { held, over }) = asked.try_recv() {
             // What was typed by now is not for the dashboard.
@@ -68,10 +68,10 @@ fn read_keys(sender: &mpsc::Sender<Heard>, asked: &std_mpsc::Receiver<Hold>) {
             let _ = held.send(());
             let _ = over.recv();
         }
-        match event::poll(if before == Batch::Cut { AT_ONCE } else { POLL }) {
+        match event::poll(if previous == Batch::Cut { AT_ONCE } else { POLL }) {
             Ok(true) => {}
             Ok(false) => {
-                before = Batch::Whole;
+                previous = Batch::Whole;
                 continue;
             }
             Err(_) => return,
@@ -82,49 +82,45 @@ fn read_keys(sender: &mpsc::Sender<Heard>, asked: &std_mpsc::Receiver<Hold>) {
             let Ok(next) = event::read() else { return };
             events.push(next);
         }
-        let now = if events.len() < AT_ONCE_MAX { Batch::Whole } else { Batch::Cut };
-        for heard in together(events, before, now) {
+        let current = if events.len() < AT_ONCE_MAX { Batch::Whole } else { Batch::Cut };
+        for heard in together(events, previous, current) {
             if sender.blocking_send(heard).is_err() {
                 return;
             }
         }
-        before = now;
+        previous = current;
     }
-}
-
-/// Whether events that came at once are all that came.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Batch {
-    Whole,
-    /// There may be more, which belongs to them.
-    Cut,
 }
 
 /// Returns what events that came at once stand for: keys without anything in between belong together, also with those of the
 /// batch before, if that was cut.
-fn together(events: Vec<Event>, before: Batch, now: Batch) -> Vec<Heard> {
+fn together(events: Vec<Event>, previous: Batch, current: Batch) -> Vec<Heard> {
     let (mut heard, mut keys) = (Vec::new(), Vec::new());
-    let end_keys = |heard: &mut Vec<Heard>, keys: &mut Vec<Key>, more_follow| {
-        let keys = std::mem::take(keys);
-        match keys.as_slice() {
-            [] => {}
-            [key] if before == Batch::Whole || !heard.is_empty() => heard.push(Heard::Input(Input::Key(*key))),
-            _ => heard.push(Heard::Input(Input::Keys { keys, more_follow })),
-        }
-    };
+    // Only a paste in between separates the first keys from those of the batch before.
+    let mut before = previous;
     for event in events {
         match event {
             Event::Key(key) => keys.extend(Key::of(key)),
             Event::Paste(text) => {
-                end_keys(&mut heard, &mut keys, false);
+                heard.extend(heard_keys(std::mem::take(&mut keys), before, Batch::Whole));
                 heard.push(Heard::Input(Input::Paste(text)));
+                before = Batch::Whole;
             }
             Event::Resize(..) => heard.push(Heard::Resized),
             Event::FocusGained | Event::FocusLost | Event::Mouse(_) => {}
         }
     }
-    end_keys(&mut heard, &mut keys, now == Batch::Cut);
+    heard.extend(heard_keys(keys, before, current));
     heard
+}
+
+/// Returns what keys without anything in between stand for.
+fn heard_keys(keys: Vec<Key>, before: Batch, batch: Batch) -> Option<Heard> {
+    match keys.as_slice() {
+        [] => None,
+        [key] if before == Batch::Whole => Some(Heard::Input(Input::Key(*key))),
+        _ => Some(Heard::Input(Input::Keys { keys, batch })),
+    }
 }
 
 #[cfg(test)]
@@ -136,12 +132,11 @@ mod tests {
     #[test]
     fn keys_that_came_at_once_stay_together() {
         let key = |c: char| Event::Key(KeyEvent::new(KeyCode::Char(c), KeyModifiers::NONE));
-        let check_batch = |events: Vec<Event>, before, now, expect: &str| {
-            let heard = together(events, before, now).into_iter().map(|heard| match heard {
+        let check_batch = |events: Vec<Event>, previous, current, expect: &str| {
+            let heard = together(events, previous, current).into_iter().map(|heard| match heard {
                 Heard::Input(Input::Key(key)) => format!("{key:?}"),
-                Heard::Input(Input::Keys { keys, more_follow }) => {
-                    format!("{keys:?}{}", if more_follow { "..." } else { "" })
-                }
+                Heard::Input(Input::Keys { keys, batch: Batch::Whole }) => format!("{keys:?}"),
+                Heard::Input(Input::Keys { keys, batch: Batch::Cut }) => format!("{keys:?}..."),
                 Heard::Input(input) => format!("{input:?}"),
                 Heard::Resized => "resized".to_owned(),
             });
@@ -154,6 +149,7 @@ mod tests {
         // The rest of a long text is no key, and its first part is not all of it.
         check_batch(vec![key('y')], Batch::Cut, Batch::Whole, "[Char('y')]");
         check_batch(vec![key('y'), key('e')], Batch::Whole, Batch::Cut, "[Char('y'), Char('e')]...");
+        check_batch(vec![Event::Resize(80, 24), key('y')], Batch::Cut, Batch::Whole, "resized [Char('y')]");
         check_batch(vec![Event::Paste("y".into()), key('j')], Batch::Cut, Batch::Whole, "Paste(\"y\") Char('j')");
     }
 }

@@ -29,4 +29,4 @@ pub use drive::{Failure, Options, run};
 pub use key::Key;
 pub use keyboard::AT_ONCE;
 pub use rows::{Row, RowKind};
-pub use state::{Drawn, Effect, Finished, Input, Look, Output, Overlay, Prompt, State};
+pub use state::{Batch, Drawn, Effect, Finished, Input, Look, Output, Overlay, Prompt, State};

@@ -2,7 +2,7 @@
 
 use crate::key::Key;
 use crate::keys::is_move;
-use crate::state::{Effect, Overlay, Prompt, State};
+use crate::state::{Batch, Effect, Overlay, Prompt, State};
 
 /// The longest text. It becomes an argument of a command, of which Linux allows twice as much.
 const TEXT_MAX: usize = 64 << 10;
@@ -19,12 +19,12 @@ impl State {
     }
 
     /// Takes in keys that came at once. A terminal that does not mark pasted text hands it over like this.
-    pub(crate) fn press_together(&mut self, keys: &[Key], more_follow: bool) -> Vec<Effect> {
+    pub(crate) fn press_together(&mut self, keys: &[Key], batch: Batch) -> Vec<Effect> {
         if let Some(key) = keys.iter().find(|key| matches!(key, Key::Interrupt | Key::Suspend)) {
             return self.press(*key);
         }
         if matches!(self.overlay, Some(Overlay::Typing { .. })) {
-            return self.type_together(keys, more_follow);
+            return self.type_together(keys, batch);
         }
         let is_harmless = |key: &Key| is_move(*key) || matches!(key, Key::Tab | Key::BackTab | Key::Escape);
         if !keys.iter().all(is_harmless) {
@@ -34,10 +34,10 @@ impl State {
         keys.iter().flat_map(|key| self.press(*key)).collect()
     }
 
-    /// Only the last of several keys can be the Enter that sends the text, and only if nothing follows.
-    fn type_together(&mut self, keys: &[Key], more_follow: bool) -> Vec<Effect> {
+    /// Only the last of several keys can be the Enter that sends the text, and only if no more can follow.
+    fn type_together(&mut self, keys: &[Key], batch: Batch) -> Vec<Effect> {
         let (last, before) = match keys.split_last() {
-            Some((last, before)) if !more_follow => (Some(*last), before),
+            Some((last, before)) if batch == Batch::Whole => (Some(*last), before),
             Some(_) | None => (None, keys),
         };
         for key in before {

@@ -49,8 +49,7 @@ pub enum Input {
     /// Keys that came at once: pasted, unless they only move.
     Keys {
         keys: Vec<Key>,
-        /// Whether the text is longer than what is taken in at once, so that its rest follows.
-        more_follow: bool,
+        batch: Batch,
     },
     /// Text that the terminal has marked as pasted.
     Paste(String),
@@ -72,6 +71,14 @@ pub enum Input {
         id: String,
         lines: Option<Vec<String>>,
     },
+}
+
+/// Whether what came at once is all that came.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Batch {
+    Whole,
+    /// It is longer than what is taken in at once: its rest may follow.
+    Cut,
 }
 
 /// The end of a command that the dashboard started.
@@ -324,9 +331,9 @@ impl State {
                 self.touched |= self.is_loading();
                 return self.press(key);
             }
-            Input::Keys { keys, more_follow } => {
+            Input::Keys { keys, batch } => {
                 self.touched |= self.is_loading();
-                return self.press_together(&keys, more_follow);
+                return self.press_together(&keys, batch);
             }
             Input::Paste(text) => self.paste(&text),
         }

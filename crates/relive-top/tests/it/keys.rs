@@ -1,7 +1,7 @@
 //! What each key asks for.
 
 use relive_api::Process;
-use relive_top::{Effect, Finished, Input, Key, Line, Output, Part, State, Tab};
+use relive_top::{Batch, Effect, Finished, Input, Key, Line, Output, Part, State, Tab};
 use serde_json::json;
 
 use crate::world::{Dashboard, PLAIN, approval, finished, paused, process};
@@ -576,7 +576,7 @@ fn every_action_is_shown_as_the_command_that_does_the_same() {
 
 #[test]
 fn text_that_comes_at_once_is_no_key() {
-    let keys = |text: &str| Input::Keys { keys: text.chars().map(Key::Char).collect(), more_follow: false };
+    let keys = |text: &str| Input::Keys { keys: text.chars().map(Key::Char).collect(), batch: Batch::Whole };
     for input in [keys("yes"), keys("jy"), keys("Kk"), keys("qq"), Input::Paste("y".into()), Input::Paste("K".into())] {
         let mut dashboard = Dashboard::new(PLAIN, vec![approval(1, "make")]);
         dashboard.pass(1_000);
@@ -597,7 +597,7 @@ fn text_that_comes_at_once_is_no_key() {
         "keys that move"
     );
     assert_eq!(
-        dashboard.apply(Input::Keys { keys: vec![Key::Char('x'), Key::Interrupt], more_follow: false }),
+        dashboard.apply(Input::Keys { keys: vec![Key::Char('x'), Key::Interrupt], batch: Batch::Whole }),
         [Effect::Quit]
     );
 }
@@ -607,12 +607,12 @@ fn pasted_text_is_typed_where_a_text_is_expected() {
     let mut dashboard = one(&json!({}));
     dashboard.press(&[Key::Char('s')]);
     dashboard.apply(Input::Paste("one\r\ntwo\r".into()));
-    dashboard.apply(Input::Keys { keys: vec![Key::Char('3'), Key::Enter, Key::Char('4')], more_follow: false });
+    dashboard.apply(Input::Keys { keys: vec![Key::Char('3'), Key::Enter, Key::Char('4')], batch: Batch::Whole });
     let screen = dashboard.screen(80, 24);
     assert!(screen.contains("one ") && screen.contains("two ") && screen.contains("4_ "), "{screen}");
-    let cut = Input::Keys { keys: vec![Key::Char('5'), Key::Enter], more_follow: true };
+    let cut = Input::Keys { keys: vec![Key::Char('5'), Key::Enter], batch: Batch::Cut };
     assert_eq!(dashboard.apply(cut), [], "a line break where the text was cut does not send it");
-    let sent = dashboard.apply(Input::Keys { keys: vec![Key::Char('!'), Key::Enter], more_follow: false });
+    let sent = dashboard.apply(Input::Keys { keys: vec![Key::Char('!'), Key::Enter], batch: Batch::Whole });
     assert_eq!(sent, run(&["send", "00000001", "one\ntwo\n3\n45\n!"]));
     dashboard.press(&[Key::Char('s')]);
     dashboard.apply(Input::Paste("é".repeat(40_000)));
