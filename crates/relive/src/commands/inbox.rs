@@ -1,6 +1,7 @@
 //! `relive inbox`: what waits for a person.
 
 mod ack;
+mod daemon;
 mod step;
 mod watch;
 

@@ -60,7 +60,7 @@ fn an_open_inbox_does_not_start_a_daemon_that_was_stopped() {
     }
 }
 
-/// Whoever skips an item only looks.
+/// Skipping an item is looking, not an answer.
 #[test]
 fn skipping_an_item_does_not_start_a_daemon_that_was_stopped() {
     let world = World::new();

@@ -4,10 +4,11 @@ use std::collections::{BTreeSet, VecDeque};
 use std::future::Future;
 use std::time::Duration;
 
-use relive_api::{Answer, AnswerKind, Inbox, Item, Process, with_words};
+use relive_api::{Answer, AnswerKind, Item, Process, with_words};
 use relive_core::{ErrorCode, Generation, Timestamp};
 use relive_types::program::relive_commands;
 
+use super::daemon::{self, Daemon};
 use crate::client::Client;
 use crate::commands::answered::Waiting;
 use crate::commands::run::questions;
@@ -49,7 +50,7 @@ pub(super) enum After<'a> {
 
 /// Shows items one after the other until all are answered or passed over, or the person leaves.
 pub(super) async fn through(context: &Context, client: &Client<'_>, items: Vec<Item>, after: After<'_>) -> Outcome<u8> {
-    // Whoever only looks does not undo that somebody stops the daemon: an answer is a command, which starts it.
+    // Looking does not start a daemon that was stopped. An answer is a command, which does.
     client.set_stopped(true);
     let mut keys = Keys::open().map_err(unusable)?;
     let mut count = items.len();
@@ -57,13 +58,13 @@ pub(super) async fn through(context: &Context, client: &Client<'_>, items: Vec<I
     loop {
         let Some(item) = items.pop_front() else {
             let After::Newer { here } = after else { return Ok(0) };
-            if Daemon::look(client).await == Daemon::Stopped {
+            let open = match keys.during(daemon::open(client)).await {
+                Ok(open) => open?,
+                Err(code) => return Ok(code),
+            };
+            let Some(open) = open.map(|open| super::within(open, here).items) else {
                 context.print(STOPPED_AT_END)?;
                 return Ok(0);
-            }
-            let open = match keys.during(inbox(client)).await {
-                Ok(open) => super::within(open?, here).items,
-                Err(code) => return Ok(code),
             };
             let waiting = open.len();
             items.extend(open.into_iter().filter(|item| !shown.contains(&item.id)));
@@ -77,28 +78,6 @@ pub(super) async fn through(context: &Context, client: &Client<'_>, items: Vec<I
         shown.insert(item.id.clone());
         let place = shown.len();
         let head = context.out.paint(Paint::Bold, &format!("[{place}/{count}] ")).into_owned();
-        // The first one was listed a moment ago; others may have been answered while those before them were shown.
-        let waiting = Waiting::listed(&item, Generation(0));
-        if place > 1 {
-            if let Some(code) = await_daemon(context, client, &mut keys).await? {
-                return Ok(code);
-            }
-            let is_skipped = async {
-                if waiting.is_still_open(client).await? {
-                    return Outcome::Ok(false);
-                }
-                skipped(context, client, &head, &item, &waiting).await?;
-                Ok(true)
-            };
-            match keys.during(is_skipped).await {
-                Ok(is_skipped) => {
-                    if is_skipped? {
-                        continue;
-                    }
-                }
-                Err(code) => return Ok(code),
-            }
-        }
         if let Then::Leave(code) = show(context, client, &head, &item, &mut keys).await? {
             if let (After::Newer { here }, 0) = (&after, code) {
                 context.print(&left(client, *here).await)?;
@@ -106,14 +85,6 @@ pub(super) async fn through(context: &Context, client: &Client<'_>, items: Vec<I
             return Ok(code);
         }
     }
-}
-
-/// Returns the inbox. Starts a daemon that has crashed.
-async fn inbox(client: &Client<'_>) -> Outcome<Inbox> {
-    if Daemon::look(client).await == Daemon::Crashed {
-        client.start().await?;
-    }
-    Ok(client.inbox().await?)
 }
 
 /// Waits until there is a daemon to ask about the next item; an exit code if the person leaves. Starts one that has crashed.
@@ -164,8 +135,8 @@ async fn left(client: &Client<'_>, here: Option<&str>) -> String {
 }
 
 /// Says what became of an item that was listed and is not shown.
-async fn skipped(context: &Context, client: &Client<'_>, head: &str, item: &Item, waiting: &Waiting) -> Outcome<()> {
-    let outcome = waiting.outcome(client).await;
+async fn skipped(context: &Context, client: &Client<'_>, head: &str, item: &Item) -> Outcome<()> {
+    let outcome = Waiting::listed(item, Generation(0)).outcome(client).await;
     context.print(&format!("{head}{} PID {}: {outcome}\n\n", item.kind.word(), item.pid))
 }
 
@@ -185,24 +156,27 @@ fn unusable(error: std::io::Error) -> CommandError {
 /// Shows one item, and takes the answer to it.
 async fn show(context: &Context, client: &Client<'_>, head: &str, item: &Item, keys: &mut Keys) -> Outcome<Then> {
     let uuid = item.uuid.to_string();
-    let process = match keys.during(client.process(&uuid)).await {
-        Err(code) => return Ok(Then::Leave(code)),
-        Ok(process) => process,
-    };
-    let process = match process {
-        Ok(process) => process,
-        Err(error) if error.kind == Kind::Code(ErrorCode::NotFound) => {
-            context.print(&format!("{head}PID {} is gone\n\n", item.pid))?;
-            return Ok(Then::Next);
+    let process = loop {
+        match keys.during(daemon::ask(client, async || client.process(&uuid).await)).await {
+            Ok(Ok(Some(process))) => break Some(process),
+            Ok(Ok(None)) => {
+                if let Some(code) = await_daemon(context, client, keys).await? {
+                    return Ok(Then::Leave(code));
+                }
+            }
+            Ok(Err(error)) if error.kind == Kind::Code(ErrorCode::NotFound) => break None,
+            Ok(Err(error)) => return Err(error),
+            Err(code) => return Ok(Then::Leave(code)),
         }
-        Err(error) => return Err(error),
     };
-    let waiting = Waiting::listed(item, process.generation);
-    if !waiting.is_open(&process) {
-        let waiting = Waiting::listed(item, Generation(0));
-        skipped(context, client, head, item, &waiting).await?;
-        return Ok(Then::Next);
-    }
+    // It may have been answered or removed while others were shown.
+    let listed = |process: Process| (Waiting::listed(item, process.generation), process);
+    let Some((waiting, process)) = process.map(listed).filter(|(waiting, process)| waiting.is_open(process)) else {
+        return Ok(match keys.during(skipped(context, client, head, item)).await {
+            Ok(said) => said.map(|()| Then::Next)?,
+            Err(code) => Then::Leave(code),
+        });
+    };
     let shown = described(context, &process, item);
     // Whatever a stop has removed from the screen, this item was not on it.
     keys.take_continued();
@@ -369,7 +343,7 @@ async fn answer_by(context: &Context, asked: &Asked<'_>, key: char, keys: &mut K
             return Outcome::Ok(Some(Then::Next));
         }
         // The answer may have been refused because there is one.
-        if !waiting.is_still_open(client).await? {
+        if daemon::ask(client, async || waiting.is_still_open(client).await).await? == Some(false) {
             context.print(&format!("{}\n\n", waiting.outcome(client).await))?;
             return Ok(Some(Then::Next));
         }
@@ -382,26 +356,6 @@ async fn answer_by(context: &Context, asked: &Asked<'_>, key: char, keys: &mut K
                 context.print("\nit is not known whether the answer was given, see: relive inbox\n")?;
             }
             Ok(Some(Then::Leave(code)))
-        }
-    }
-}
-
-/// What is known of the daemon.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Daemon {
-    Runs,
-    /// Somebody stopped it, and it has removed its socket.
-    Stopped,
-    Crashed,
-}
-
-impl Daemon {
-    /// Looks whether a daemon runs. Starts none.
-    pub(super) async fn look(client: &Client<'_>) -> Self {
-        match client.connect().await {
-            Ok(()) => Self::Runs,
-            Err(_) if client.context().paths.socket.exists() => Self::Crashed,
-            Err(_) => Self::Stopped,
         }
     }
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use relive_api::Inbox;
 use relive_core::Timestamp;
 
-use super::step::Daemon;
+use super::daemon::open;
 use super::{listed, within};
 use crate::client::{Client, Start};
 use crate::commands::ps;
@@ -25,6 +25,8 @@ pub(super) async fn run(context: &Context, here: Option<&str>) -> Outcome<u8> {
     }
     let client = Client::open(context, Start::Always).await?;
     let client = client.ok_or_else(|| CommandError::unavailable("no daemon is running"))?;
+    // Watching does not start a daemon that was stopped.
+    client.set_stopped(true);
     if context.json {
         return print_changes(context, &client, here).await;
     }
@@ -42,7 +44,7 @@ pub(super) async fn run(context: &Context, here: Option<&str>) -> Outcome<u8> {
 async fn print_changes(context: &Context, client: &Client<'_>, here: Option<&str>) -> Outcome<u8> {
     let (mut last, mut was_told) = (None, false);
     loop {
-        match look(client).await? {
+        match open(client).await? {
             None if !was_told => {
                 was_told = true;
                 context.say(STOPPED);
@@ -64,7 +66,7 @@ async fn print_changes(context: &Context, client: &Client<'_>, here: Option<&str
 async fn draw(context: &Context, client: &Client<'_>, here: Option<&str>) -> Outcome<u8> {
     let mut last = Inbox::default();
     loop {
-        let found = look(client).await?;
+        let found = open(client).await?;
         let note = if found.is_none() { format!("{STOPPED}\n") } else { String::new() };
         if let Some(inbox) = found {
             last = within(inbox, here);
@@ -76,33 +78,5 @@ async fn draw(context: &Context, client: &Client<'_>, here: Option<&str>) -> Out
         };
         context.print(&ps::screen(&format!("{note}{drawn}"), ps::height()))?;
         tokio::time::sleep(EVERY).await;
-    }
-}
-
-/// Returns the inbox; `None` if somebody has stopped the daemon: whoever watches does not undo that. One that has crashed is
-/// started again.
-async fn look(client: &Client<'_>) -> Outcome<Option<Inbox>> {
-    let asked = match Client::beside(client.context()).await {
-        Some(daemon) => Some(daemon.inbox().await),
-        None => None,
-    };
-    match asked {
-        Some(Ok(inbox)) => return Ok(Some(inbox)),
-        Some(Err(error)) if !error.is_transient() => return Err(error.into()),
-        Some(Err(_)) | None => {}
-    }
-    match Daemon::look(client).await {
-        Daemon::Runs => {}
-        Daemon::Stopped => return Ok(None),
-        Daemon::Crashed => client.start().await?,
-    }
-    // Somebody may stop the daemon after that look.
-    client.set_stopped(true);
-    let inbox = client.inbox().await;
-    client.set_stopped(false);
-    match inbox {
-        Ok(inbox) => Ok(Some(inbox)),
-        Err(relive_client::Error::NotRunning(_)) => Ok(None),
-        Err(error) => Err(error.into()),
     }
 }
