@@ -51,7 +51,7 @@ pub struct FlowStatus {
     /// Why the tree itself is suspended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// The command that has a tree continue that has ended or is suspended; absent if nothing would start again.
+    /// The command that continues the tree, if it has ended or is suspended; absent if nothing would start again.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resume: Option<String>,
 }

@@ -72,14 +72,19 @@ impl CommandError {
         self.kind == Kind::NoOutput
     }
 
-    /// Adds to an error of the output that the process which was started is not affected by it.
+    /// Adds to an error of the output what became of the process, which is not affected by it, and the command that helps.
     #[must_use]
-    pub(crate) fn beside_running(self, pid: Pid) -> Self {
+    pub(crate) fn beside(self, process: &str, next: Option<String>) -> Self {
         if !self.is_about_output() {
             return self;
         }
-        let message = format!("{}; PID {pid} keeps running", self.message);
-        Self { message, ..self }.with_hint(format!("relive attach {pid}"))
+        Self { message: format!("{}; {process}", self.message), hint: next, ..self }
+    }
+
+    /// Adds to an error of the output that the process which was started is not affected by it, and the command that helps.
+    #[must_use]
+    pub(crate) fn beside_running(self, pid: Pid, next: String) -> Self {
+        self.beside(&keeps_running(pid), Some(next))
     }
 
     pub(crate) fn code(&self) -> Option<ErrorCode> {
@@ -141,6 +146,11 @@ pub(crate) fn plain(error: &io::Error) -> String {
         }
         Some(_) | None => text,
     }
+}
+
+/// Says that a process is not affected by what failed.
+pub(crate) fn keeps_running(pid: Pid) -> String {
+    format!("PID {pid} keeps running")
 }
 
 /// Removes each ` (os error 2)`, which tells a person nothing.

@@ -8,9 +8,13 @@ use clap::error::ErrorKind;
 use relive_api::ErrorBody;
 
 use crate::cli::advice::{Advice, advise};
-use crate::error::{CommandError, Kind};
+use crate::context::Context;
+use crate::error::{CommandError, Kind, Outcome};
 use crate::stdout;
 use crate::terminal::{ColorChoice, Look, Paint};
+
+/// The exit code of a command whose output nobody reads any more: 128 and the number of SIGPIPE.
+const CLOSED_PIPE: u8 = 128 + 13;
 
 /// Reports an error, and returns its exit code.
 pub(crate) fn error(error: &CommandError, json: bool, color: ColorChoice) -> ExitCode {
@@ -22,6 +26,22 @@ pub(crate) fn error(error: &CommandError, json: bool, color: ColorChoice) -> Exi
         }
     }
     ExitCode::from(error.exit_code())
+}
+
+/// Says what became of a process whose output could not be shown, and what to do next; the process is not affected by it.
+/// Returns the exit code if nobody reads the output any more, and otherwise the error.
+pub(crate) fn output_failed(
+    context: &Context,
+    error: CommandError,
+    process: &str,
+    next: Option<String>,
+) -> Outcome<u8> {
+    if error.kind == Kind::ClosedPipe {
+        let next = next.map(|next| format!(": {next}")).unwrap_or_default();
+        context.say(&format!("nobody reads the output any more, {process}{next}"));
+        return Ok(CLOSED_PIPE);
+    }
+    Err(error.beside(process, next))
 }
 
 fn as_json(error: &CommandError) -> String {

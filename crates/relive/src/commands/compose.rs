@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Subcommand;
 use relive_api::{Environment, FlowKind, FlowRequest, NodeRequest};
-use relive_core::{Limits, Pid};
+use relive_core::Limits;
 use relive_flow::ComposeFile;
 use relive_types::program::quote;
 use serde_json::json;
@@ -21,13 +21,11 @@ use super::targets::Told;
 use crate::client::{Client, Start};
 use crate::context::{Context, new_uuid};
 use crate::environment::EnvironmentArgs;
-use crate::error::{CommandError, Kind, Outcome};
+use crate::error::{CommandError, Outcome, keeps_running};
+use crate::report::output_failed;
 use crate::user_file;
 
 use follow::{Followed, follow};
-
-/// The exit code of a command whose output nobody reads any more: 128 and the number of SIGPIPE.
-const CLOSED_PIPE: u8 = 128 + 13;
 
 /// Run a graph of agents and programs
 ///
@@ -280,41 +278,18 @@ pub(crate) async fn start(context: &Context, request: FlowRequest, detach: bool)
         (false, true) => context.print_line(&pid.to_string()),
         (false, false) => Ok(()),
     };
+    // A tree has no terminal to attach to.
+    let while_running = |error| output_failed(context, error, &keeps_running(pid), Some(format!("relive wait {pid}")));
     match told {
         Ok(()) if detach => Ok(0),
         Ok(()) => match follow(context, &client, &created).await {
-            Ok(Followed { code, told }) => match told {
-                Ok(()) => Ok(code),
-                Err(error) => unread(context, error, &format!("PID {pid} has ended with exit code {code}"), None),
-            },
-            Err(error) => unread_while_running(context, error, pid),
+            Ok(Followed { code, reported: Ok(()) }) => Ok(code),
+            Ok(Followed { code, reported: Err(error) }) => {
+                output_failed(context, error, &format!("PID {pid} has ended with exit code {code}"), None)
+            }
+            Err(error) => while_running(error),
         },
-        Err(error) => unread_while_running(context, error, pid),
-    }
-}
-
-/// Reports an error of the output: the tree itself keeps running.
-fn unread_while_running(context: &Context, error: CommandError, pid: Pid) -> Outcome<u8> {
-    // A tree has no terminal to attach to.
-    unread(context, error, &format!("PID {pid} keeps running"), Some(&format!("relive wait {pid}")))
-}
-
-/// Adds to an error of the output what became of the tree. Returns any other error unchanged.
-fn unread(context: &Context, error: CommandError, tree: &str, next: Option<&str>) -> Outcome<u8> {
-    match error.kind {
-        Kind::ClosedPipe => {
-            let next = next.map(|next| format!(": {next}")).unwrap_or_default();
-            context.say(&format!("nobody reads the output any more, {tree}{next}"));
-            Ok(CLOSED_PIPE)
-        }
-        Kind::NoOutput => {
-            let error = CommandError { message: format!("{}; {tree}", error.message), ..error };
-            Err(match next {
-                Some(next) => error.with_hint(next),
-                None => error,
-            })
-        }
-        Kind::Code(_) => Err(error),
+        Err(error) => while_running(error),
     }
 }
 

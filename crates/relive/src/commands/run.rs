@@ -190,7 +190,8 @@ fn in_background(context: &Context, created: Created, failed: Option<NotStarted>
     let Some(NotStarted { error, code }) = failed else {
         let pid = created.pid.to_string();
         let told = if context.json { context.print_json(&created) } else { context.print_line(&pid) };
-        return told.map(|()| 0).map_err(|error| error.beside_running(created.pid));
+        let next = format!("relive attach {}", created.pid);
+        return told.map(|()| 0).map_err(|error| error.beside_running(created.pid, next));
     };
     if context.json {
         context.print_json(&Answer { answer: created, error: Some(error.detail()) })?;

@@ -12,7 +12,7 @@ use relive_core::{Pid, Timestamp, Uuid};
 use serde::Serialize;
 use tokio::signal::unix::{SignalKind, signal};
 
-use super::waits::{told, word, word_of};
+use super::waits::{told, told_of_tree, word};
 use crate::client::Client;
 use crate::commands::incarnations::Incarnations;
 use crate::context::Context;
@@ -41,7 +41,7 @@ pub(super) struct Followed {
     /// The exit code of the tree.
     pub(super) code: u8,
     /// Whether its end could be reported.
-    pub(super) told: Outcome<()>,
+    pub(super) reported: Outcome<()>,
 }
 
 /// Waits for the end of a tree that was just started. The first Ctrl-C ends the tree, the second kills it. An error says
@@ -80,12 +80,12 @@ pub(super) async fn follow(context: &Context, client: &Client<'_>, created: &Cre
     if context.json {
         // The exit code is known, also if the nodes are not any more.
         let nodes = flow.as_ref().map_or(&[][..], |flow| &flow.nodes);
-        let told = context.print_json(&ExitLine { kind: "exit", answer: &answer, nodes });
-        return Ok(Followed { code: answer.exit_code, told });
+        let reported = context.print_json(&ExitLine { kind: "exit", answer: &answer, nodes });
+        return Ok(Followed { code: answer.exit_code, reported });
     }
     let flow = match flow {
         Ok(flow) => flow,
-        Err(error) => return Ok(Followed { code: answer.exit_code, told: Err(error.into()) }),
+        Err(error) => return Ok(Followed { code: answer.exit_code, reported: Err(error.into()) }),
     };
     // A daemon that was killed may not have written all events.
     let mut said = said.into_inner();
@@ -96,7 +96,7 @@ pub(super) async fn follow(context: &Context, client: &Client<'_>, created: &Cre
         context.say(&format!("error: {} {}: {}", word(&flow), answer.pid, exit.reason));
         context.say(&format!("\nhint: relive compose status {}", answer.pid));
     }
-    Ok(Followed { code: answer.exit_code, told: Ok(()) })
+    Ok(Followed { code: answer.exit_code, reported: Ok(()) })
 }
 
 /// Reports from time to time which processes of a tree are suspended, unless the tree itself is.
@@ -171,10 +171,7 @@ impl<'a> Told<'a> {
         // What it waits for is told by every other command as well.
         let Some(process) = found else { return };
         let said = match (process.uuid == self.uuid, process.paused_at.filter(|_| process.dead_at.is_none())) {
-            (true, Some(_)) => {
-                let (what, pid) = (word_of(process.body), process.pid);
-                Some(format!("{what} {pid} paused\nto continue it: relive resume --subtree {pid}"))
-            }
+            (true, Some(_)) => Some(told_of_tree(&process)),
             (true, None) => None,
             (false, _) => told(&process, self.uuid),
         };

@@ -69,10 +69,11 @@ fn no_output(flow: &FlowStatus, node: &NodeStatus) -> String {
     match (state.as_str(), is_over(flow, node)) {
         ("skipped", _) => format!("{name} was skipped{reason}"),
         (_, true) => format!("{name} was not started{reason}"),
-        (_, false) if flow.reason.is_some() => {
+        (_, false) if let Some(why) = &flow.reason => {
             let (what, pid) = (word(flow), flow.pid);
             let next = flow.resume.as_ref().map(|resume| format!("\nto continue the {what}: {resume}"));
-            format!("{name} has not started yet: {what} {pid} is suspended{}", next.unwrap_or_default())
+            let why = one_line(why.strip_prefix("suspended: ").unwrap_or(why));
+            format!("{name} has not started yet: {what} {pid} is suspended: {why}{}", next.unwrap_or_default())
         }
         (_, false) => {
             let waits = match node.depends_on.as_slice() {

@@ -4,6 +4,7 @@ use relive_api::{FlowKind, FlowStatus, Item, ItemKind, Process, item_of};
 use relive_core::{Body, SuspendReason, Uuid};
 use relive_types::short_id;
 
+use crate::render::processes::suspension_of;
 use crate::terminal::one_line;
 
 /// Returns what a tree is.
@@ -14,9 +15,15 @@ pub(super) fn word(flow: &FlowStatus) -> &'static str {
     }
 }
 
-/// Returns what the process of a tree is.
-pub(super) fn word_of(body: Body) -> &'static str {
-    if body == Body::Supervisor { "supervisor" } else { "run" }
+/// Says why a tree itself is suspended, and on a second line the command that helps.
+pub(super) fn told_of_tree(process: &Process) -> String {
+    let what = if process.body == Body::Supervisor { "supervisor" } else { "run" };
+    let why = match process.suspend_reason {
+        Some(reason) if reason != SuspendReason::User => format!("suspended: {}", suspension_of(process, reason)),
+        Some(_) | None => "paused".to_owned(),
+    };
+    let next = process.hint.as_deref().map(|hint| format!("\nto continue it: {}", one_line(hint)));
+    format!("{what} {} {why}{}", process.pid, next.unwrap_or_default())
 }
 
 /// Returns the name of a process in its run: that of its node, if it is one.

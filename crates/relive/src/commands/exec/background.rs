@@ -34,7 +34,7 @@ pub(super) async fn run(client: &Client<'_>, args: Attachment<'_>, started: &Exe
     let Some(failure) = failure else {
         let pid = created.pid;
         let told = if context.json { context.print_json(&created) } else { context.print_line(&pid.to_string()) };
-        return told.map(|()| 0).map_err(|error| error.beside_running(pid));
+        return told.map(|()| 0).map_err(|error| error.beside_running(pid, format!("relive attach {pid}")));
     };
     let code = exit_code(&SessionResult::Error(failure.clone()));
     let kind = if failure.errno == "ENOENT" { ErrorCode::NotFound } else { ErrorCode::Invalid };

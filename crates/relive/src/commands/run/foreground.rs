@@ -21,8 +21,9 @@ use crate::client::Client;
 use crate::commands::interrupts::{Asked, INTERRUPTED};
 use crate::commands::watched::{Seen, Watched};
 use crate::context::new_uuid;
-use crate::error::{CommandError, Kind, Outcome};
+use crate::error::{CommandError, Outcome, keeps_running};
 use crate::render::line::Line;
+use crate::report::output_failed;
 use crate::terminal::key::Key;
 use crate::terminal::typed::{Keyboard, Typed, Untaken};
 use relive_api::{Affected, Created, InputRequest, Isolation, Process, WaitAnswer};
@@ -37,7 +38,6 @@ const HELD_MAX: usize = 4096;
 const RECENT_EVENTS: usize = 20;
 /// What a shell adds to the number of the signal that ended a command.
 const SIGNALED: u8 = 128;
-const SIGPIPE: u8 = 13;
 
 /// How one is in front of an agent.
 #[derive(Debug, Clone, Copy)]
@@ -96,12 +96,10 @@ pub(crate) async fn run(
     front.end_typing(matches!(watched, Ok(Left::Ended(_)))).await;
     let Created { pid, uuid } = created;
     let left = match watched {
-        Err(error) if error.kind == Kind::ClosedPipe => {
-            context.say(&format!("nobody reads the output any more, PID {pid} keeps running: relive attach {pid}"));
-            return Ok(SIGNALED + SIGPIPE);
+        Err(error) => {
+            return output_failed(context, error, &keeps_running(pid), Some(format!("relive attach {pid}")));
         }
-        Err(error) if error.is_about_output() => return Err(error.beside_running(pid)),
-        watched => watched?,
+        Ok(left) => left,
     };
     let (pid, keeps) = match &left {
         Left::Ended(_) => (pid, "has ended"),
