@@ -54,10 +54,19 @@ pub(crate) fn end(pid: Pid, status: Option<&ProcessStatus>, exit: Option<&Exit>)
     }
 }
 
-/// Returns the note that changes of some steps are not known: `no snapshot after step 2, 3: relive steps 5`.
+/// How many steps a note names.
+const STEPS_NAMED_MAX: usize = 10;
+
+/// Returns the note that changes of some steps are not known: `no snapshot after steps 2 and 3: relive steps 5`.
 pub(crate) fn without_snapshot(pid: Pid, steps: &[u32]) -> String {
-    let steps: Vec<String> = steps.iter().map(u32::to_string).collect();
-    let steps = if steps.is_empty() { "some steps".to_owned() } else { format!("step {}", steps.join(", ")) };
+    let (named, others) = steps.split_at(steps.len().min(STEPS_NAMED_MAX));
+    let others = if others.is_empty() { None } else { Some(format!("{} others", others.len())) };
+    let mut words: Vec<String> = named.iter().map(u32::to_string).chain(others).collect();
+    let steps = match (words.pop(), words.as_slice()) {
+        (None, _) => "some steps".to_owned(),
+        (Some(only), []) => format!("step {only}"),
+        (Some(last), before) => format!("steps {} and {last}", before.join(", ")),
+    };
     format!("no snapshot after {steps}: relive steps {pid}")
 }
 
@@ -81,6 +90,19 @@ mod tests {
     use crate::render::processes::tests::process;
     use relive_api::TreeUsage;
     use relive_core::Usd;
+
+    #[test]
+    fn steps_without_a_snapshot_are_named_or_counted() {
+        let check = |steps: std::ops::Range<u32>, expect: &str| {
+            let note = without_snapshot(Pid(5), &steps.collect::<Vec<_>>());
+            assert_eq!(note, format!("no snapshot after {expect}: relive steps 5"));
+        };
+        check(0..0, "some steps");
+        check(2..3, "step 2");
+        check(2..4, "steps 2 and 3");
+        check(2..5, "steps 2, 3 and 4");
+        check(1..501, "steps 1, 2, 3, 4, 5, 6, 7, 8, 9, 10 and 490 others");
+    }
 
     #[test]
     fn the_summary_shows_the_end_and_the_usage() {

@@ -116,7 +116,7 @@ fn run_says_after_which_steps_it_has_no_snapshot() {
     fs::write(&path, format!("turns:\n{turns}  - text: over\n")).unwrap();
     let model = format!("script/{}", path.display());
     let said = world.relive(&["run", "-n", "-y", "--isolation", "none", "--model", &model, "go"]).ok();
-    assert!(said.stderr.contains("no snapshot after step 2, 3: relive steps 1"), "{said:?}");
+    assert!(said.stderr.contains("no snapshot after steps 2 and 3: relive steps 1"), "{said:?}");
     world.relive(&["steps", "1"]).ok();
     let path = world.root().join("all.yaml");
     fs::write(&path, format!("turns:\n{}  - text: over\n", shell("echo 5 > f"))).unwrap();

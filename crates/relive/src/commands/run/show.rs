@@ -187,15 +187,15 @@ impl<'a> Show<'a> {
             return;
         }
         let uuid = self.created.uuid.to_string();
-        // Only for the words: the process has ended whatever becomes of this.
-        let Ok(diff) = self.client.diff(&uuid, DiffQuery::default()).await else { return };
         let pid = self.created.pid;
+        // Only for the words: the process has ended whatever becomes of this.
+        let diff = self.client.diff(&uuid, DiffQuery::default()).await.ok().filter(|diff| !diff.files.is_empty());
         let workspace = self.client.process(&uuid).await.ok().and_then(|process| process.workspace);
         let copy = match workspace.as_ref().map(|workspace| workspace.kind) {
             Some(WorkspaceKind::Own) => format!(", in a copy (relive merge {pid})"),
             Some(WorkspaceKind::Here) | None => String::new(),
         };
-        if !diff.files.is_empty() {
+        if let Some(diff) = diff {
             self.aside(&format!("{} (relive diff {pid}){copy}", summary_of(&diff.files)), Paint::Dim);
         }
         if workspace.is_some_and(|workspace| workspace.unknown_steps) {
