@@ -320,7 +320,7 @@ fn read(sender: &mpsc::Sender<Typed>) {
             wait = Some(AT_ONCE);
         }
         let typed = parser.parse(&bytes, silence);
-        for typed in if quiet == Duration::ZERO { not_ended(typed) } else { typed } {
+        for typed in if quiet == Duration::ZERO { without_end(typed) } else { typed } {
             if sender.blocking_send(typed).is_err() {
                 return;
             }
@@ -328,8 +328,8 @@ fn read(sender: &mpsc::Sender<Typed>) {
     }
 }
 
-/// Makes text that is cut where more follows one that no line break at the cut can end.
-fn not_ended(typed: Vec<Typed>) -> Vec<Typed> {
+/// Turns unmarked text that was cut into pasted text: a line break at the cut must not send it.
+fn without_end(typed: Vec<Typed>) -> Vec<Typed> {
     let as_pasted = |typed| match typed {
         Typed::Text(text) => Typed::Pasted(text),
         other @ (Typed::Key(_) | Typed::NoCharacter | Typed::Pasted(_)) => other,
@@ -358,6 +358,6 @@ mod tests {
     fn a_line_break_where_a_long_text_is_cut_does_not_send_it() {
         let cut = Parser::default().parse(b"first part\r", AT_ONCE);
         assert_eq!(cut, [Typed::Text(b"first part\r".to_vec())]);
-        assert_eq!(not_ended(cut), [Typed::Pasted(b"first part\r".to_vec())]);
+        assert_eq!(without_end(cut), [Typed::Pasted(b"first part\r".to_vec())]);
     }
 }

@@ -100,9 +100,7 @@ impl Pending {
             Typed::Detach(untaken) => untaken == Untaken::Dropped,
             Typed::End => false,
         };
-        // Every one of them is dropped, also after the first that is a text.
-        let texts = self.ready.drain(..).filter_map(|typed| is_text(typed).then_some(())).count();
-        if texts > 0 { Untaken::Dropped } else { Untaken::Nothing }
+        Untaken::of(self.ready.drain(..).map(is_text).fold(false, |any, text| any | text))
     }
 }
 
@@ -112,6 +110,17 @@ pub(crate) enum Untaken {
     Nothing,
     /// There was some, perhaps a line that was not ended; it is gone.
     Dropped,
+}
+
+impl Untaken {
+    fn of(is_dropped: bool) -> Self {
+        if is_dropped { Self::Dropped } else { Self::Nothing }
+    }
+
+    /// Returns what became of two texts together.
+    fn or(self, other: Self) -> Self {
+        if self == Self::Dropped { self } else { other }
+    }
 }
 
 impl Keyboard {
@@ -154,17 +163,12 @@ impl Keyboard {
     /// Forgets what was typed so far: it is no answer to what is asked next.
     pub(crate) fn forget(&mut self) -> Untaken {
         let pasted = self.pasted.drain(..).filter(|line| !line.trim().is_empty()).count();
-        let untaken = self.terminal.forget(&mut self.terminal.pending());
-        if pasted > 0 { Untaken::Dropped } else { untaken }
+        Untaken::of(pasted > 0).or(self.terminal.forget(&mut self.terminal.pending()))
     }
 
     /// Resets the terminal, and forgets what was typed so far. What is typed from now on is for the shell.
     pub(crate) fn close(mut self) -> Untaken {
-        let untaken = self.forget();
-        match self.terminal.close() {
-            Untaken::Dropped => Untaken::Dropped,
-            Untaken::Nothing => untaken,
-        }
+        self.forget().or(self.terminal.close())
     }
 
     /// Sets the key again: a shell that stopped us has put its own modes.
@@ -200,10 +204,7 @@ impl Terminal {
     fn forget(&self, pending: &mut Pending) -> Untaken {
         let read = pending.drop_all();
         self.is_taken.notify_one();
-        match self.drop_typed() {
-            Untaken::Dropped => Untaken::Dropped,
-            Untaken::Nothing => read,
-        }
+        read.or(self.drop_typed())
     }
 
     /// Forgets what was typed and resets the terminal, once: what is typed later is for the shell.
@@ -248,7 +249,7 @@ impl Terminal {
         let count = rustix::io::ioctl_fionread(&self.file).unwrap_or(0);
         let _ = tcflush(&self.file, QueueSelector::IFlush);
         let _ = tcsetattr(&self.file, OptionalActions::Now, &now);
-        if count > 0 { Untaken::Dropped } else { Untaken::Nothing }
+        Untaken::of(count > 0)
     }
 
     /// Reads what there is, unless that is nothing, or not for us. Returns whether lines may follow at once.
@@ -362,8 +363,7 @@ impl Lines {
 /// One line as the terminal hands it over.
 fn parse(bytes: &[u8], key: Key) -> Typed {
     if let Some(before) = bytes.strip_suffix(&[key.byte()]) {
-        let is_text = !before.trim_ascii().is_empty();
-        return Typed::Detach(if is_text { Untaken::Dropped } else { Untaken::Nothing });
+        return Typed::Detach(Untaken::of(!before.trim_ascii().is_empty()));
     }
     if !bytes.ends_with(b"\n") {
         return Typed::Unended;
@@ -391,7 +391,7 @@ mod tests {
         Typed::Line(text.into())
     }
 
-    /// It may still be waited for lines that follow it at once, or it was not taken yet.
+    /// The line may not be taken yet, and more lines may follow it at once.
     #[test]
     fn a_line_that_was_read_before_a_question_does_not_answer_it() {
         let mut pending = Pending::default();
