@@ -117,7 +117,7 @@ async fn say_what_is_missing(client: &Client<'_>, process: &Process) {
     // Only for the words: it has ended whatever becomes of this.
     let Ok(ended) = std::ops::Deref::deref(client).process(&process.uuid.to_string()).await else { return };
     if let Some(missing) = ended.session.as_ref().and_then(MissingOutput::of_session) {
-        context.say(&format!("PID {}: {}", ended.pid, missing.after_output()));
+        context.say(&format!("output of PID {}: {}", ended.pid, missing.in_row()));
     }
 }
 

@@ -10,6 +10,7 @@ use relive_api::Session;
 use relive_session::exit::ExitRecord;
 use relive_session::log::{Chunk, Item, Reader, Stream};
 use relive_session::stage::SessionResult;
+use serde::Deserialize as _;
 use tokio::sync::{oneshot, watch};
 
 use crate::error::CommandError;
@@ -25,18 +26,19 @@ pub(crate) enum MissingOutput {
 }
 
 impl MissingOutput {
-    pub(crate) fn of(output_lost: bool, result: &SessionResult) -> Option<Self> {
-        output_lost.then_some(if result.shim_was_lost() { Self::Unknown } else { Self::Unwritten })
+    fn of(output_lost: bool, result: Option<&SessionResult>) -> Option<Self> {
+        let shim_was_lost = result.is_some_and(SessionResult::shim_was_lost);
+        output_lost.then_some(if shim_was_lost { Self::Unknown } else { Self::Unwritten })
     }
 
     pub(crate) fn of_record(record: &ExitRecord) -> Option<Self> {
-        Self::of(record.output_lost, &record.result)
+        Self::of(record.output_lost, Some(&record.result))
     }
 
     /// Returns the same for a session as the daemon shows it.
     pub(crate) fn of_session(session: &Session) -> Option<Self> {
-        let result = session.result.clone().and_then(|result| serde_json::from_value(result).ok());
-        Self::of(session.output_lost, &result.unwrap_or(SessionResult::Aborted))
+        let result = session.result.as_ref().and_then(|result| SessionResult::deserialize(result).ok());
+        Self::of(session.output_lost, result.as_ref())
     }
 
     /// Returns the message that follows the output.
