@@ -2,14 +2,13 @@
 
 use std::fs;
 use std::path::PathBuf;
-use std::process::Command;
 use std::time::Duration;
 
 use relive_fake_model::{FakeModel, Turn};
 use serde_json::{Value, json};
 
 use crate::cli_agents::Agents;
-use crate::world::{Begun, World, begun, kill, wait_after, wait_for, wait_until};
+use crate::world::{Begun, World, begun, kill, wait_after, wait_for, wait_until, write_program};
 
 /// A user with an ACP agent, which offers some of what it could do with conversations.
 struct Acp {
@@ -436,9 +435,7 @@ fn counted(name: &'static str, base: &'static str, key: &'static str, path: &str
     fs::create_dir_all(&state).unwrap();
     fs::create_dir_all(&bin).unwrap();
     let program = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/cases/acp_agent.py");
-    // Written by another process: a test that forks meanwhile would have the file open for writing, and it could not be run.
-    let script = format!("printf '#!/bin/sh\\nexec python3 {program}\\n' > {name}; chmod 755 {name}");
-    assert!(Command::new("sh").args(["-c", &script]).current_dir(&bin).status().unwrap().success());
+    write_program(&bin.join(name), &format!("#!/bin/sh\nexec python3 {program}\n"));
     let found = format!("{}:{}", bin.display(), std::env::var("PATH").unwrap_or_default());
     let world = world
         .with_env("PATH", found)

@@ -1,12 +1,12 @@
 //! A repository that wants to run something, to block, or to fill the disk.
 
 use std::fs;
-use std::os::unix::fs::{PermissionsExt as _, symlink};
+use std::os::unix::fs::symlink;
 use std::time::{Duration, Instant};
 
 use serde_json::json;
 
-use crate::world::World;
+use crate::world::{World, copy_program, write_program};
 
 #[test]
 fn a_link_in_place_of_the_directory_is_not_followed_by_a_snapshot() {
@@ -27,8 +27,7 @@ fn case_74_a_hostile_repository_runs_nothing_blocks_nothing_and_loses_no_snapsho
     let work = world.work();
     let trap = world.root().join("trap");
     let program = world.root().join("program");
-    fs::write(&program, format!("#!/bin/sh\ntouch {}\ncat\n", trap.display())).unwrap();
-    fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+    write_program(&program, &format!("#!/bin/sh\ntouch {}\ncat\n", trap.display()));
     fs::create_dir_all(work.join(".git/hooks")).unwrap();
     fs::create_dir_all(work.join(".git/refs/heads")).unwrap();
     fs::write(work.join(".git/HEAD"), "ref: refs/heads/main\n").unwrap();
@@ -41,7 +40,7 @@ fn case_74_a_hostile_repository_runs_nothing_blocks_nothing_and_loses_no_snapsho
     );
     fs::write(work.join(".git/config"), &config).unwrap();
     for hook in ["pre-commit", "post-checkout", "post-index-change", "reference-transaction"] {
-        fs::copy(&program, work.join(".git/hooks").join(hook)).unwrap();
+        copy_program(&program, &work.join(".git/hooks").join(hook));
     }
     fs::write(work.join(".gitattributes"), "* filter=evil diff=evil merge=evil text\n").unwrap();
     for fifo in [".git/fifo", ".git/index", "fifo", ".git/info-fifo"] {

@@ -450,6 +450,12 @@ pub(crate) fn copy_program(from: &Path, to: &Path) {
     assert!(Command::new("cp").args([from, to]).status().unwrap().success());
 }
 
+/// Writes a program, in another process for the same reason.
+pub(crate) fn write_program(to: &Path, text: &str) {
+    let write = "printf %s \"$2\" > \"$1\" && chmod 755 \"$1\"";
+    assert!(Command::new("sh").args(["-c", write, "sh"]).arg(to).arg(text).status().unwrap().success());
+}
+
 pub(crate) fn kill(pid: u32, signal: rustix::process::Signal) {
     let pid = rustix::process::Pid::from_raw(i32::try_from(pid).unwrap()).unwrap();
     // It may have gone by itself.
