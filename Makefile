@@ -12,12 +12,12 @@ check:
 	scripts/check-layers
 	scripts/check-cases
 
-# Most tests of the binary wait for another process most of the time.
+# Of all crates: most of the time is that of tests of the binary, which wait for another process.
 test: export RUST_TEST_THREADS ?= $(shell echo $$((2 * $$(nproc))))
 test:
 	scripts/install-missing
 	scripts/install-agents
-	cargo test --workspace $(FAULTS)
+	env --default-signal=HUP,INT,QUIT,TERM cargo test --workspace $(FAULTS)
 	scripts/fuzz-short
 
 fix:
