@@ -57,3 +57,26 @@ pub(super) fn told(process: &Process, run: Uuid) -> Option<String> {
     };
     Some(format!("{node} {waits} (PID {pid}): {text}\n{help}: {command}"))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::render::processes::tests::process;
+
+    #[test]
+    fn a_suspended_tree_is_told_with_the_hint_of_the_daemon() {
+        let check = |reason, hint: Option<&str>, expect: &str| {
+            let (suspend_reason, hint) = (Some(reason), hint.map(str::to_owned));
+            let tree = Process { body: Body::Compose, suspend_reason, hint, ..process(5, 0) };
+            assert_eq!(told_of_tree(&tree), expect);
+        };
+        let next = "relive resume --subtree 5";
+        check(SuspendReason::User, Some(next), "run 5 paused\nto continue it: relive resume --subtree 5");
+        check(
+            SuspendReason::DiskFull,
+            Some("relive resume 5"),
+            "run 5 suspended: disk full\nto continue it: relive resume 5",
+        );
+        check(SuspendReason::IoError, None, "run 5 suspended: io error");
+    }
+}
