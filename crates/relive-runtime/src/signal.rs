@@ -31,6 +31,9 @@ const STOPPED_WITHIN: Duration = Duration::from_secs(1);
 /// and how often it looks.
 const LOOK_EVERY: Duration = Duration::from_millis(5);
 
+/// How often a grace looks whether the program can use it.
+const FROZEN_AGAIN: Duration = Duration::from_secs(1);
+
 /// How often recording is retried.
 pub(crate) const RETRY_EVERY: Duration = Duration::from_secs(5);
 
@@ -359,7 +362,7 @@ impl Runtime {
     pub(crate) fn arm_grace(self: &Arc<Self>, uuid: Uuid, of: Incarnation, grace: Duration) {
         let runtime = Arc::clone(self);
         tokio::spawn(async move {
-            tokio::time::sleep(grace).await;
+            runtime.pass_grace(uuid, of, grace).await;
             let Ok(mut turn) = runtime.turn(uuid, Lane::Own).await else { return };
             let Some(machine) = turn.machine().filter(|machine| machine.incarnation() == of) else { return };
             let mut change = Change::of(machine, RecordDetails::default());
@@ -371,6 +374,22 @@ impl Runtime {
                 runtime.arm_grace(uuid, of, RETRY_EVERY);
             }
         });
+    }
+}
+
+impl Runtime {
+    /// Waits for as long as a grace. It begins again while the program is frozen together with the session it entered, since
+    /// only a program that runs can use it.
+    async fn pass_grace(&self, uuid: Uuid, of: Incarnation, grace: Duration) {
+        let mut left = grace;
+        while !left.is_zero() {
+            let step = left.min(FROZEN_AGAIN);
+            tokio::time::sleep(step).await;
+            if self.living(uuid).is_none_or(|process| process.of != of) {
+                return;
+            }
+            left = if self.frozen_with(&self.lock(), uuid).is_some() { grace } else { left - step };
+        }
     }
 }
 

@@ -8,7 +8,7 @@ use crate::isolation::{RELIVE, worlds};
 use crate::world::{World, begun, wait_for, wait_until};
 
 /// A confined program without a network, with a file that only it sees, which runs until `go` is there.
-fn target(world: &World, name: &str) {
+pub(crate) fn target(world: &World, name: &str) {
     let script = "echo inside > /tmp/mark; touch ready; while [ ! -e go ]; do sleep 0.02; done; exit 7";
     let flags = ["exec", "-d", "--isolation", "confined", "--net", "none", "--name", name, "--", "sh", "-c", script];
     world.relive(&flags).ok();
@@ -118,19 +118,29 @@ fn a_program_of_an_isolated_process_enters_nothing() {
     }
 }
 
+/// Pauses a process, and waits until it is: the command does not wait for a slow machine.
+fn pause(world: &World, name: &str) {
+    world.relive(&["pause", name]).ok();
+    world.await_display(name, "suspended");
+}
+
 /// Without cgroups a pause of the session reaches only its own programs, which `docs/isolation.md` says.
+fn has_freezer(world: &World) -> bool {
+    world.info("held")["session"]["pause"] != "sigstop"
+}
+
 #[test]
 fn a_program_that_is_frozen_with_the_session_it_entered_is_shown_so_and_not_resumed() {
     let world = World::new();
     target(&world, "held");
-    if world.info("held")["session"]["pause"] == "sigstop" {
+    if !has_freezer(&world) {
         return;
     }
     world.relive(&["enter", "-d", "--name", "guest", "held", "--", "sleep", "1000"]).ok();
     wait_until("the program to run", || world.info("guest")["session"]["stage"] == "running");
     let pid = world.info("held")["pid"].to_string();
     let hint = format!("relive resume {pid}");
-    world.relive(&["pause", "held"]).ok();
+    pause(&world, "held");
 
     let shown = world.info("guest");
     assert_eq!((&shown["display"], &shown["session"]["frozen"]), (&json!("suspended"), &json!(true)), "{shown}");
@@ -143,7 +153,7 @@ fn a_program_that_is_frozen_with_the_session_it_entered_is_shown_so_and_not_resu
 
     let refused = [&format!("is paused with PID {pid} (held)"), hint.as_str()];
     world.relive(&["resume", "guest"]).fails(3, &refused);
-    world.relive(&["pause", "guest"]).ok();
+    pause(&world, "guest");
     world.relive(&["resume", "guest"]).fails(3, &refused);
     world.relive(&["resume", "held"]).ok();
     assert_eq!(world.info("guest")["display"], "suspended", "by itself");
@@ -151,14 +161,54 @@ fn a_program_that_is_frozen_with_the_session_it_entered_is_shown_so_and_not_resu
     wait_until("it to be thawed", || world.info("guest")["session"]["frozen"] == false);
     assert_eq!(world.info("guest")["display"], "running");
 
-    world.relive(&["pause", "held"]).ok();
+    pause(&world, "held");
     world.relive(&["resume", "--all"]).ok();
     assert_eq!(world.info("guest")["display"], "running");
-    world.relive(&["pause", "held"]).ok();
+    pause(&world, "held");
     let told = world.relive(&["kill", "guest"]).ok().stderr;
     assert!(told.contains(&format!("SIGTERM takes effect when that is resumed: {hint}")), "{told}");
     world.relive(&["resume", "held"]).ok();
     world.relive(&["wait", "guest"]).exits(143);
     fs::write(world.work().join("go"), "").unwrap();
     world.relive(&["wait", "held"]).exits(7);
+}
+
+#[test]
+fn a_program_that_is_told_to_end_while_its_session_is_frozen_has_its_grace_after_that() {
+    let world = World::new();
+    target(&world, "held");
+    if !has_freezer(&world) {
+        return;
+    }
+    let script = "trap 'echo bye > said; exit 5' TERM; touch waits; while :; do sleep 0.02; done";
+    let guest = begun(&world.relive(&["enter", "-d", "--json", "held", "--", "sh", "-c", script]).ok().json());
+    wait_until("the program to wait", || world.work().join("waits").exists());
+    // The same grace, of a program that is not frozen, is over once that is killed.
+    let other = ["exec", "-d", "--json", "--", "sh", "-c", "trap '' TERM; touch deaf; while :; do sleep 0.02; done"];
+    let other = begun(&world.relive(&other).ok().json());
+    wait_until("the other one to ignore SIGTERM", || world.work().join("deaf").exists());
+    pause(&world, "held");
+    world.relive(&["kill", &guest.uuid]).ok();
+    world.relive(&["kill", &other.uuid]).ok();
+    world.relive(&["wait", &other.uuid]).exits(137);
+    let shown = world.info(&guest.uuid);
+    assert_eq!((&shown["state"], &shown["killed_by"]), (&json!("running"), &json!(null)), "{shown}");
+    world.relive(&["resume", "held"]).ok();
+    world.relive(&["wait", &guest.uuid]).exits(5);
+    assert_eq!(fs::read_to_string(world.work().join("said")).unwrap(), "bye\n");
+}
+
+#[test]
+fn a_program_that_is_frozen_with_its_session_can_be_killed_at_once_on_cgroup_v2() {
+    let world = World::new();
+    target(&world, "held");
+    if world.info("held")["session"]["pause"] != "cgroup2-freeze" {
+        return;
+    }
+    let guest = begun(&world.relive(&["enter", "-d", "--json", "held", "--", "sleep", "1000"]).ok().json());
+    wait_until("the program to run", || world.info(&guest.uuid)["session"]["stage"] == "running");
+    pause(&world, "held");
+    world.relive(&["kill", "-9", &guest.uuid]).ok();
+    world.relive(&["wait", &guest.uuid]).exits(137);
+    assert_eq!(world.info("held")["display"], "suspended");
 }
