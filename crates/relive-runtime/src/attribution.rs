@@ -48,7 +48,7 @@ impl Runtime {
         };
         let paused_by = match paused.map(|cause| without_itself(cause, process.pid)) {
             Some(cause) => Some(self.in_words(cause, None).await),
-            // One that is paused with another process says so already.
+            // It may be paused with another process, which it says already.
             None => process.paused_by,
         };
         Process {

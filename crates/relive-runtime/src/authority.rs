@@ -31,6 +31,7 @@ use crate::feed::FeedReader;
 use crate::runtime::{ProcessRef, Runtime};
 use crate::view::About;
 
+pub(crate) use shown::ANOTHER;
 pub use stream::Readable;
 
 /// How long a program that asks waits for its process to count as running.

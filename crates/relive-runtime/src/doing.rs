@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use relive_api::Process;
 use relive_cli_agent::{Activity as CliActivity, Lifecycle, Waiting};
-use relive_core::{Body, Display, State, SuspendReason, Timestamp, View};
+use relive_core::{Body, Display, State, Timestamp, View};
 use relive_journal::History;
 use relive_journal::history::{OpenCall, Phase, Place};
 use relive_journal::payload::Json;
@@ -47,13 +47,14 @@ impl Runtime {
             return process;
         }
         if let Some(with) = self.frozen_with(state, view.uuid) {
+            let told = with.told(true);
             return Process {
                 display: Display::Suspended.word().to_owned(),
                 paused: true,
                 paused_at: with.paused_at,
-                suspend_reason: Some(SuspendReason::User),
-                paused_by: Some(format!("the pause of {with}, whose session it entered")),
-                hint: Some(format!("relive resume {}", with.pid)),
+                suspend_reason: Some(with.reason),
+                paused_by: Some(format!("the pause of {}, whose session it entered", told.who)),
+                hint: told.resume,
                 ..process
             };
         }

@@ -1,16 +1,17 @@
 //! Programs that enter the session of another one.
 
-use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
 use relive_api::{EnterRequest, ExecRequest, Namespace, NamespaceKind, Network};
 use relive_core::program::Entered;
-use relive_core::{Body as Kind, Display, ErrorCode, Pid, Signal, Timestamp, Uuid};
+use relive_core::{Body as Kind, Display, ErrorCode, Holder, Pid, Signal, SuspendReason, Timestamp, Uuid};
 use relive_session::proc::Identity;
 use relive_session::protocol::{Outcome, Stat, Verb};
 use relive_session::stage::Stage;
+use relive_session::tree::FreezerVersion;
 
+use crate::authority::ANOTHER;
 use crate::bodies::{LiveSession, Shim};
 use crate::create::Above;
 use crate::error::{Error, Result};
@@ -69,39 +70,54 @@ impl Runtime {
         let session = self.owners.find(uuid)?.session()?;
         let (entered, freezer) = match &*session.borrow() {
             Some(LiveSession { shim: Shim::Answers { rungs, .. }, program, .. }) => {
-                (program.enter.as_ref()?.uuid, Freezer::of(&rungs.pause)?)
+                (program.enter.as_ref()?.uuid, rungs.freezer()?)
             }
             Some(LiveSession { shim: Shim::OtherVersion, .. }) | None => return None,
         };
         let pid = state.table.current_pid(entered)?;
         let view = state.table.view(pid, self.moment())?;
         // One that is told to end is thawed for that.
-        if view.display == Display::Suspended && view.ending.is_none() {
+        if let Some(reason) =
+            view.suspend_reason.filter(|_| view.display == Display::Suspended && view.ending.is_none())
+        {
             let (name, paused_at) = (view.name.map(str::to_owned), view.paused_at);
-            return Some(FrozenWith { pid, name, paused_at, freezer });
+            return Some(FrozenWith { pid, name, paused_at, reason, freezer });
         }
         // It may have entered a session in turn.
         self.frozen_with(state, entered)
     }
 
-    /// Refuses to resume a program that stays frozen whatever happens to itself.
-    pub(crate) fn refuse_if_frozen_with(&self, pid: Pid, uuid: Uuid) -> Result<()> {
-        let Some(with) = self.frozen_with(&self.lock(), uuid) else { return Ok(()) };
-        let message = format!("PID {pid} is paused with {with}, whose session it entered");
-        Err(Error::new(ErrorCode::Conflict, message).with_hint(format!("relive resume {}", with.pid)))
+    /// Refuses to resume a program that is frozen together with the session it entered.
+    pub(crate) fn refuse_if_frozen_with(&self, by: Pid, pid: Pid, uuid: Uuid) -> Result<()> {
+        let state = self.lock();
+        let Some(with) = self.frozen_with(&state, uuid) else { return Ok(()) };
+        let is_seen = with.is_seen_by(&state, by);
+        let with = with.told(is_seen);
+        let message = format!("PID {pid} is paused with {}, whose session it entered", with.who);
+        let refusal = Error::new(ErrorCode::Conflict, message);
+        Err(match with.resume {
+            Some(resume) => refusal.with_hint(resume),
+            None => refusal,
+        })
     }
 
     /// Says when a signal takes effect on a program that is frozen together with the session it entered: unlike a process
     /// that is paused itself, it cannot be thawed to end.
-    pub(crate) fn told_while_frozen(&self, pid: Pid, uuid: Uuid, signal: Signal) -> Option<String> {
-        let with = self.frozen_with(&self.lock(), uuid)?;
-        let resume = format!("relive resume {}", with.pid);
+    pub(crate) fn note_while_frozen(&self, by: Pid, pid: Pid, uuid: Uuid, signal: Signal) -> Option<String> {
+        let state = self.lock();
+        let with = self.frozen_with(&state, uuid)?;
         match (signal, with.freezer) {
-            (Signal::Pause | Signal::Resume, _) | (Signal::Kill, Freezer::V2) => None,
-            (Signal::Term | Signal::Int | Signal::Kill, _) => Some(format!(
-                "PID {pid} is paused with {with}, whose session it entered, and {signal} takes effect when that is \
-                 resumed: {resume}"
-            )),
+            (Signal::Pause | Signal::Resume, _) | (Signal::Kill, FreezerVersion::V2) => None,
+            (Signal::Term | Signal::Int | Signal::Kill, _) => {
+                let is_seen = with.is_seen_by(&state, by);
+                let with = with.told(is_seen);
+                let resume = with.resume.map(|resume| format!(": {resume}")).unwrap_or_default();
+                Some(format!(
+                    "PID {pid} is paused with {}, whose session it entered, and {signal} takes effect when that is \
+                     resumed{resume}",
+                    with.who
+                ))
+            }
         }
     }
 
@@ -162,31 +178,30 @@ pub(crate) struct FrozenWith {
     pub(crate) pid: Pid,
     name: Option<String>,
     pub(crate) paused_at: Option<Timestamp>,
-    freezer: Freezer,
+    pub(crate) reason: SuspendReason,
+    freezer: FreezerVersion,
 }
 
-impl fmt::Display for FrozenWith {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(out, "PID {}", self.pid)?;
-        self.name.as_ref().map_or(Ok(()), |name| write!(out, " ({name})"))
+/// What is said of the process with which a program is frozen.
+pub(crate) struct ToldFrozenWith {
+    pub(crate) who: String,
+    /// The command that thaws the program.
+    pub(crate) resume: Option<String>,
+}
+
+impl FrozenWith {
+    /// Returns whether a process may see it; PID 0 is the person, who sees everything.
+    pub(crate) fn is_seen_by(&self, state: &Published, by: Pid) -> bool {
+        by == Pid::RUNTIME || by == self.pid || state.table.rights(Holder::Process(by), self.pid).is_some()
     }
-}
 
-/// The version of the cgroup freezer.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Freezer {
-    /// A frozen process does not die before it is thawed.
-    V1,
-    V2,
-}
-
-impl Freezer {
-    fn of(rung: &str) -> Option<Self> {
-        match rung {
-            "cgroup2-freeze" => Some(Self::V2),
-            "cgroup1-freezer" => Some(Self::V1),
-            _ => None,
+    /// Names it only to those that may see it.
+    pub(crate) fn told(&self, is_seen: bool) -> ToldFrozenWith {
+        if !is_seen {
+            return ToldFrozenWith { who: ANOTHER.to_owned(), resume: None };
         }
+        let name = self.name.as_ref().map(|name| format!(" ({name})")).unwrap_or_default();
+        ToldFrozenWith { who: format!("PID {}{name}", self.pid), resume: Some(format!("relive resume {}", self.pid)) }
     }
 }
 

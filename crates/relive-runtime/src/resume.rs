@@ -152,7 +152,7 @@ impl Runtime {
             };
             return Ok(self.resumed(process, None, affected));
         }
-        turn.refuse_resume(&machine, &request, refused.or(wrong_model).or(stops))?;
+        turn.refuse_resume(cause.by, &machine, &request, refused.or(wrong_model).or(stops))?;
         let not_paused_yet = self.not_paused_yet(pid, &request);
         if !turn.owner.has_body() {
             turn.check_directory().await?;
@@ -326,7 +326,7 @@ impl Turn {
     }
 
     /// Refuses to resume a living process that cannot be resumed so now, or for the reason that was `found` before.
-    fn refuse_resume(&self, machine: &Machine, request: &ResumeRequest, found: Option<Error>) -> Result<()> {
+    fn refuse_resume(&self, by: Pid, machine: &Machine, request: &ResumeRequest, found: Option<Error>) -> Result<()> {
         let pid = machine.incarnation().pid;
         if let Some((signal, _)) = machine.told_to_end() {
             // What it is told now nobody would hear. Its next incarnation can be.
@@ -338,7 +338,7 @@ impl Turn {
             let message = format!("PID {pid} waits for your answer");
             return Err(Error::new(ErrorCode::Conflict, message).with_hint(format!("relive resolve {pid}")));
         }
-        self.runtime.refuse_if_frozen_with(pid, self.uuid())?;
+        self.runtime.refuse_if_frozen_with(by, pid, self.uuid())?;
         if let Some(model) = request.model.as_ref().filter(|_| self.owner.has_body()) {
             let message = format!("PID {pid} is running: pause it before you resume it with the model {model}");
             return Err(Error::new(ErrorCode::Conflict, message).with_hint(format!("relive pause {pid}")));

@@ -232,10 +232,14 @@ impl Runtime {
             };
         };
         let (pid, signal) = (process.of.pid, sent.signal);
-        if signal == Signal::Resume {
-            self.refuse_if_frozen_with(pid, process.uuid)?;
+        let by = sent.cause.by;
+        if signal == Signal::Resume
+            && let Err(refusal) = self.refuse_if_frozen_with(by, pid, process.uuid)
+            && !self.turn(process.uuid, Lane::Verb).await?.was_answered(sent.request.as_deref()).await?
+        {
+            return Err(refusal);
         }
-        let frozen = self.told_while_frozen(pid, process.uuid, signal);
+        let frozen = self.note_while_frozen(by, pid, process.uuid, signal);
         let mut affected = if subtree {
             self.signal_tree(process.uuid, pid, sent).await?
         } else {

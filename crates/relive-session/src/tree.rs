@@ -127,6 +127,30 @@ pub struct Rungs {
     pub degraded: Vec<String>,
 }
 
+/// The version of the cgroup freezer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FreezerVersion {
+    /// A frozen process does not die before it is thawed.
+    V1,
+    V2,
+}
+
+impl Rungs {
+    /// Returns which freezer pauses the tree, with all that is in cgroups below it; `None` if its processes are stopped one
+    /// by one.
+    #[must_use]
+    pub fn freezer(&self) -> Option<FreezerVersion> {
+        match self.pause.as_str() {
+            V2_FREEZER => Some(FreezerVersion::V2),
+            V1_FREEZER => Some(FreezerVersion::V1),
+            _ => None,
+        }
+    }
+}
+
+const V2_FREEZER: &str = "cgroup2-freeze";
+const V1_FREEZER: &str = "cgroup1-freezer";
+
 /// The longest a freeze may take.
 pub const FREEZE_MAX: Duration = Duration::from_secs(2);
 /// The longest wait for the kernel to release a leaf.

@@ -7,10 +7,10 @@ use super::Access;
 use crate::attribution::exited_after;
 use crate::error::{Error, Result};
 use crate::lookup::Presence;
-use crate::runtime::ProcessRef;
+use crate::runtime::{ProcessRef, Published};
 
 /// How a process that the caller may not see is called.
-const ANOTHER: &str = "another process";
+pub(crate) const ANOTHER: &str = "another process";
 
 impl Access {
     /// Refuses a new process under the UUID of one that the caller may not see, like every other verb does.
@@ -44,11 +44,12 @@ impl Access {
             reached_limit: reached_limit.filter(|_| !is_foreign),
             ..process
         };
+        let state = self.runtime.lock();
+        let process = self.without_frozen_with(&state, caller.of.pid, process);
         if process.uuid == caller.uuid {
             // It is told who its parent is.
             return process;
         }
-        let state = self.runtime.lock();
         let holder = Holder::Process(caller.of.pid);
         let is_seen = |pid: &Pid| *pid == Pid::RUNTIME || state.table.rights(holder, *pid).is_some();
         // Only whoever owns it may see all that is below it.
@@ -75,6 +76,19 @@ impl Access {
             tree: process.tree.filter(|_| sees_all),
             ..process
         }
+    }
+
+    /// Leaves out with which process a program is frozen, unless the caller may see that one.
+    fn without_frozen_with(&self, state: &Published, caller: Pid, process: Process) -> Process {
+        let own = state.table.view(process.pid, self.runtime.moment()).and_then(|view| view.paused_by);
+        if process.paused_by.is_none() || own.is_some() {
+            return process;
+        }
+        let with = self.runtime.frozen_with(state, process.uuid);
+        if with.is_some_and(|with| with.is_seen_by(state, caller)) {
+            return process;
+        }
+        Process { paused_by: Some(ANOTHER.to_owned()), hint: None, ..process }
     }
 
     /// The same of one process, with the words that say who ended, paused and resumed it.

@@ -8,7 +8,7 @@ use rustix::fs::{CWD, Mode, OFlags};
 use rustix::process::{Pid, Resource, Rlimit};
 
 use super::cgroup::{Leaf, enable_controllers};
-use super::{Ahead, Hold, Made, PidNamespace, Plan, Rungs, Tree, Whose};
+use super::{Ahead, Hold, Made, PidNamespace, Plan, Rungs, Tree, V1_FREEZER, V2_FREEZER, Whose};
 use crate::proc::{self, Identity};
 use crate::spec::{Limits, Unheld};
 use crate::stage::Failure;
@@ -221,9 +221,9 @@ pub(super) fn place(tree: &mut Tree, pid: i32) -> Result<(), Failure> {
 /// Returns the rungs of a tree, without its limits.
 pub(super) fn rungs_of(made: &Made) -> Rungs {
     let (tree, pause, kill) = match made.hold() {
-        Hold::V2(leaf) if Leaf(leaf).has("cgroup.kill") => ("cgroup2", "cgroup2-freeze", "cgroup-kill"),
-        Hold::V2(_) => ("cgroup2", "cgroup2-freeze", "cgroup-sweep"),
-        Hold::V1(_) => ("cgroup1", "cgroup1-freezer", "cgroup-sweep"),
+        Hold::V2(leaf) if Leaf(leaf).has("cgroup.kill") => ("cgroup2", V2_FREEZER, "cgroup-kill"),
+        Hold::V2(_) => ("cgroup2", V2_FREEZER, "cgroup-sweep"),
+        Hold::V1(_) => ("cgroup1", V1_FREEZER, "cgroup-sweep"),
         Hold::Namespace => ("pid-namespace", "sigstop", "pid-namespace"),
         Hold::Group => ("process-group", "sigstop", "subreaper"),
     };

@@ -527,3 +527,37 @@ fn case_03_a_process_blocks_only_what_can_be_blocked_and_loses_no_signal_of_anot
         assert_eq!(world.info(&inside.begun.uuid)["blocked_signals"], expect, "{verb}");
     }
 }
+
+#[test]
+fn case_68_whoever_sees_a_frozen_program_does_not_learn_whose_session_it_entered() {
+    let world = World::new();
+    crate::enter::target(&world, "held");
+    if world.info("held")["session"]["pause"] == "sigstop" {
+        return;
+    }
+    world.relive(&["enter", "-d", "--name", "guest", "held", "--", "sleep", "1000"]).ok();
+    wait_until("the program to run", || world.info("guest")["session"]["stage"] == "running");
+    let friend = Inside::begin(&world, "friend");
+    world.relive(&["handle", "grant", "guest", "--to", "friend", "--as", "controller"]).ok();
+    world.relive(&["pause", "held"]).ok();
+    world.await_display("held", "suspended");
+    world.relive(&["handle", "grant", "held", "--to", "friend", "--as", "observer"]).ok();
+    let (code, said) = friend.says("relive resume guest");
+    assert!(code == 3 && said.contains("(held)") && said.contains("relive resume"), "{said}");
+    world.relive(&["handle", "release", "held", "--of", "friend"]).ok();
+    let check = |command: &str, code: i32, text: &str| {
+        let (exited, said) = friend.says(command);
+        assert!(exited == code && said.contains(text), "{command}: {exited} {said}");
+        let resume = format!("relive resume {}", world.info("held")["pid"]);
+        assert!(!said.contains("held") && !said.contains(&resume), "{command}: {said}");
+    };
+    check("relive info guest", 0, "suspended");
+    check("relive info --json guest", 0, "another process");
+    check("relive ps --json", 0, "suspended");
+    check("relive resume guest", 3, "is paused with another process, whose session it entered");
+    check("relive kill -s INT guest", 0, "SIGINT takes effect when that is resumed");
+    world.relive(&["resume", "held"]).ok();
+    world.relive(&["wait", "guest"]).exits(130);
+    fs::write(world.work().join("go"), "").unwrap();
+    world.relive(&["wait", "held"]).exits(7);
+}
