@@ -378,9 +378,14 @@ impl Served {
         let begun = asked.clone();
         let begun = self.with_space(move |log| log.begin(&begun), &is_wanted).await?;
         if let Err(error) = self.with_space(Log::sync, &is_wanted).await {
-            // The log says that the call has begun, but it is not made. Its end may have to wait for space, too.
-            let (served, ended) = (Arc::clone(self), asked.ended(Timestamp::now()));
-            tokio::spawn(async move { served.record_end(ended).await });
+            if begun == Begun::Recorded {
+                // The log says that the call has begun, but it is not made. Its end may have to wait for space, too.
+                let (served, ended, doing) = (Arc::clone(self), asked.ended(Timestamp::now()), self.exist());
+                tokio::spawn(async move {
+                    let _ = served.record_end(ended).await;
+                    drop(doing);
+                });
+            }
             return Err(error);
         }
         Ok(begun)
