@@ -57,5 +57,6 @@ pub use meta::{Instructions, ProcessMeta};
 pub use opening::{OpenFailure, Opening, Seen};
 pub use plan::{CRASH_LOOP_MAX, Next, Plan};
 pub use pool::{JOBS_MAX, JobLost, Pool, THREADS_MAX};
+pub use regular::is_damage;
 pub use scan::{Health, Hole, Problem};
 pub use writer::{Durability, Io, WriteError, Writer};

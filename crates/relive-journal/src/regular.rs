@@ -10,6 +10,7 @@ use std::os::unix::fs::{FileTypeExt as _, OpenOptionsExt as _};
 use std::path::Path;
 
 use rustix::fs::OFlags;
+use rustix::io::Errno;
 
 /// The longest snapshot, checkpoint or metadata file that is read.
 pub(crate) const SMALL_MAX: u64 = 256 << 20;
@@ -35,6 +36,17 @@ pub(crate) fn open(path: &Path) -> io::Result<File> {
 /// Returns whether something else than a regular file is in the place of one.
 pub(crate) fn is_other(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::InvalidData | io::ErrorKind::IsADirectory)
+}
+
+/// Returns whether a file was read and is not what it should be, or something else is in its place. Every other error is about
+/// the system or the rights to the file, which may be good.
+#[must_use]
+pub fn is_damage(error: &io::Error) -> bool {
+    use io::ErrorKind::{InvalidData, IsADirectory, NotADirectory, NotFound, UnexpectedEof};
+    // A socket, or a loop of links.
+    let others = [Errno::NXIO, Errno::LOOP].map(Errno::raw_os_error);
+    matches!(error.kind(), InvalidData | IsADirectory | NotADirectory | NotFound | UnexpectedEof)
+        || error.raw_os_error().is_some_and(|errno| others.contains(&errno))
 }
 
 /// Refuses a file that is not regular.

@@ -208,7 +208,10 @@ impl DataDirectory {
         let _lock = match lock(&self.io.disk, &directory.steps()) {
             Err(WriteError::Busy { .. }) => return Err(io::ErrorKind::ResourceBusy.into()),
             // What is there instead of a journal cannot be locked, and nobody writes to it.
-            locked => locked.ok(),
+            Err(WriteError::Absent { .. }) => None,
+            Err(WriteError::Io { source, .. }) if regular::is_damage(&source) => None,
+            Err(WriteError::Io { source, .. }) => return Err(source),
+            locked => Some(locked.map_err(io::Error::other)?),
         };
         let bytes = tree_bytes(directory.path())?;
         if let Some(info) = last {

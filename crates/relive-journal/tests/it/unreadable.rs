@@ -13,7 +13,7 @@ use relive_journal::{DataDirectory, Disk, Health, Io, Problem, ProcInfo, Process
 use rustix::fs::{CWD, FileType, Mode};
 
 use crate::support::{
-    EVERY_ENDED, Fixture, clock, end, open_journal, opening, put, remove, spawn_request, step, uuid, uuid_of,
+    EVERY_ENDED, Fixture, clock, end, now, open_journal, opening, put, remove, spawn_request, step, uuid, uuid_of,
 };
 
 fn fifo(path: &Path) {
@@ -122,6 +122,25 @@ fn a_journal_without_permission_is_reported() {
     let (_, live, unreadable) = start(temp.path(), "permission");
     assert_eq!((live.len(), unreadable.len()), (0, 1));
     assert_eq!(unreadable[0].source.kind(), std::io::ErrorKind::PermissionDenied);
+}
+
+#[test]
+fn a_journal_that_may_be_good_is_not_discarded_without_its_lock() {
+    use std::os::unix::fs::PermissionsExt;
+    let Fixture { temp: _temp, data } = Fixture::new();
+    let uuid = uuid_of(&data.spawn(spawn_request(uuid(), Pid(1))).unwrap());
+    let steps = data.directory(uuid).steps();
+    std::fs::set_permissions(&steps, PermissionsExt::from_mode(0o000)).unwrap();
+    if std::fs::File::open(&steps).is_ok() {
+        // This user may read everything.
+        return;
+    }
+    let refused = data.discard(uuid, None, now()).unwrap_err();
+    assert_eq!(refused.kind(), std::io::ErrorKind::PermissionDenied);
+    Disk::new().unlink(&steps).unwrap();
+    std::os::unix::net::UnixListener::bind(&steps).unwrap();
+    data.discard(uuid, None, now()).unwrap();
+    assert!(!steps.exists());
 }
 
 #[cfg(feature = "faults")]

@@ -89,20 +89,41 @@ fn a_program_that_removes_lock_and_socket_is_not_lost_with_its_host() {
 
 #[test]
 fn a_program_that_replaces_files_of_its_session_is_gone_when_it_is_called_dead() {
-    let replaced = ["ctl lock", "ctl lock state", "ctl lock state exit"];
-    let with = ["mkfifo $file", "ln -s nowhere $file", "mkdir $file", "touch $file; chmod 0 $file"];
-    for (files, with) in replaced.into_iter().flat_map(|files| with.map(|with| (files, with))) {
+    const PIPE: &str = "mkfifo $file";
+    let all = "ctl lock state exit";
+    let others = ["ln -s nowhere $file", "mkdir $file", "touch $file; chmod 0 $file"];
+    let cases = [("ctl lock", PIPE), ("ctl lock state", PIPE), (all, PIPE)];
+    for (files, with) in cases.into_iter().chain(others.map(|with| (all, with))) {
         World::in_each_kind(|world| {
             let replaces = format!("cd sessions/1; for file in {files}; do rm -f $file; {with}; done");
             let program = tampers(world, &format!("{}; {replaces}", its_directory(world)));
             let pid = world.info(&program.uuid)["session"]["host_pid"].as_u64().unwrap();
             world.kill_daemon();
+            let killed = world.relive(&["kill", "-9", &program.uuid]);
             // It may have ended with the shim that cannot be asked.
-            drop(world.relive(&["kill", "-9", &program.uuid]));
+            assert!(killed.code == 0 || killed.stderr.contains("has ended"), "{files}, {with}: {killed:?}");
             let info = world.await_display(&program.uuid, "dead");
             assert_eq!((runs(world).len(), is_alive(pid)), (1, false), "{files}, {with}: {info}");
         });
     }
+}
+
+#[test]
+fn a_program_whose_journal_may_not_be_read_is_killed_without_a_hint_to_remove_it() {
+    World::in_each_kind(|world| {
+        let program = tampers(world, &format!("{}; chmod 0 steps.jsonl", its_directory(world)));
+        let pid = world.info(&program.uuid)["session"]["host_pid"].as_u64().unwrap();
+        world.kill_daemon();
+        let info = world.info(&program.uuid);
+        let is_unread = info["display"] == "damaged";
+        assert!(!is_unread || info["resumable"] == true, "{info}");
+        let killed = world.relive(&["kill", "-9", &program.uuid]).ok().stderr;
+        assert!(!killed.contains("relive rm"), "{killed}");
+        wait_until("it is gone", || !is_alive(pid));
+        if is_unread {
+            world.relive(&["rm", "-y", &program.uuid]).fails(3, &["Permission denied", "hint: relive daemon restart"]);
+        }
+    });
 }
 
 #[test]
