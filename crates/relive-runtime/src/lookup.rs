@@ -369,7 +369,7 @@ impl Runtime {
                 Ok((self.uuid_of(*pid).ok_or_else(gone)?, None))
             }
             LookedUp::OnDisk(found) => Ok((found.info.uuid, found.note.clone())),
-            LookedUp::Unrecovered(uuid) => match self.unrecovered.get(*uuid).filter(|failure| !failure.is_passing()) {
+            LookedUp::Unrecovered(uuid) => match self.unrecovered.get(*uuid).filter(|failure| !failure.is_readable()) {
                 // There is nothing to read either.
                 Some(failure) => Err(failure.refusal(*uuid)),
                 None => Ok((*uuid, None)),

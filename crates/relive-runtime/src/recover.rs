@@ -228,7 +228,7 @@ impl Runtime {
         }
     }
 
-    /// Returns whether the journal of a process can be read, and does not describe it.
+    /// Returns whether the journal of a process is damaged for good: see [`Failure::is_damage`].
     pub(crate) async fn has_damaged_journal(self: &Arc<Self>, uuid: Uuid) -> Result<bool> {
         let boot_id = self.clock.boot_id();
         // It is only looked at, and needs no PID of its own.

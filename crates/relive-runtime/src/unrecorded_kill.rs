@@ -27,7 +27,7 @@ impl Runtime {
         let shown = self.unrecovered.get(uuid).map(|failure| failure.shown(uuid).pid);
         let shown = shown.filter(|pid| *pid != Pid::RUNTIME);
         let pids = Vec::from_iter(shown.or_else(|| Some(self.living(uuid)?.of.pid)));
-        let remove = if self.unrecovered.get(uuid).is_some_and(|failure| !failure.is_passing()) {
+        let remove = if self.unrecovered.get(uuid).is_some_and(|failure| failure.is_damage()) {
             format!(" (to remove it: relive rm -y {uuid})")
         } else {
             String::new()

@@ -9,7 +9,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use relive_api::Process;
 use relive_core::{Body, Display, ErrorCode, Pid, State, SuspendReason, Uuid};
 use relive_journal::data::Unreadable;
-use relive_journal::{ProcInfo, ProcessDirectory};
+use relive_journal::{ProcInfo, ProcessDirectory, is_damage};
 
 use crate::error::Error;
 use crate::lookup::OnDisk;
@@ -32,9 +32,9 @@ enum FailureCause {
     /// Its journal can be read, but not opened for writing.
     NotOpened,
     /// The system did not let it be read: it may be good.
-    NotRead,
+    Unread,
     /// It was read, and is damaged.
-    Unreadable,
+    Damaged,
 }
 
 impl Failure {
@@ -42,7 +42,7 @@ impl Failure {
         let cause = if error.is_disk_full() { FailureCause::DiskFull } else { FailureCause::NotOpened };
         let message = match cause {
             FailureCause::DiskFull => "the disk is full".to_owned(),
-            FailureCause::NotOpened | FailureCause::NotRead | FailureCause::Unreadable => error.to_string(),
+            FailureCause::NotOpened | FailureCause::Unread | FailureCause::Damaged => error.to_string(),
         };
         Self { message, cause, pid, info: None }
     }
@@ -57,17 +57,17 @@ impl Failure {
     /// Returns the failure of a process whose journal can be read, and does not describe it.
     pub(crate) fn damaged(directory: &ProcessDirectory, error: &Error) -> Self {
         let message = format!("{}: {error}", directory.steps().display());
-        Self { message, cause: FailureCause::Unreadable, pid: None, info: None }
+        Self { message, cause: FailureCause::Damaged, pid: None, info: None }
     }
 
     /// Returns the failure of a process whose directory does not say what the kernel does.
     pub(crate) fn contradicted(directory: &ProcessDirectory, what: &str) -> Self {
         let message = format!("{}: {what}", directory.path().display());
-        Self { message, cause: FailureCause::Unreadable, pid: None, info: None }
+        Self { message, cause: FailureCause::Damaged, pid: None, info: None }
     }
 
     pub(crate) fn unreadable(error: &Unreadable) -> Self {
-        let cause = if is_damage(&error.source) { FailureCause::Unreadable } else { FailureCause::NotRead };
+        let cause = if is_damage(&error.source) { FailureCause::Damaged } else { FailureCause::Unread };
         Self { message: error.to_string(), cause, pid: None, info: None }
     }
 
@@ -81,26 +81,26 @@ impl Failure {
         Self { info, ..self }
     }
 
-    /// Returns whether another attempt may succeed without a repair.
-    pub(crate) fn is_passing(&self) -> bool {
+    /// Returns whether its journal could be read, and says what the process is.
+    pub(crate) fn is_readable(&self) -> bool {
         match self.cause {
             FailureCause::DiskFull | FailureCause::NotOpened => true,
-            FailureCause::NotRead | FailureCause::Unreadable => false,
+            FailureCause::Unread | FailureCause::Damaged => false,
         }
     }
 
     /// Returns whether the process can never be recovered from what is on the disk.
     pub(crate) fn is_damage(&self) -> bool {
-        self.cause == FailureCause::Unreadable
+        self.cause == FailureCause::Damaged
     }
 
     /// Returns the refusal of a request to change the process.
     pub(crate) fn refusal(&self, uuid: Uuid) -> Error {
         let (code, hint) = match self.cause {
             FailureCause::DiskFull => (ErrorCode::Exhausted, Some("relive gc")),
-            FailureCause::NotOpened => (ErrorCode::Conflict, Some("relive daemon restart")),
+            FailureCause::NotOpened | FailureCause::Unread => (ErrorCode::Conflict, Some("relive daemon restart")),
             // A person has to repair that file.
-            FailureCause::NotRead | FailureCause::Unreadable => (ErrorCode::Conflict, None),
+            FailureCause::Damaged => (ErrorCode::Conflict, None),
         };
         let message = format!("process {uuid} has not ended and could not be recovered: {}", self.message);
         Error::Said { code, message, hint: hint.map(str::to_owned) }
@@ -111,14 +111,14 @@ impl Failure {
         let (display, reason) = match self.cause {
             FailureCause::DiskFull => (Display::Suspended, SuspendReason::DiskFull),
             FailureCause::NotOpened => (Display::Suspended, SuspendReason::IoError),
-            FailureCause::NotRead | FailureCause::Unreadable => (Display::Damaged, SuspendReason::IoError),
+            FailureCause::Unread | FailureCause::Damaged => (Display::Damaged, SuspendReason::IoError),
         };
         let process = match self.info.clone().and_then(|info| OnDisk::last(*info)) {
             Some(found) => of_disk(found),
             None => unknown(uuid),
         };
         // A program needs no daemon to run, and it is unknown whether it does.
-        let is_held = process.body != Body::Exec || process.suspend_reason.is_some() || !self.is_passing();
+        let is_held = process.body != Body::Exec || process.suspend_reason.is_some() || !self.is_readable();
         let (display, reason) = if is_held { (display, Some(reason)) } else { (Display::Running, None) };
         Process {
             pid: self.pid.unwrap_or(process.pid),
@@ -132,19 +132,12 @@ impl Failure {
             why: None,
             exit: None,
             exit_code: None,
-            resumable: self.is_passing(),
+            resumable: !self.is_damage(),
             hint: self.refusal(uuid).hint(),
             note: Some(self.message.clone()),
             ..process
         }
     }
-}
-
-/// Returns whether a file was read, and is not what it should be. Everything else is about the system or the rights to it.
-fn is_damage(error: &std::io::Error) -> bool {
-    use std::io::ErrorKind::{InvalidData, IsADirectory, NotADirectory, NotFound, UnexpectedEof};
-    matches!(error.kind(), InvalidData | IsADirectory | NotADirectory | NotFound | UnexpectedEof)
-        || error.raw_os_error() == Some(rustix::io::Errno::LOOP.raw_os_error())
 }
 
 /// The processes that could not be recovered.
@@ -216,18 +209,26 @@ mod tests {
 
     #[test]
     fn a_journal_that_was_not_read_is_not_taken_for_damaged() {
-        let is_damage = |source| {
-            Failure::unreadable(&Unreadable { uuid: Uuid::from_u128(1), path: "steps.jsonl".into(), source })
-                .is_damage()
+        let check = |source, is_damage: bool| {
+            let uuid = Uuid::from_u128(1);
+            let said = format!("{source}");
+            let failure = Failure::unreadable(&Unreadable { uuid, path: "steps.jsonl".into(), source });
+            let shown = failure.shown(uuid);
+            let hint = (!is_damage).then_some("relive daemon restart");
+            assert_eq!(
+                (failure.is_damage(), shown.resumable, shown.hint.as_deref(), &*shown.display),
+                (is_damage, !is_damage, hint, "damaged"),
+                "{said}"
+            );
         };
         // EIO, ENOMEM, EACCES, EMFILE
         for errno in [5, 12, 13, 24] {
-            assert!(!is_damage(std::io::Error::from_raw_os_error(errno)), "{errno}");
+            check(std::io::Error::from_raw_os_error(errno), false);
         }
-        // ENOENT, EISDIR, ELOOP
-        for errno in [2, 21, 40] {
-            assert!(is_damage(std::io::Error::from_raw_os_error(errno)), "{errno}");
+        // ENOENT, ENXIO, EISDIR, ELOOP
+        for errno in [2, 6, 21, 40] {
+            check(std::io::Error::from_raw_os_error(errno), true);
         }
-        assert!(is_damage(std::io::Error::new(std::io::ErrorKind::InvalidData, "a hash is wrong")));
+        check(std::io::Error::new(std::io::ErrorKind::InvalidData, "a hash is wrong"), true);
     }
 }

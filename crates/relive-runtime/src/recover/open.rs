@@ -151,7 +151,7 @@ impl Runtime {
     async fn decide_below(&self, found: Found, now: Moment) -> Result<Decided, Failure> {
         let pid = found.pid.as_ref().ok().copied();
         if let Some(parent) = found.spec.parent_uuid
-            && let Some(above) = self.unrecovered.get(parent).filter(Failure::is_passing)
+            && let Some(above) = self.unrecovered.get(parent).filter(|failure| !failure.is_damage())
         {
             return Err(above.below(parent, pid));
         }
