@@ -79,6 +79,11 @@ impl Repository {
         if let Err(error) = self.places.guard(cwd, planted) {
             let cwd = cwd.display();
             self.unprotected.push(format!("a repository that the program plants in {cwd} is not disabled: {error}"));
+        } else if self.places.guarded().is_none() {
+            let cwd = cwd.display();
+            self.unprotected.push(format!(
+                "a repository that the program plants in {cwd} is not disabled if its shim is killed: its path is not UTF-8"
+            ));
         }
     }
 

@@ -79,7 +79,7 @@ impl Places {
     /// Returns the directory in which a planted repository has to be disabled after the end of the program.
     #[must_use]
     pub fn guarded(&self) -> Option<&GuardedDirectory> {
-        self.guard.as_ref().map(Guard::record)
+        self.guard.as_ref().and_then(Guard::record)
     }
 
     /// Disables the repository that the program may have planted in its working directory.
@@ -116,7 +116,7 @@ fn open_directory(path: &Path) -> Result<OwnedFd> {
 
 impl Drop for Places {
     fn drop(&mut self) {
-        // Whoever wants to know whether it worked has called it before.
+        // Callers that report failures call it before the drop.
         let _ = self.disable_planted();
         for directory in &self.directories {
             if rustix::fs::flock(directory, FlockOperation::NonBlockingLockExclusive).is_err() {

@@ -103,7 +103,7 @@ pub(super) async fn lost(
         } else {
             empty(&tree);
         }
-        let state = state.map(|state| disable_planted(&directory, state));
+        let state = state.map(|state| disable_planted(&directory, state, why));
         let record = record_of_lost(state.as_ref(), why, failure);
         match directory.write_exit(&record) {
             Err(error) if !errno::is_of_disk(&error) => {
@@ -119,7 +119,10 @@ pub(super) async fn lost(
 
 /// Disables a repository that the program planted in its working directory, which its shim can do no more. `info` shows under
 /// DEGRADED if that is not possible.
-fn disable_planted(directory: &SessionDirectory, mut state: State) -> State {
+fn disable_planted(directory: &SessionDirectory, mut state: State, why: EndedBy) -> State {
+    if why == EndedBy::HostLost {
+        state.guarded = state.guarded.map(GuardedDirectory::after_boot);
+    }
     let Some(Err(error)) = state.guarded.as_ref().map(GuardedDirectory::disable) else { return state };
     state.rungs.degraded.push(error.to_string());
     if let Err(unwritten) = directory.write_state(&state) {
