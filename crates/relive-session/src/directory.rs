@@ -73,7 +73,8 @@ pub struct State {
     pub tree: Made,
     /// As `doctor` shows them.
     pub rungs: Rungs,
-    /// The working directory in which a repository that the program plants is disabled, also if the shim is lost.
+    /// The working directory in which a repository that the program plants is disabled, also if the shim is lost, but not
+    /// if a power cut loses the state.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub guarded: Option<GuardedDirectory>,
 }
@@ -196,7 +197,7 @@ impl SessionDirectory {
         name_of(&self.path)
     }
 
-    /// Replaces the state. Not synced: after another boot it does not matter.
+    /// Replaces the state. Not synced: after another boot only [`State::guarded`] matters, and a power cut may lose that.
     pub fn write_state(&self, state: &State) -> io::Result<()> {
         self.replace(STATE, state)
     }
@@ -310,7 +311,10 @@ impl SessionDirectory {
         {
             return Ok(Found::Ended(record));
         }
-        let of_this_boot = self.made_in_boot()?.as_deref() == Some(boot_id);
+        let lock_tells = self.made_in_boot()?.as_deref() == Some(boot_id);
+        // The program may have replaced the lock in this boot.
+        let state_tells = matches!(&state, Ok(Some(state)) if state.boot_id == boot_id);
+        let of_this_boot = lock_tells || state_tells;
         // In another boot it may be what the power left of one that was not synced.
         if of_this_boot && (exit.as_ref().is_err_and(is_nonsense) || state.as_ref().is_err_and(is_nonsense)) {
             // No shim writes this: something ran.
@@ -326,7 +330,7 @@ impl SessionDirectory {
             return Ok(Found::OtherBoot(state));
         }
         Ok(match state {
-            Some(state) if state.stage == RecordedStage::Running => Found::ShimLost(Some(state)),
+            Some(state) if state.stage == RecordedStage::Running || !lock_tells => Found::ShimLost(Some(state)),
             Some(_) | None => Found::NeverRan,
         })
     }

@@ -88,6 +88,8 @@ struct Shim {
     entered: Option<OwnedFd>,
     /// The mount points that the program's isolation needs.
     places: Option<Places>,
+    /// The stage that was written last.
+    recorded: RecordedStage,
     /// The leaf that it is in, which may be that of its session.
     ahead: Option<Ahead>,
     /// Ends with this process, whose end of the socket is held for that.
@@ -144,6 +146,7 @@ fn run() -> io::Result<()> {
         child: None,
         entered: None,
         places: None,
+        recorded: RecordedStage::Starting,
         ahead: born.ahead.take(),
         proxy: None,
         child_gone: true,
@@ -258,7 +261,8 @@ impl Shim {
         Ok(())
     }
 
-    fn write_state(&self, stage: RecordedStage) -> Result<(), Failure> {
+    fn write_state(&mut self, stage: RecordedStage) -> Result<(), Failure> {
+        self.recorded = stage;
         let Some(tree) = &self.tree else { return Ok(()) };
         let snapshot = self.session.snapshot();
         let written = boot_id().and_then(|boot_id| {

@@ -62,7 +62,7 @@ impl SessionResult {
     #[must_use]
     pub fn shim_was_lost(&self) -> bool {
         match self {
-            Self::Error(failure) => matches!(failure.stage.as_str(), "shim" | "boot" | "hello"),
+            Self::Error(failure) => matches!(failure.stage.as_str(), Failure::SHIM | Failure::BOOT | Failure::HELLO),
             Self::Exited(_) | Self::Signaled(_) | Self::Aborted => false,
         }
     }
@@ -75,6 +75,15 @@ pub struct Failure {
     pub stage: String,
     pub errno: String,
     pub code: i32,
+}
+
+impl Failure {
+    /// The stage of a session whose shim is gone,
+    pub const SHIM: &str = "shim";
+    /// whose machine went down,
+    pub const BOOT: &str = "boot";
+    /// and whose socket answers, but not as a shim does.
+    pub const HELLO: &str = "hello";
 }
 
 /// The state of a session that `info` shows.

@@ -5,7 +5,7 @@
 //! visible `degraded`, never silent.
 //!
 //! **Invariant:** a leaf is used for one launch only, because a child cloned into a cgroup that was killed once dies at
-//! birth. The shim is in no leaf but the one that counts processes, if it waited in it. No call here waits longer than [`FREEZE_MAX`].
+//! birth. The empty leaf of a launch that was lost is replaced by a new one. The shim is in no leaf but the one that counts processes, if it waited in it. No call here waits longer than [`FREEZE_MAX`].
 
 mod ahead;
 pub mod below;

@@ -185,7 +185,18 @@ fn a_directory_of_another_boot_never_says_that_nothing_ran() {
     assert!(matches!(directory.look(OTHER_BOOT).unwrap(), Found::OtherBoot(Some(_))));
     // And so may the content of the lock file.
     rustix::fs::ftruncate(directory.open_file(LOCK, OFlags::RDWR).unwrap(), 0).unwrap();
-    assert!(matches!(look(&directory), Found::OtherBoot(Some(_))));
+    assert!(matches!(directory.look(OTHER_BOOT).unwrap(), Found::OtherBoot(Some(_))));
+}
+
+#[test]
+fn a_lock_that_was_replaced_in_this_boot_does_not_make_the_host_lost() {
+    for stage in [RecordedStage::Ready, RecordedStage::Running] {
+        let (_outer, directory, lock) = make();
+        drop(lock);
+        directory.write_state(&state(stage)).unwrap();
+        rustix::fs::ftruncate(directory.open_file(LOCK, OFlags::RDWR).unwrap(), 0).unwrap();
+        assert!(matches!(look(&directory), Found::ShimLost(Some(_))), "{stage:?}: something ran");
+    }
 }
 
 #[test]

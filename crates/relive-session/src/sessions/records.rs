@@ -9,13 +9,13 @@ use crate::stage::{Failure, SessionResult};
 /// The record of a session whose machine went down.
 #[must_use]
 pub fn host_lost() -> ExitRecord {
-    record_of_lost(None, EndedBy::HostLost, failure("boot", "EHOSTDOWN", libc::EHOSTDOWN))
+    record_of_lost(None, EndedBy::HostLost, failure(Failure::BOOT, "EHOSTDOWN", libc::EHOSTDOWN))
 }
 
 /// Returns the record of a session whose directory was removed, with its record.
 #[must_use]
 pub fn shim_lost() -> ExitRecord {
-    record_of_lost(None, EndedBy::ShimLost, failure("shim", "ESRCH", libc::ESRCH))
+    record_of_lost(None, EndedBy::ShimLost, failure(Failure::SHIM, "ESRCH", libc::ESRCH))
 }
 
 pub(super) fn record_of_lost(state: Option<&State>, why: EndedBy, failure: Failure) -> ExitRecord {

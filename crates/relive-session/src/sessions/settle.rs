@@ -16,7 +16,7 @@ use crate::directory::{self, Found, SessionDirectory, State};
 use crate::errno;
 use crate::exit::{EndedBy, ExitRecord};
 use crate::proc::Identity;
-use crate::stage::SessionResult;
+use crate::stage::{Failure, SessionResult};
 use crate::tree::Tree;
 
 /// How long a shim whose socket is gone may take to exit before it is sent SIGCONT, which makes it create another one.
@@ -117,7 +117,7 @@ impl Sessions {
             Err(error @ AdoptError::Version { .. }) => Err(io::Error::new(io::ErrorKind::Unsupported, error)),
             Err(error @ AdoptError::NotAShim) => {
                 eprintln!("{}: {error}", directory.path().display());
-                let failure = failure("hello", "EPROTONOSUPPORT", libc::EPROTONOSUPPORT);
+                let failure = failure(Failure::HELLO, "EPROTONOSUPPORT", libc::EPROTONOSUPPORT);
                 let state = self.state_of(&directory);
                 self.end_without_shim(directory.path()).await?;
                 let tree = self.tree_of(directory.path()).await?;
@@ -141,7 +141,7 @@ impl Sessions {
             let lost = if ran_on { Some(self.replace_directory(path).await?) } else { None };
             return Ok(Some(lost.map_or(SessionStatus::NeverRan, SessionStatus::Ended)));
         };
-        let shim_lost = failure("shim", "ESRCH", libc::ESRCH);
+        let shim_lost = failure(Failure::SHIM, "ESRCH", libc::ESRCH);
         let (state, why, failure) = match found {
             // Its program ran after it, and no shim has replaced it: it was the program's own.
             Found::Ended(record) if *doubt == Doubt::Proved(Some(record.clone())) && record.left.is_empty() => {
@@ -150,7 +150,7 @@ impl Sessions {
             Found::Ended(record) => return Ok(Some(SessionStatus::Ended(record))),
             Found::ShimLost(state) => (state, EndedBy::ShimLost, shim_lost),
             Found::NeverRan | Found::OtherBoot(_) if ran_on => (None, EndedBy::ShimLost, shim_lost),
-            Found::OtherBoot(state) => (state, EndedBy::HostLost, failure("boot", "EHOSTDOWN", libc::EHOSTDOWN)),
+            Found::OtherBoot(state) => (state, EndedBy::HostLost, failure(Failure::BOOT, "EHOSTDOWN", libc::EHOSTDOWN)),
             // The last two were handled before.
             Found::NeverRan | Found::Starting | Found::Alive(_) => {
                 return Ok(self.clear(directory).await?.then_some(SessionStatus::NeverRan));

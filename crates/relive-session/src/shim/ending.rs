@@ -6,7 +6,6 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use relive_sandbox::Places;
 
 use super::Shim;
-use crate::directory::RecordedStage;
 use crate::errno::is_of_disk;
 use crate::exit::{EndedBy, ExitRecord, LastSignal, Used, VERSION};
 use crate::spec::Names;
@@ -70,7 +69,7 @@ impl Shim {
         if let (Err(error), Some(tree)) = (disabled, &mut self.tree) {
             tree.say_degraded(vec![error.to_string()]);
             // Only for `info`: it must not hold back the end.
-            let _ = self.write_state(RecordedStage::Running);
+            let _ = self.write_state(self.recorded);
         }
     }
 

@@ -5,7 +5,7 @@ use std::io;
 use relive_core::{Cause, End, KillSignal, Pid, ProcessStatus, Signal, Why};
 use relive_session::exit::{EndedBy, ExitRecord};
 use relive_session::launch::LaunchError;
-use relive_session::stage::SessionResult;
+use relive_session::stage::{Failure, SessionResult};
 use rustix::io::Errno;
 
 use crate::bodies::Context;
@@ -74,7 +74,7 @@ pub(super) fn os_killed(number: u8) -> ProcessStatus {
 /// answered.
 pub(super) fn given_up(lost: Option<LaunchError>) -> ProcessStatus {
     let errno = lost.map_or_else(|| NO_SHIM.to_owned(), |error| error.to_string());
-    ProcessStatus::StartupFailed { stage: "shim".to_owned(), errno, code: Errno::SRCH.raw_os_error() }
+    ProcessStatus::StartupFailed { stage: Failure::SHIM.to_owned(), errno, code: Errno::SRCH.raw_os_error() }
 }
 
 pub(super) fn startup_failed(stage: &str, error: &io::Error) -> ProcessStatus {
