@@ -214,7 +214,7 @@ impl Runtime {
 /// Says why a process is suspended.
 fn suspended(reason: SuspendReason) -> String {
     if reason == SuspendReason::User {
-        return "you paused it".to_owned();
+        return "paused".to_owned();
     }
     format!("suspended: {}", reason_word(reason).replace('_', " "))
 }

@@ -330,7 +330,7 @@ fn a_run_that_is_paused_with_its_subtree_starts_nothing_until_it_is_resumed() {
     world.await_node(&run, "first", "running");
     world.relive(&["pause", "--subtree", &run.uuid]).ok();
     world.await_display(&run.uuid, "suspended");
-    assert_eq!(world.node(&run, "first")["reason"], "you paused it");
+    assert_eq!(world.node(&run, "first")["reason"], "paused");
     world.file("go", "");
     world.kill_daemon();
     world.await_display(&run.uuid, "suspended");

@@ -97,9 +97,9 @@ fn every_command_says_that_a_run_is_paused_and_names_the_same_command() {
     let (_, continues) = logs.until("second has not started yet: run 1 is suspended: you paused it");
     assert_eq!(continues, format!("to continue the run: {next}"));
     let status = world.relive(&["compose", "status", "1"]).ok().stderr;
-    assert!(status.contains(&format!("run 1 suspended: you paused it\nto continue the run: {next}")), "{status}");
+    assert!(status.contains(&format!("run 1 suspended: paused\nto continue the run: {next}")), "{status}");
     let status = world.relive(&["compose", "status", "1", "--json"]).ok().json();
-    assert_eq!((&status["reason"], &status["resume"]), (&"you paused it".into(), &next.into()));
+    assert_eq!((&status["reason"], &status["resume"]), (&"paused".into(), &next.into()));
     let wait = Up::of(world.start(&["wait", "1"]));
     let waits = wait.lines_until("PID 1 is suspended").pop().unwrap();
     assert!(waits.ends_with(&format!(": {next}")), "{waits}");
@@ -169,7 +169,7 @@ fn a_node_of_a_paused_run_is_resumed_together_with_the_run() {
     world.kill_daemon();
     world.await_node(&run, "after", "succeeded");
     let slow = world.node(&run, "slow");
-    assert_eq!((slow["state"].as_str(), slow["reason"].as_str()), (Some("running"), Some("you paused it")));
+    assert_eq!((slow["state"].as_str(), slow["reason"].as_str()), (Some("running"), Some("paused")));
     let hint: Vec<&str> = slow["hint"].as_str().unwrap().strip_prefix("relive ").unwrap().split(' ').collect();
     world.relive(&hint).ok();
     world.file("end", "");
