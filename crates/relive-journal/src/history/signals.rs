@@ -42,7 +42,7 @@ impl History {
     pub(super) fn land_resume(&mut self, resumed: &Resumed) {
         match resumed.by {
             ResumedBy::User | ResumedBy::Descendant => self.drop_pending(&[Signal::Pause, Signal::Resume]),
-            ResumedBy::DaemonStart | ResumedBy::Timer => {}
+            ResumedBy::DaemonStart | ResumedBy::Timer | ResumedBy::Withdrawn => {}
         }
     }
 

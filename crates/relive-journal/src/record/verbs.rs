@@ -47,6 +47,8 @@ pub enum ResumedBy {
     DaemonStart,
     /// The scheduled time arrived.
     Timer,
+    /// Its question or request for permission is no longer open, and nobody answered it.
+    Withdrawn,
 }
 
 /// New limits of a process, which replace the earlier ones.

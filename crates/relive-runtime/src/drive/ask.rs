@@ -1,7 +1,7 @@
 //! Questions of a program that keeps running while it waits for the answer.
 
 use relive_core::{Event, SuspendReason, Timestamp, Urgency, Usd};
-use relive_journal::record::{Body as Record, CliRecord};
+use relive_journal::record::{Body as Record, CliRecord, ResumedBy};
 
 use super::BodyOwner;
 use crate::error::{Error, Result};
@@ -92,6 +92,7 @@ impl BodyOwner {
     /// Records that a question needs no answer any more, and ends the wait for it.
     pub(crate) async fn withdraw(&self, records: Vec<Record>) -> Result<()> {
         let (mut turn, mut change) = self.begin_change(records).await?;
+        change.details.resumed_by = ResumedBy::Withdrawn;
         let reason = change.draft().pause().map(|(_, reason)| reason).filter(|reason| reason.awaits_answer());
         if let Some(reason) = reason {
             turn.end_pause(&mut change, reason)?;

@@ -312,6 +312,7 @@ fn resumed_by(resumed: &Resumed) -> String {
         ResumedBy::Descendant => "because a descendant was resumed".to_owned(),
         ResumedBy::DaemonStart => "by the daemon after its start".to_owned(),
         ResumedBy::Timer => "at its resume time".to_owned(),
+        ResumedBy::Withdrawn => "because its request was closed".to_owned(),
     }
 }
 
