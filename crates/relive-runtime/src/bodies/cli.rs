@@ -326,9 +326,13 @@ impl RunningAgent<'_> {
         let at = ServedAt { port: None, token: hash.clone(), socket: None };
         let port = self.body.serve(self.process, &route, at, facts.called_to).await?;
         route.apply(port, &token, &mut spec.env, &mut spec.argv, &self.body.live.now().tool_env);
-        if hooks::can_report(&facts.agent, &spec.argv) && self.body.gateways.takes_hooks(self.process.uuid).await {
-            spec.argv.extend(hooks::arguments(port));
-            spec.env.push((hooks::TOKEN.to_owned(), relive_gateway::hooks_token(&hash)));
+        if route::takes_settings(&facts.agent, &spec.argv) {
+            let mut settings = route::claude_settings(port);
+            if facts.agent.terminal && self.body.gateways.takes_hooks(self.process.uuid).await {
+                settings["hooks"] = hooks::settings(port);
+                spec.env.push((hooks::TOKEN.to_owned(), relive_gateway::hooks_token(&hash)));
+            }
+            spec.argv.extend([route::SETTINGS.to_owned(), settings.to_string()]);
         }
         Ok(Some(CliGateway { port, token: hash }))
     }

@@ -81,6 +81,35 @@ fn calls_go_through_the_gateway_with_a_token_and_are_counted_exactly() {
 }
 
 #[test]
+fn settings_of_claude_do_not_lead_its_calls_past_the_gateway() {
+    let test = "settings_of_claude";
+    let settings = |world: &World, file: &str, env: Value| {
+        let path = world.root().join(file);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, json!({ "env": env }).to_string()).unwrap();
+    };
+    for of_user in [true, false] {
+        let turns = [Turn::text("Hello.").usage(300, 7, 50)];
+        let Some(agents) = Agents::new(test, "claude", turns) else { return };
+        let url = agents.server.base_url();
+        if of_user {
+            settings(&agents.world, "home/.claude/settings.json", json!({"ANTHROPIC_BASE_URL": url}));
+        } else {
+            let work = agents.world.work();
+            let work = work.strip_prefix(agents.world.root()).unwrap().to_str().unwrap();
+            settings(&agents.world, &format!("{work}/.claude/settings.json"), json!({"ANTHROPIC_BASE_URL": url}));
+            let elsewhere = json!({"CLAUDE_CODE_USE_BEDROCK": "1", "ANTHROPIC_BASE_URL": url});
+            settings(&agents.world, &format!("{work}/.claude/settings.local.json"), elsewhere);
+        }
+        let process = agents.run("claude", &[]);
+        let info = agents.await_idle(&process, 1);
+        assert_eq!((agents.said(&process).concat().as_str(), &info["agent"]["usage"]), ("Hello.", &json!("counted")));
+        assert_tokens(&agents, &info);
+        assert_ne!(info["agent"]["gateway"]["calls"], 0, "{info}");
+    }
+}
+
+#[test]
 fn without_the_gateway_usage_is_the_agents_own_claim() {
     let test = "without_the_gateway";
     let Some(agents) = Agents::new(test, "claude", [Turn::text("Hello.")]) else { return };

@@ -7,37 +7,19 @@ use std::time::Duration;
 use relive_cli_agent::{Activity, AgentStream, CLAUDE_HOOKS, Dialect, Event, EventKind, Lifecycle, Waiting};
 use relive_core::Timestamp;
 use relive_gateway::{HOOKS_PATH, Hook};
-use relive_types::CliAgent;
 use serde_json::{Value, json};
 
-use super::agents::dialect_of;
 use super::conversation::Conversation;
 use super::known::described;
 use super::live::{Asked, Offered};
-use super::route::program_of;
 use super::subagents::Subagents;
 
 /// How long claude waits for an answer, in seconds.
 const TIMEOUT_S: u64 = 5;
 /// The variable with the token for hooks. Claude gives hooks no variable with a key of its own.
 pub(super) const TOKEN: &str = "RELIVE_HOOKS_TOKEN";
-const SETTINGS: &str = "--settings";
-/// After this argument all others belong to the prompt.
-const END_OF_OPTIONS: &str = "--";
-
-/// Tells whether a program can be told to report, by arguments at the end of its command line. One whose command line names
-/// settings keeps those.
-pub(super) fn can_report(agent: &CliAgent, argv: &[String]) -> bool {
-    let takes_no_settings =
-        |word: &String| word == SETTINGS || word.starts_with("--settings=") || word == END_OF_OPTIONS;
-    agent.terminal
-        && dialect_of(agent) == Dialect::Claude
-        && program_of(agent) == "claude"
-        && !argv.iter().any(takes_no_settings)
-}
-
-/// Returns the arguments by which a program reports to the port. The token is not among them: it is in a variable.
-pub(super) fn arguments(port: u16) -> [String; 2] {
+/// Returns the settings by which a program reports to the port. The token is not among them: it is in a variable.
+pub(super) fn settings(port: u16) -> Value {
     let hook = json!({
         "type": "http",
         "url": format!("http://127.0.0.1:{port}{HOOKS_PATH}"),
@@ -45,8 +27,7 @@ pub(super) fn arguments(port: u16) -> [String; 2] {
         "headers": {"Authorization": format!("Bearer ${TOKEN}")},
         "allowedEnvVars": [TOKEN],
     });
-    let hooks: Value = CLAUDE_HOOKS.iter().map(|event| ((*event).to_owned(), json!([{"hooks": [hook]}]))).collect();
-    [SETTINGS.to_owned(), json!({ "hooks": hooks }).to_string()]
+    CLAUDE_HOOKS.iter().map(|event| ((*event).to_owned(), json!([{"hooks": [hook]}]))).collect()
 }
 
 /// What a program has reported.
@@ -214,22 +195,11 @@ impl Reports {
 
 #[cfg(test)]
 mod tests {
-    use super::super::agents::built_in;
     use super::*;
 
     #[test]
-    fn only_a_claude_in_its_terminal_without_settings_of_its_own_is_told_to_report() {
-        let claude = CliAgent { terminal: true, command: vec!["claude".to_owned()], ..built_in("claude").unwrap() };
-        let argv = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>();
-        assert!(can_report(&claude, &argv(&["claude"])));
-        assert!(!can_report(&claude, &argv(&["claude", "--settings", "x"])));
-        assert!(!can_report(&claude, &argv(&["claude", "--settings=x"])));
-        assert!(!can_report(&claude, &argv(&["claude", "--", "do x"])), "it would become a part of the prompt");
-        assert!(!can_report(&CliAgent { terminal: false, ..claude.clone() }, &argv(&["claude"])));
-        assert!(!can_report(&CliAgent { command: vec!["mine".to_owned()], ..claude }, &argv(&["mine"])));
-        let [_, settings] = arguments(4711);
-        let settings: Value = serde_json::from_str(&settings).unwrap();
-        assert_eq!(settings["hooks"]["Stop"][0]["hooks"][0]["url"], "http://127.0.0.1:4711/relive/hooks");
+    fn each_hook_reports_to_the_port() {
+        assert_eq!(settings(4711)["Stop"][0]["hooks"][0]["url"], "http://127.0.0.1:4711/relive/hooks");
     }
 
     #[test]

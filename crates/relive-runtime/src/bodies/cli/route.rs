@@ -1,5 +1,6 @@
 //! The way of a CLI agent's model calls through the gateway: which provider they are for, and how the CLI is told.
 
+use std::collections::BTreeMap;
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
@@ -8,6 +9,7 @@ use relive_cli_agent::Dialect;
 use relive_gateway::Auth;
 use relive_types::CliAgent;
 use serde::Deserialize;
+use serde_json::{Map, Value, json};
 
 use super::agents::dialect_of;
 
@@ -76,11 +78,63 @@ fn bearer(key: &str) -> Auth {
     Auth { header: "authorization".to_owned(), value: format!("Bearer {key}") }
 }
 
+/// The argument by which claude is given settings. They are stronger than those in files, except for managed ones.
+pub(super) const SETTINGS: &str = "--settings";
+/// After this argument all others belong to the prompt.
+const END_OF_OPTIONS: &str = "--";
+const CLAUDE_BASE: &str = "ANTHROPIC_BASE_URL";
+/// The variables by which claude asks another provider.
+const CLAUDE_ELSEWHERE: [&str; 7] = [
+    "CLAUDE_CODE_USE_ANTHROPIC_AWS",
+    "CLAUDE_CODE_USE_ANTHROPIC_GOOGLE_CLOUD",
+    "CLAUDE_CODE_USE_BEDROCK",
+    "CLAUDE_CODE_USE_FOUNDRY",
+    "CLAUDE_CODE_USE_GATEWAY",
+    "CLAUDE_CODE_USE_MANTLE",
+    "CLAUDE_CODE_USE_VERTEX",
+];
+
+/// Tells whether a program is a claude that can be given settings at the end of its command line. One whose command line names
+/// settings keeps those.
+pub(super) fn takes_settings(agent: &CliAgent, argv: &[String]) -> bool {
+    let takes_none = |word: &String| word == SETTINGS || word.starts_with("--settings=") || word == END_OF_OPTIONS;
+    dialect_of(agent) == Dialect::Claude && program_of(agent) == "claude" && !argv.iter().any(takes_none)
+}
+
+/// Returns the settings by which a claude asks the gateway, whatever a file says, such as one of the repository that it works on.
+pub(super) fn claude_settings(port: u16) -> Value {
+    let mut env: Map<String, Value> = CLAUDE_ELSEWHERE.iter().map(|name| ((*name).to_owned(), "".into())).collect();
+    env.insert(CLAUDE_BASE.to_owned(), format!("http://127.0.0.1:{port}").into());
+    json!({ "env": env })
+}
+
+/// The settings of claude, as far as they say where its calls go.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct ClaudeSettings {
+    env: BTreeMap<String, String>,
+}
+
+/// Returns the variables that the user's settings of claude set. They are stronger than those of the environment.
+fn claude_variables(environment: &Environment) -> Result<BTreeMap<String, String>, NoRoute> {
+    let directory = environment.get("CLAUDE_CONFIG_DIR").map(PathBuf::from);
+    let directory = directory.or_else(|| Some(Path::new(environment.get("HOME")?).join(".claude")));
+    let Some(path) = directory.map(|directory| directory.join("settings.json")) else { return Ok(BTreeMap::new()) };
+    let text = read_text(&path)?;
+    // Claude does not read settings with a mistake either.
+    let settings = text.and_then(|text| serde_json::from_str::<ClaudeSettings>(&text).ok()).unwrap_or_default();
+    Ok(settings.env)
+}
+
 fn claude(environment: &Environment, is_terminal: bool) -> Result<Route, NoRoute> {
-    const ELSEWHERE: [&str; 2] = ["CLAUDE_CODE_USE_BEDROCK", "CLAUDE_CODE_USE_VERTEX"];
     const KEY: &str = "ANTHROPIC_API_KEY";
     const TOKEN: &str = "ANTHROPIC_AUTH_TOKEN";
-    if let Some(name) = ELSEWHERE.into_iter().find(|name| environment.get(name).is_some()) {
+    let of_user = claude_variables(environment)?;
+    let is_set = |name: &&str| of_user.get(*name).is_some_and(|value| !value.is_empty());
+    if let Some(name) = CLAUDE_ELSEWHERE.into_iter().chain([KEY, TOKEN]).find(is_set) {
+        return Err(NoRoute::Settings(format!("its settings.json sets {name}")));
+    }
+    if let Some(name) = CLAUDE_ELSEWHERE.into_iter().find(|name| environment.get(name).is_some()) {
         return Err(NoRoute::Settings(format!("{name} is set")));
     }
     // In the order in which claude looks.
@@ -93,9 +147,9 @@ fn claude(environment: &Environment, is_terminal: bool) -> Result<Route, NoRoute
         }
         (None, None) => return Err(NoRoute::NoKey(KEY.to_owned())),
     };
-    let base = "ANTHROPIC_BASE_URL";
-    let upstream = environment.get(base).unwrap_or(ANTHROPIC).to_owned();
-    let (key, base, other_key) = (key.to_owned(), Some(base), Some(other_key));
+    let of_user = of_user.get(CLAUDE_BASE).map(String::as_str).filter(|base| !base.is_empty());
+    let upstream = of_user.or(environment.get(CLAUDE_BASE)).unwrap_or(ANTHROPIC).to_owned();
+    let (key, base, other_key) = (key.to_owned(), Some(CLAUDE_BASE), Some(other_key));
     Ok(Route { upstream, auth, key, base, other_key, arguments: Vec::new() })
 }
 
@@ -178,7 +232,7 @@ struct CodexSettings {
     model_provider: Option<String>,
     profile: Option<String>,
     #[serde(default)]
-    model_providers: std::collections::BTreeMap<String, CodexProvider>,
+    model_providers: BTreeMap<String, CodexProvider>,
 }
 
 #[derive(Debug, Clone, Default, Deserialize)]
@@ -336,6 +390,37 @@ mod tests {
         assert_eq!(route(&agent, &environment(&[])), Err(NoRoute::NoKey("ANTHROPIC_API_KEY".into())));
         let declined = CliAgent { no_gateway: true, ..agent };
         assert_eq!(route(&declined, &environment(&variables)), Err(NoRoute::Declined));
+    }
+
+    #[test]
+    fn a_claude_has_the_provider_of_its_users_settings_and_no_key_of_theirs() {
+        let home = tempfile::tempdir().unwrap();
+        let at = home.path().to_str().unwrap();
+        let variables = [("CLAUDE_CONFIG_DIR", at), ("ANTHROPIC_API_KEY", "real"), ("ANTHROPIC_BASE_URL", "http://e")];
+        let found = |env: &str| {
+            std::fs::write(home.path().join("settings.json"), format!(r#"{{"env":{env},"model":"m"}}"#)).unwrap();
+            route(&built_in("claude").unwrap(), &environment(&variables))
+        };
+        assert_eq!(found("{}").unwrap().upstream, "http://e");
+        assert_eq!(found(r#"{"ANTHROPIC_BASE_URL":"http://u"}"#).unwrap().upstream, "http://u");
+        let refused = |name: &str| Err(NoRoute::Settings(format!("its settings.json sets {name}")));
+        for name in ["ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "CLAUDE_CODE_USE_BEDROCK"] {
+            assert_eq!(found(&format!(r#"{{"{name}":"1"}}"#)), refused(name));
+        }
+        let settings = claude_settings(4711);
+        assert_eq!(settings["env"]["ANTHROPIC_BASE_URL"], "http://127.0.0.1:4711");
+        assert_eq!(settings["env"]["CLAUDE_CODE_USE_BEDROCK"], "");
+    }
+
+    #[test]
+    fn a_claude_without_settings_of_its_own_is_given_some() {
+        let claude = built_in("claude").unwrap();
+        let argv = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>();
+        assert!(takes_settings(&claude, &argv(&["claude"])));
+        assert!(!takes_settings(&claude, &argv(&["claude", "--settings", "x"])));
+        assert!(!takes_settings(&claude, &argv(&["claude", "--settings=x"])));
+        assert!(!takes_settings(&claude, &argv(&["claude", "--", "do x"])), "it would become a part of the prompt");
+        assert!(!takes_settings(&CliAgent { command: vec!["mine".to_owned()], ..claude }, &argv(&["mine"])));
     }
 
     #[test]
