@@ -32,7 +32,8 @@ fn scripted(yaml: &str) -> World {
     fs::create_dir_all(&agents).unwrap();
     fs::write(world.root().join("program"), PROGRAM).unwrap();
     let file = format!(
-        "command: [sh, {}]\ndialect: claude\nstart: [begin, '{{session}}']\nresume: [again, '{{session}}']\n",
+        "command: [sh, {}]\ndialect: claude\nstart: [begin, '{{session}}']\nresume: [again, '{{session}}']\n\
+         fork: [fork, '{{session}}']\n",
         world.root().join("program").display()
     );
     fs::write(agents.join("mine.yaml"), file).unwrap();
@@ -194,6 +195,33 @@ fn the_longest_idle_agent_makes_room_and_the_queue_keeps_its_order() {
         assert_eq!(lines(&world, "launches", process), 1);
     }
     assert_eq!(lines(&world, "launches", &queued[2]), 0);
+}
+
+#[test]
+fn an_agent_that_is_continued_without_a_message_is_idle_and_makes_room() {
+    let world = scripted("pool: {max_running: 1, idle_timeout: 1h}\n");
+    let first = run(&world, "a");
+    await_lifecycle(&world, &first, "idle");
+    let fork = begun(&world.relive(&["resume", "--fork", "--json", &first.uuid]).ok().json());
+    world.await_field(&first.uuid, "state", "dead");
+    // Its program says nothing before it hears something.
+    let is_idle = |process: &Begun| {
+        let info = await_lifecycle(&world, process, "idle");
+        assert!(info["agent"]["idle_kill_at"].is_string() && info["display"] == "running", "{info}");
+        assert_eq!(lines(&world, "heard", process), usize::from(*process.uuid == first.uuid));
+    };
+    is_idle(&fork);
+    // It is known to the next daemon, too, with the same time of its end.
+    let ends_at = world.info(&fork.uuid)["agent"]["idle_kill_at"].clone();
+    world.kill_daemon();
+    is_idle(&fork);
+    assert_eq!(world.info(&fork.uuid)["agent"]["idle_kill_at"], ends_at);
+    world.relive(&["resume", &first.uuid]).ok();
+    let ended = world.await_field(&fork.uuid, "state", "dead");
+    assert_eq!(ended["why"], "idle");
+    is_idle(&first);
+    world.relive(&["send", &first.uuid, "b"]).ok();
+    wait_until("it hears it", || lines(&world, "heard", &first) == 2);
 }
 
 #[test]

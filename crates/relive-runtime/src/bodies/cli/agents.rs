@@ -98,7 +98,7 @@ pub(crate) fn provider_of(agent: &CliAgent) -> &'static str {
 }
 
 /// Tells whether the conversation is begun, continued and forked by messages, and not by arguments.
-fn by_messages(dialect: Dialect) -> bool {
+pub(super) fn by_messages(dialect: Dialect) -> bool {
     match dialect {
         Dialect::CodexAppServer | Dialect::Acp => true,
         Dialect::Claude | Dialect::Qwen | Dialect::CodexExec | Dialect::Gemini | Dialect::Opencode => false,

@@ -104,6 +104,7 @@ impl Conversation {
             }
             delivery.read(&self, &mut known).await;
             delivery.prepare(&self, &mut known).await;
+            known.await_first_message(delivery.is_done());
             self.put_questions(&mut known).await;
             self.publish(&mut known, delivery.is_done());
             if self.wants_to_close(&known, &delivery) || (known.no_conversation.is_some() && !known.closed) {

@@ -15,7 +15,7 @@ use relive_session::log::{Chunk, Stream};
 use tokio::time::Instant;
 
 use super::acp;
-use super::agents::{dialect_of, provider_of};
+use super::agents::{by_messages, dialect_of, provider_of};
 use super::deliver::Outgoing;
 use super::live::{LiveGateway, Offered};
 use super::subagents::Subagents;
@@ -101,6 +101,8 @@ impl Known {
             reported: facts.reported,
             counting: if facts.gateway.is_some() { Counting::Gateway } else { Counting::Claims },
         });
+        // It may be silent since then. Every line of its own is later.
+        let launched = facts.launches.last().copied().unwrap_or(now);
         if read.is_none() && facts.launches.len() > 1 {
             // What an earlier program left open is not this one's.
             translator.program_ended();
@@ -108,7 +110,7 @@ impl Known {
         let last = facts.turn.as_ref().filter(|_| read.is_some());
         let failed = last.filter(|turn| turn.state == CliTurnState::Failed);
         Some(Self {
-            stream: AgentStream::new(Some(dialect), idle_timeout, now),
+            stream: AgentStream::new(Some(dialect), idle_timeout, launched),
             encoder: Encoder::new(dialect).ok(),
             translator,
             requests: BTreeMap::new(),
@@ -172,6 +174,15 @@ impl Known {
             // The text of the message changes nothing.
             let lines = encoder.user_turn("").unwrap_or_default();
             self.wrote(&Outgoing { number: seq, input: Some(seq), lines }, at);
+        }
+    }
+
+    /// Has a program be idle that says nothing before its first message, and that nothing is left to be told.
+    pub(super) fn await_first_message(&mut self, is_told_all: bool) {
+        let begins_by_itself = by_messages(dialect_of(&self.facts.agent));
+        let machine = self.stream.machine_mut();
+        if is_told_all && !begins_by_itself && machine.lifecycle() == Lifecycle::Spawning && !machine.is_turn_open() {
+            machine.mark_idle();
         }
     }
 
