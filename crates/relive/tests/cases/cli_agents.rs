@@ -186,6 +186,23 @@ fn a_denied_request_is_told_to_the_model_with_the_reason_and_survives_a_killed_d
     assert_eq!(agents.world.records(&process.uuid, "model_ended").len(), 2);
 }
 
+#[test]
+fn an_agent_that_only_waits_for_its_background_command_says_which() {
+    let test = "an_agent_that_only_waits";
+    let args = json!({"command": "until [ -e go ]; do sleep 0.05; done", "description": "wait for go", "run_in_background": true});
+    let turns = [Turn::calls("Bash", args), Turn::text("It runs."), Turn::text("It is over.")];
+    let Some(agents) = Agents::new(test, "claude", turns) else { return };
+    let process = agents.run("claude", &["-y"]);
+    wait_until("its turn is over", || agents.turns(&process) == 1);
+    wait_until("it says what it waits for", || {
+        let info = agents.world.info(&process.uuid);
+        info["agent"]["activity"] == "running_tool"
+            && info["doing"].as_str().is_some_and(|does| does.starts_with("background: wait for go "))
+    });
+    fs::write(agents.world.work().join("go"), "").unwrap();
+    agents.await_idle(&process, 2);
+}
+
 /// A question of claude's own.
 fn asks(questions: &Value) -> Turn {
     Turn::calls("AskUserQuestion", json!({ "questions": questions }))

@@ -388,7 +388,7 @@ impl Conversation {
             idle_kill_at: machine.idle_kill_at().filter(|_| is_told_all),
             session_id: known.facts.session_id.clone(),
             waiting: machine.waiting(),
-            tool: known.tool.clone(),
+            tool: known.running(),
             subagents: known.subagents.clone(),
             turn_since: known.turn_since,
             asked,

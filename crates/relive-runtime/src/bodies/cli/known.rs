@@ -50,6 +50,8 @@ pub(super) struct Known {
     pub(super) marked_to: u64,
     pub(super) last_input: Option<u64>,
     pub(super) tool: Option<(String, Timestamp)>,
+    /// The commands and subagents that work beside the conversation, by the CLI's ids, in the order of their starts.
+    background: Vec<(String, String, Timestamp)>,
     pub(super) subagents: Subagents,
     pub(super) turn_since: Option<Timestamp>,
     /// Why it does not get on: a retry, a quota.
@@ -122,6 +124,7 @@ impl Known {
             marked_to: read.map_or(0, |read| read.offset),
             last_input: None,
             tool: None,
+            background: Vec::new(),
             subagents: Subagents::default(),
             turn_since: None,
             note: None,
@@ -302,6 +305,12 @@ impl Known {
         }
     }
 
+    /// Returns what runs, and since when: the tool of its turn, or the first of those beside the conversation.
+    pub(super) fn running(&self) -> Option<(String, Timestamp)> {
+        let background = || self.background.first().map(|(_, text, since)| (text.clone(), *since));
+        self.tool.clone().or_else(background)
+    }
+
     /// Tells whether a request is a question, which is answered with a text.
     pub(super) fn is_question(&self, key: &str) -> bool {
         self.questions.contains(key)
@@ -312,7 +321,7 @@ impl Known {
             encoder.observe(event);
         }
         self.learn_of_opening(event);
-        self.subagents.learn(event, at);
+        self.learn_of_background(event, at);
         let is_own = event.subagent.is_none();
         match &event.kind {
             EventKind::ApprovalAsked(request) if request.channel == ApprovalChannel::Stream => {
@@ -365,10 +374,10 @@ impl Known {
             | EventKind::Text { .. }
             | EventKind::Thinking { .. }
             | EventKind::SessionEnded { .. }
-            | EventKind::Idle
-            | EventKind::UserText { .. }
             | EventKind::BackgroundStarted { .. }
             | EventKind::BackgroundEnded { .. }
+            | EventKind::Idle
+            | EventKind::UserText { .. }
             | EventKind::SubagentStarted { .. }
             | EventKind::SubagentEnded { .. }
             | EventKind::Question { .. }
@@ -389,6 +398,19 @@ impl Known {
         } else if let EventKind::UnsupportedRequest { request_id, refusal, .. } = &event.kind {
             let over = self.unsupported.ask(request_id.as_str(), *refusal);
             self.no_conversation = over.or(self.no_conversation.take());
+        }
+    }
+
+    /// Learns what works beside the conversation.
+    fn learn_of_background(&mut self, event: &Event, at: Timestamp) {
+        self.subagents.learn(event, at);
+        if let EventKind::BackgroundStarted { id, description } = &event.kind {
+            let text = description.as_deref().map(|text| format!(": {}", one_line(text))).unwrap_or_default();
+            self.background.push((id.clone(), format!("background{text}"), at));
+        } else if let EventKind::BackgroundEnded { id } = &event.kind {
+            self.background.retain(|(other, ..)| other != id);
+        } else if let EventKind::SessionEnded { .. } = &event.kind {
+            self.background.clear();
         }
     }
 
@@ -454,8 +476,13 @@ pub(super) fn described(name: &str, input: Option<&RawJson>) -> String {
         None => TELLING.iter().find_map(|name| value.get(*name)?.as_str()),
     });
     let Some(telling) = telling else { return name.to_owned() };
-    let line = telling.split_whitespace().collect::<Vec<_>>().join(" ");
+    format!("{name}: {}", one_line(telling))
+}
+
+/// Returns the beginning of a text in one line.
+fn one_line(text: &str) -> String {
+    let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
     let end = line.floor_char_boundary(SHOWN_MAX);
     let more = if end < line.len() { "..." } else { "" };
-    format!("{name}: {}{more}", &line[..end])
+    format!("{}{more}", &line[..end])
 }
