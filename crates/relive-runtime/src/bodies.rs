@@ -28,8 +28,8 @@ use crate::self_socket::SelfSocket;
 
 pub(crate) use agent::{AgentBody, AgentFiles, AgentHost, real};
 pub(crate) use cli::{
-    ACP_PREFIX, BUILT_IN, CliBody, LiveAgent, NoRoute, ShownAgent, Subagents, built_in, built_in_terminal, knows_state,
-    provider_of, route,
+    ACP_PREFIX, BUILT_IN, CliBody, LiveAgent, NoRoute, PRICES_HINT, ShownAgent, Subagents, built_in, built_in_terminal,
+    knows_state, provider_of, route, unpriced,
 };
 pub(crate) use exec::{ExecBody, ProgramFacts, last_session, left_ms};
 pub(crate) use flow::{FlowBody, ProcessEnd};

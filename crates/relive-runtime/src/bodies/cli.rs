@@ -50,6 +50,7 @@ use calls::{OnQuota, Recorded, ServedAt};
 use conversation::{Conversation, Finished};
 
 pub(crate) use agents::{ACP_PREFIX, BUILT_IN, built_in, built_in_terminal, provider_of};
+pub(crate) use calls::{PRICES_HINT, unpriced};
 use live::LiveAgents;
 pub(crate) use live::{LiveAgent, ShownAgent};
 use pool::{AgentPool, AskedRun};
@@ -65,6 +66,8 @@ const CONTINUE: &str = "Continue.";
 const RESTART_ID: &str = "restart:";
 /// Why a process failed whose program ended in a turn.
 const BROKEN: &str = "the agent ended in the middle of its turn";
+/// Why a process failed whose program ended without a word about its message.
+const UNANSWERED: &str = "the agent ended before it began to answer";
 
 /// Runs CLI agents.
 #[derive(Debug, Clone)]
@@ -261,8 +264,8 @@ impl RunningAgent<'_> {
     }
 
     /// Records that a program which has crashed is replaced by another one, if it is to be.
-    async fn repair(&self, folder: &Path, end: &End, finished: Option<&Finished>) -> bool {
-        let in_turn = finished == Some(&Finished::Broken);
+    async fn repair(&self, folder: &Path, end: &End, finished: &Finished) -> bool {
+        let in_turn = *finished == Finished::Broken;
         let facts = self.owner.look(|history| history.cli.as_deref().cloned()).await;
         // Whoever sits at a terminal sees that its program is gone.
         let Some(facts) = facts.ok().flatten().filter(|facts| !facts.agent.terminal) else { return false };
@@ -337,18 +340,18 @@ impl RunningAgent<'_> {
         Ok(Some(CliGateway { port, token: hash }))
     }
 
-    /// Records the calls of a program that has ended, and returns whether one was refused for lack of budget.
-    async fn count_last_calls(&self, folder: &Path) -> bool {
+    /// Records the calls of a program that has ended, and returns the model of one that was refused.
+    async fn count_last_calls(&self, folder: &Path) -> Option<String> {
         // Not from the file: the last calls that were recorded may not be in it.
         let facts = self.owner.look(|history| history.cli.as_deref().cloned()).await;
-        let Some(facts) = facts.ok().flatten().filter(|facts| facts.gateway.is_some()) else { return false };
+        let facts = facts.ok().flatten().filter(|facts| facts.gateway.is_some())?;
         self.body.gateways.forget(self.process.uuid).await;
         let conversation = self.conversation(folder);
         let mut recorded = Recorded::up_to(facts.called_to);
         if let Err(error) = conversation.record_calls(&mut recorded, OnQuota::Record).await {
             conversation.warn(&format!("its last model calls cannot be recorded: {error}"));
         }
-        recorded.is_refused
+        recorded.refused
     }
 
     fn conversation(&self, folder: &Path) -> Conversation {
@@ -404,28 +407,28 @@ impl Tenant for RunningAgent<'_> {
 
     fn ended<'b>(&'b self, folder: &'b Path, end: End) -> BoxFuture<'b, AfterSession> {
         async move {
-            let finished = match self.take_task() {
-                Some(task) => task.await.ok(),
-                None => Some(self.conversation(folder).read_rest().await),
+            let followed = match self.take_task() {
+                Some(task) => task.await.unwrap_or(Finished::Unread),
+                None => Finished::Unread,
             };
-            let is_over_budget = self.count_last_calls(folder).await || finished == Some(Finished::OverBudget);
+            let is_unread = followed == Finished::Unread;
+            let finished = if is_unread { self.conversation(folder).read_rest().await } else { followed };
+            let refused = self.count_last_calls(folder).await;
             self.conversation(folder).name_terminal_conversation().await;
-            if is_over_budget {
-                return AfterSession::Over(calls::over_budget(end));
+            let refused = refused.or_else(|| finished.refused().cloned());
+            if let Some(model) = &refused {
+                return AfterSession::Over(self.conversation(folder).end_of_refused(end, model).await);
             }
             // Most CLIs exit with 0 when they are asked to end, which does not mean that their work was done.
             if let Some(signal) = self.owner.told_to_end() {
                 let status = ProcessStatus::Killed { signal: signal.into() };
                 return AfterSession::Over(End { cause: end.cause, ..End::of(status) });
             }
-            let has_none = matches!(finished, Some(Finished::NoConversation(_)));
-            if !has_none && self.repair(folder, &end, finished.as_ref()).await {
+            let has_none = matches!(finished, Finished::NoConversation(_));
+            if !has_none && self.repair(folder, &end, &finished).await {
                 return AfterSession::Again;
             }
-            AfterSession::Over(match finished {
-                Some(finished) => end_of(end, finished),
-                None => end,
-            })
+            AfterSession::Over(end_of(end, finished))
         }
         .boxed()
     }
@@ -469,7 +472,17 @@ fn end_of(end: End, finished: Finished) -> End {
         Finished::NoConversation(message) => End::of(ProcessStatus::Faulted { fault: message }),
         Finished::Failed(message) if exited => End::of(ProcessStatus::Faulted { fault: message }),
         Finished::Broken if exited => End::of(ProcessStatus::Faulted { fault: BROKEN.to_owned() }),
-        Finished::Closed | Finished::Failed(_) | Finished::Broken | Finished::Quiet | Finished::OverBudget => end,
+        Finished::Unanswered(errors) if exited => {
+            let said = errors.map(|line| format!(": {line}")).unwrap_or_default();
+            End::of(ProcessStatus::Faulted { fault: format!("{UNANSWERED}{said}") })
+        }
+        Finished::Closed
+        | Finished::Failed(_)
+        | Finished::Broken
+        | Finished::Unanswered(_)
+        | Finished::Quiet
+        | Finished::Unread
+        | Finished::Refused(_) => end,
     }
 }
 

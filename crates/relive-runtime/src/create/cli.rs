@@ -150,9 +150,8 @@ impl Runtime {
                 Err(Error::new(ErrorCode::Invalid, message).with_hint(command(agent, "--timeout 30m")))
             }
             (Ok(_), Some(model)) => {
-                let message = format!("the price of {model} is not known, so a limit in dollars cannot be enforced");
-                let hint = "set it under `prices:` in config.yaml, or use --max-tokens";
-                Err(Error::new(ErrorCode::Invalid, message).with_hint(hint))
+                Err(Error::new(ErrorCode::Invalid, crate::bodies::unpriced(&model))
+                    .with_hint(crate::bodies::PRICES_HINT))
             }
             (Ok(_), None) => Ok(()),
         }

@@ -8,6 +8,7 @@
     call MODEL    asks the provider of its environment, as gemini or qwen would, and says what was counted
     flood COUNT   prints COUNT MiB of errors, so that its log forgets what came before
     die           ends in the middle of the turn
+    leave         ends in the middle of the turn without a word, as if its work was done
 
 Its conversations are in the directory STATE, a file each. OFFERS lists what it can do with them: load, resume, fork.
 With `narrow` it offers no way to allow a command, with `always` none to allow it once.
@@ -126,6 +127,8 @@ def turn(number, params):
         elif word == "die":
             say(session, "agent_message_chunk", "dying")
             os._exit(3)
+        elif word == "leave":
+            os._exit(0)
         elif word == "recall":
             with open(os.path.join(state, session)) as file:
                 said = [json.loads(line)[1] for line in file]

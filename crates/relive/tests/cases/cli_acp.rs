@@ -530,3 +530,47 @@ fn real_acp_agents_ask_and_continue_qwen() {
 fn real_acp_agents_ask_and_continue_gemini() {
     real_continues("gemini", "run_shell_command");
 }
+
+#[test]
+fn a_program_that_ends_without_an_answer_has_failed_and_its_message_is_kept() {
+    let acp = Acp::offering("");
+    let agents = acp.world.root().join("config/relive/agents");
+    let errors = "command: [sh, -c, 'echo Error: not logged in >&2; exit 0']\ndialect: acp\n";
+    fs::write(agents.join("errors.yaml"), errors).unwrap();
+    fs::write(agents.join("words.yaml"), "command: [echo, hello]\ndialect: claude\n").unwrap();
+    let check = |agent: &str, said: &str| {
+        let ran = acp.world.relive(&["run", "--agent", agent, "do the work"]).exits(1);
+        assert!(ran.stderr.contains(said), "{agent}: {}", ran.stderr);
+    };
+    check("acp:/bin/true", "the agent ended before it began to answer");
+    check("errors", "the agent ended before it began to answer: Error: not logged in");
+    check("words", "the agent ended before it began to answer");
+    // A later program of the process gets the message.
+    let process = begun(&acp.world.relive(&["run", "-d", "--json", "--agent", "errors", "say I am back."]).ok().json());
+    acp.world.await_field(&process.uuid, "state", "dead");
+    let listed = acp.world.relive(&["logs", &process.uuid]).ok().stdout;
+    assert!(listed.contains("> say I am back."), "{listed}");
+}
+
+#[test]
+fn a_program_that_ends_in_its_turn_without_a_word_gets_its_message_again() {
+    let acp = Acp::offering("load");
+    let process = acp.run(&[], "leave");
+    let ended = acp.world.await_field(&process.uuid, "state", "dead");
+    assert_eq!((&ended["exit_code"], &ended["status"]["kind"]), (&json!(1), &json!("faulted")), "{ended}");
+    assert!(ended.to_string().contains("the agent ended in the middle of its turn"), "{ended}");
+    // Each of the three programs after the first one was told it.
+    assert_eq!(acp.heard().iter().filter(|method| *method == "session/prompt").count(), 4);
+}
+
+#[test]
+fn a_crash_with_an_open_request_continues_by_itself_and_not_by_a_person() {
+    let acp = Acp::offering("load");
+    let process = acp.run(&[], "run echo made > made");
+    let info = acp.world.await_display(&process.uuid, "approval");
+    kill(u32::try_from(info["session"]["host_pid"].as_u64().unwrap()).unwrap(), rustix::process::Signal::KILL);
+    wait_until("it is started again", || acp.world.records(&process.uuid, "resumed").len() == 1);
+    assert_eq!(acp.world.records(&process.uuid, "resumed")[0]["by"], "withdrawn");
+    let logs = acp.world.relive(&["logs", &process.uuid]).ok().stdout;
+    assert!(logs.contains("-- resumed because its request was closed") && !logs.contains("by you"), "{logs}");
+}

@@ -189,6 +189,14 @@ fn a_limit_in_dollars_is_kept_call_by_call() {
         ])
     };
     run("unpriced").fails(2, &["the price of anthropic/unpriced is not known", "prices:"]);
+    // Which model it asks may be known only when it does.
+    let ran = agents.world.relive(&["run", "-n", "--agent", "claude", "-y", "--max-cost", "0.30", "the task"]).exits(1);
+    assert!(ran.stderr.contains("the price of anthropic/") && ran.stderr.contains("or use --max-tokens"), "{ran:?}");
+    let listed = agents.world.relive(&["ps", "-a"]).ok().stdout;
+    assert!(listed.contains("the price of anthropic/"), "{listed}");
+    let process = agents.world.relive(&["ps", "-a", "--json"]).ok().json()["processes"][0].clone();
+    assert_eq!((&process["status"]["kind"], &process["exit_code"]), (&json!("faulted"), &json!(1)), "{process}");
+    agents.world.relive(&["rm", "-y", process["uuid"].as_str().unwrap()]).ok();
     let ran = run("priced");
     assert_eq!(ran.code, 2, "{ran:?}");
     let listed = agents.world.relive(&["ps", "-a", "--json"]).ok().json();

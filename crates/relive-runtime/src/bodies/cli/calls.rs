@@ -34,8 +34,8 @@ pub(super) struct Calls {
     /// The highest number of a call that was permitted.
     permitted: u64,
     count: u64,
-    /// Whether a call was refused, because nothing was left.
-    pub(super) is_refused: bool,
+    /// The model of a call that was refused, because nothing was left or its price is not known.
+    pub(super) refused: Option<String>,
     /// Whether the gateway waits for space on the disk.
     is_disk_full: bool,
     on_budget: OnBudget,
@@ -125,7 +125,7 @@ impl Calls {
             lease: None,
             permitted: 0,
             count: facts.calls,
-            is_refused: false,
+            refused: None,
             is_disk_full: false,
             on_budget,
             boundary,
@@ -181,8 +181,8 @@ impl Calls {
         }
         self.read_to = recorded.read_to;
         self.count += recorded.count;
-        if recorded.is_refused && !self.is_refused {
-            self.is_refused = true;
+        if self.refused.is_none() && recorded.refused.is_some() {
+            self.refused = recorded.refused;
             conversation.owner.end_for(Why::Budget);
         }
     }
@@ -205,8 +205,7 @@ impl Calls {
             } else if !has_budget {
                 refuse = Some("the budget of this process is used up".to_owned());
             } else if left.cost.is_some() && prices.of(&wanted.model).is_none() {
-                let model = &wanted.model;
-                refuse = Some(format!("the price of {model} is not known, so a limit in dollars cannot be enforced"));
+                refuse = Some(unpriced(&wanted.model));
             } else {
                 self.permitted = self.permitted.max(wanted.number);
             }
@@ -265,6 +264,9 @@ enum Granted {
     Short,
 }
 
+/// What to do where a price is not known.
+pub(crate) const PRICES_HINT: &str = "set it under `prices:` in config.yaml, or use --max-tokens";
+
 /// What follows from a call that was refused because a quota is used up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum OnQuota {
@@ -279,18 +281,19 @@ pub(super) enum OnQuota {
 pub(super) struct Recorded {
     read_to: u64,
     count: u64,
-    pub(super) is_refused: bool,
+    /// The model of a call that was refused.
+    pub(super) refused: Option<String>,
 }
 
 impl Recorded {
     pub(super) fn up_to(read_to: u64) -> Self {
-        Self { read_to, count: 0, is_refused: false }
+        Self { read_to, count: 0, refused: None }
     }
 
     fn add(&mut self, end: BatchEnd) {
         self.read_to = self.read_to.max(end.offset);
         self.count += end.count;
-        self.is_refused |= end.is_refused;
+        self.refused = end.refused.or(self.refused.take());
     }
 }
 
@@ -372,15 +375,18 @@ struct Batch {
 struct BatchEnd {
     offset: u64,
     count: u64,
-    is_refused: bool,
+    refused: Option<String>,
 }
 
 impl Batch {
     fn add(&mut self, ended: &Ended, offset: u64, prices: &Prices) {
         self.end.offset = offset;
         self.end.count += u64::from(ended.refused.is_none());
-        self.end.is_refused |= ended.refused.is_some();
-        let call = Some(Box::new(call_of(ended, offset, prices)));
+        let call = Box::new(call_of(ended, offset, prices));
+        if call.refused.is_some() {
+            self.end.refused = Some(call.model.clone());
+        }
+        let call = Some(call);
         self.records.push(Record::Cli(CliRecord { call, ..CliRecord::default() }));
     }
 }
@@ -421,8 +427,25 @@ fn cut_word(cut: Cut) -> &'static str {
     }
 }
 
+/// Says why a call is refused whose price is not known.
+pub(crate) fn unpriced(model: &str) -> String {
+    format!("the price of {model} is not known, so a limit in dollars cannot be enforced")
+}
+
+impl Conversation {
+    /// Returns how a process ends whose call was refused: it has nothing left to spend, or its limit cannot be enforced.
+    pub(super) async fn end_of_refused(&self, end: End, model: &str) -> End {
+        let is_unpriced = self.body.live.now().prices.of(model).is_none();
+        if is_unpriced && self.owner.has_budget().await && self.owner.left_to_spend().await.cost.is_some() {
+            let fault = format!("{}: {PRICES_HINT}", unpriced(model));
+            return End::of(ProcessStatus::Faulted { fault });
+        }
+        over_budget(end)
+    }
+}
+
 /// Returns how a process ends that has nothing left to spend.
-pub(super) fn over_budget(end: End) -> End {
+fn over_budget(end: End) -> End {
     let status = ProcessStatus::Killed { signal: Signal::Term.into() };
     End { cause: Some(Cause::runtime(Why::Budget)), while_paused: end.while_paused, ..End::of(status) }
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use relive_cli_agent::{Dialect, Lifecycle, Refusal};
 use relive_core::{SuspendReason, Timestamp, Why};
-use relive_journal::history::CallState;
+use relive_journal::history::{CallState, CliFacts};
 use relive_journal::record::{Approval, Body as Record, CliRead, CliRecord, Decision, OnBudget, Question};
 use relive_journal::{Durability, History, Journal, JournalError, WriteError};
 use relive_session::connection::Connection;
@@ -45,12 +45,23 @@ pub(super) enum Finished {
     /// Its last turn failed.
     Failed(String),
     Quiet,
+    /// It may have ended before all that it said was read.
+    Unread,
     /// It ended in the middle of a turn.
     Broken,
-    /// A model call was refused, because nothing was left to spend.
-    OverBudget,
+    /// It ended before it began a turn with a message; with the last line of its errors.
+    Unanswered(Option<String>),
+    /// A call of this model was refused, because nothing was left to spend or its price is not known.
+    Refused(String),
     /// There is no conversation to be had with it.
     NoConversation(String),
+}
+
+impl Finished {
+    /// Returns the model of the call that was refused.
+    pub(super) fn refused(&self) -> Option<&String> {
+        if let Self::Refused(model) = self { Some(model) } else { None }
+    }
 }
 
 /// The conversation with one program.
@@ -65,20 +76,20 @@ pub(super) struct Conversation {
 impl Conversation {
     /// Follows a program until its session has ended or its shim is gone.
     pub(super) async fn follow(self, connection: Connection, boundary: watch::Sender<bool>) -> Finished {
-        let Some((mut known, history)) = self.known().await else { return Finished::Quiet };
+        let Some((mut known, history)) = self.known().await else { return Finished::Unread };
         let on_budget = history.identity.as_ref().map_or(OnBudget::End, |identity| identity.spawned.on_budget);
         let mut calls = Calls::begin(&self, &connection, &known.facts, on_budget, boundary).await;
-        let Some(mut reader) = self.open_log() else { return Finished::Quiet };
+        let Some(mut reader) = self.open_log() else { return Finished::Unread };
         let (mut bell, mut pool_bell) = (self.owner.follow(), self.body.pool.follow());
         let mut seen = connection.seen();
         let _ = connection.request(Verb::Attach).await;
         // All that an earlier daemon has read comes before any message.
         reader = match self.read_output(reader, &mut known).await {
             Some(reader) => reader,
-            None => return Finished::Quiet,
+            None => return Finished::Unread,
         };
         let Some(mut delivery) = Delivery::begin(&self, &connection, &history, &known).await else {
-            return Finished::Quiet;
+            return Finished::Unread;
         };
         let mut closing: Option<Instant> = None;
         loop {
@@ -90,12 +101,12 @@ impl Conversation {
             };
             reader = match self.read_output(reader, &mut known).await {
                 Some(reader) => reader,
-                None => return Finished::Quiet,
+                None => return Finished::Unread,
             };
             if is_over {
-                let is_refused = calls.is_some_and(|calls| calls.is_refused);
+                let refused = calls.and_then(|calls| calls.refused);
                 let finished = if is_ended { self.finish(known).await } else { Finished::Quiet };
-                return if is_refused { Finished::OverBudget } else { finished };
+                return refused.map_or(finished, Finished::Refused);
             }
             if let Some(calls) = &mut calls {
                 let machine = known.stream.machine();
@@ -150,7 +161,7 @@ impl Conversation {
     }
 
     async fn finish(&self, mut known: Known) -> Finished {
-        let turn_was_open = known.translator.is_turn_open();
+        let (turn_was_open, has_spoken) = (known.owes_turn(), known.has_spoken());
         known.translator.program_ended();
         self.record(&mut known).await;
         if let Some(message) = known.no_conversation.take() {
@@ -158,10 +169,18 @@ impl Conversation {
         }
         match known.last_failure.take() {
             Some(message) => Finished::Failed(message),
-            None if turn_was_open => Finished::Broken,
+            None if turn_was_open && has_spoken => Finished::Broken,
             None if known.closed => Finished::Closed,
+            None if turn_was_open || self.has_unwritten(&known).await => Finished::Unanswered(known.errors.last_line()),
             None => Finished::Quiet,
         }
+    }
+
+    /// Tells whether there is a message that was not written to the program.
+    async fn has_unwritten(&self, known: &Known) -> bool {
+        let written = known.last_input.unwrap_or(0);
+        let is_later = move |cli: &CliFacts| cli.last_input > written.max(cli.heard);
+        self.owner.look(move |history| history.cli.as_deref().is_some_and(is_later)).await.unwrap_or(false)
     }
 
     fn open_log(&self) -> Option<Reader> {

@@ -24,6 +24,8 @@ use super::unsupported::Unsupported;
 
 /// How much of a tool's input is shown.
 const SHOWN_MAX: usize = 120;
+/// How many bytes at the end of the standard error are kept.
+const ERRORS_MAX: usize = 1024;
 /// The fields of an input that describe a call best, the best first.
 const TELLING: [&str; 6] = ["command", "file_path", "path", "pattern", "query", "description"];
 
@@ -63,6 +65,8 @@ pub(super) struct Known {
     /// The message of the last turn, if that failed.
     pub(super) last_failure: Option<String>,
     pub(super) has_had_turn: bool,
+    /// The end of what it wrote to its standard error.
+    pub(super) errors: ErrorTail,
     /// The turns that began in output which no daemon has recorded before, each with a message that an earlier daemon wrote.
     unrecorded_turns: usize,
     /// Whether this program has named its conversation.
@@ -132,6 +136,7 @@ impl Known {
             collecting_since: None,
             last_failure: failed.map(|turn| turn.message.clone().unwrap_or_default()),
             has_had_turn: last.is_some(),
+            errors: ErrorTail::default(),
             unrecorded_turns: 0,
             is_named: false,
             closed: false,
@@ -215,6 +220,7 @@ impl Known {
     pub(super) fn take_in(&mut self, chunk: &Chunk) {
         self.read_to = chunk.next;
         if chunk.stream == Stream::Err {
+            self.errors.push(&chunk.bytes);
             return;
         }
         let at = i64::try_from(chunk.at_ms).ok().and_then(|ms| Timestamp::from_millisecond(ms).ok());
@@ -273,6 +279,16 @@ impl Known {
                 }
             }
         }
+    }
+
+    /// Tells whether a turn was written to the program that it has not ended, although it may not have said a word in it.
+    pub(super) fn owes_turn(&self) -> bool {
+        self.translator.is_turn_open() || self.stream.machine().is_turn_open()
+    }
+
+    /// Tells whether the program has said anything that its dialect knows.
+    pub(super) fn has_spoken(&self) -> bool {
+        self.stream.machine().lifecycle() != Lifecycle::Spawning
     }
 
     /// Takes in the answer of a person, and returns the request that it is to.
@@ -425,6 +441,26 @@ impl Known {
         self.requests.clear();
         self.questions.clear();
         self.queue.clear();
+    }
+}
+
+/// The end of what a program wrote to its standard error.
+#[derive(Debug, Default)]
+pub(super) struct ErrorTail {
+    bytes: Vec<u8>,
+}
+
+impl ErrorTail {
+    fn push(&mut self, bytes: &[u8]) {
+        self.bytes.extend_from_slice(bytes);
+        let excess = self.bytes.len().saturating_sub(ERRORS_MAX);
+        self.bytes.drain(..excess);
+    }
+
+    /// Returns the last line that is not empty.
+    pub(super) fn last_line(&self) -> Option<String> {
+        let text = String::from_utf8_lossy(&self.bytes);
+        text.lines().map(str::trim).rfind(|line| !line.is_empty()).map(str::to_owned)
     }
 }
 

@@ -63,8 +63,8 @@ impl Conversation {
                 session.ended.is_some() || session.gone
             };
             if is_over {
-                let is_refused = calls.is_some_and(|calls| calls.is_refused);
-                return if is_refused { Finished::OverBudget } else { Finished::Quiet };
+                let refused = calls.and_then(|calls| calls.refused);
+                return refused.map_or(Finished::Quiet, Finished::Refused);
             }
             if let Some(calls) = &mut calls {
                 reports.read(&self, calls.last_hook()).await;
