@@ -9,7 +9,7 @@ use relive_journal::history::{Files, OpenCall};
 use relive_journal::reader::{Cursor, Item, Reader};
 use relive_journal::record::{Body, FilesId, FilesVerb, NOT_KEPT_MAX, Rewound as Record, Spawned};
 use relive_journal::recovery::Recovery;
-use relive_workspace::{Conflict, ConflictKind, FilePath, Force, Grade, Snapshot};
+use relive_workspace::{Conflict, ConflictKind, CopyState, FilePath, Force, Grade, Snapshot};
 
 use crate::area::Area;
 use crate::diff::describe;
@@ -35,8 +35,8 @@ struct Sides {
     special: Vec<FilePath>,
     lacks: Lacks,
     into: PathBuf,
-    /// What became of a change of the copy that was interrupted.
-    settled: Option<String>,
+    /// What is to be said of the copy, such as what became of a change that was interrupted.
+    note: Option<String>,
 }
 
 /// The copy of a process as it is now.
@@ -45,7 +45,7 @@ struct Theirs {
     left_out: Vec<FilePath>,
     special: Vec<FilePath>,
     lacks: Lacks,
-    settled: Option<String>,
+    note: Option<String>,
 }
 
 type Plan = Result<(Planned, Vec<relive_api::FileChange>), Vec<Conflict>>;
@@ -190,7 +190,7 @@ impl Turn {
         let half_done =
             is_in_command.then(|| format!("{id} is in the middle of a command: its files may be half written"));
         let not_merged = not_merged(id, &one_sided, &sides, &planned.spared);
-        let notes = sides.settled.iter().chain(&planned.settled).cloned().chain(half_done).chain(not_merged);
+        let notes = sides.note.iter().chain(&planned.settled).cloned().chain(half_done).chain(not_merged);
         let note = Some(notes.collect::<Vec<_>>().join("; ")).filter(|note| !note.is_empty());
         let verified = !dry_run;
         let mut answer = FilesChanged { written, conflicts, verified, path, files, dry_run, note };
@@ -282,10 +282,10 @@ impl Turn {
         })?;
         let base = from_record(base);
         let theirs = self.theirs(&spawned, &files, on_interrupted).await?;
-        let Theirs { snapshot: theirs, left_out, special, lacks, settled } = theirs;
+        let Theirs { snapshot: theirs, left_out, special, lacks, note } = theirs;
         // What was merged before, if need be by force, is not in the way of a merge that has nothing to do.
         let lacks = if base.is_same_files(&theirs) { Lacks::NoBytes } else { lacks };
-        Ok(Sides { base, theirs, left_out, special, lacks, into, settled })
+        Ok(Sides { base, theirs, left_out, special, lacks, into, note })
     }
 
     /// Looks at the copy of a process. If it was removed, the last state that is known of it stays.
@@ -293,9 +293,15 @@ impl Turn {
         let (runtime, directory) = (Arc::clone(&self.runtime), PathBuf::from(&spawned.cwd));
         check_no_link(&directory)?;
         let last = files.last.map(from_record);
-        if let Some(last) = last.filter(|_| !directory.exists()) {
+        let (workspaces, path) = (runtime.workspaces.clone(), directory.clone());
+        let state = runtime.pools.bulk.run(move || workspaces.look_at_copy(&path)).await??;
+        if let Some(last) = last.filter(|_| state != CopyState::There) {
             let (left_out, special) = (Vec::new(), Vec::new());
-            return Ok(Theirs { snapshot: last, left_out, special, lacks: Lacks::Something, settled: None });
+            let note = (state == CopyState::Replaced).then(|| {
+                let path = directory.display();
+                format!("{path} is not the directory that Relive made, so its last snapshot was merged")
+            });
+            return Ok(Theirs { snapshot: last, left_out, special, lacks: Lacks::Something, note });
         }
         let by: Uuid = spawned.root_uuid.unwrap_or(self.uuid());
         let at_best = runtime.workspaces.best_grade_in(&directory, files);
@@ -307,11 +313,11 @@ impl Turn {
             let settled = workspaces.settle_in(&take.directory, on_interrupted)?;
             workspaces.take_copy(&take).map(|taken| (taken, settled))
         });
-        let (taken, settled) = taken.await??;
+        let (taken, note) = taken.await??;
         let is_whole = taken.left_out.is_empty() && taken.lists_all && taken.snapshot.grade != Grade::Moving;
         let lacks = if is_whole { Lacks::NoBytes } else { Lacks::Something };
         let Taken { snapshot, left_out, special, .. } = taken;
-        Ok(Theirs { snapshot, left_out, special, lacks, settled })
+        Ok(Theirs { snapshot, left_out, special, lacks, note })
     }
 }
 

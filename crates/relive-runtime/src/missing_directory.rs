@@ -3,12 +3,13 @@
 use std::path::{Path, PathBuf};
 
 use relive_core::{Body, ErrorCode};
+use relive_workspace::CopyState;
 
 use crate::error::{Error, Result};
 use crate::owner::Turn;
 use crate::pools::FILE_WITHIN;
 use crate::spec;
-use crate::workspaces::check_no_link;
+use crate::workspaces::{check_no_link, no_copy};
 
 impl Turn {
     /// Refuses to resume a process where a change of files is half done, and an agent that has no directory to work in.
@@ -16,6 +17,17 @@ impl Turn {
         let uuid = self.uuid();
         let spawned = self.look(|history| history.identity.as_ref().map(|identity| identity.spawned.clone())).await?;
         let Some(spawned) = spawned else { return Ok(()) };
+        if spawned.workspace.is_some() {
+            let (workspaces, directory) = (self.runtime.workspaces.clone(), PathBuf::from(&spawned.cwd));
+            let looked = self.runtime.pools.files.run_within(FILE_WITHIN, move || {
+                check_no_link(&directory).and_then(|()| workspaces.look_at_copy(&directory))
+            });
+            if let state @ (CopyState::Gone | CopyState::Replaced) = looked.await?? {
+                let why = no_copy(uuid, Path::new(&spawned.cwd), state);
+                let refused = Error::new(ErrorCode::Conflict, format!("process {uuid} cannot be resumed: {why}"));
+                return Err(refused.with_hint(format!("relive resume --fork {uuid}")));
+            }
+        }
         if spec::body_of(&spawned.body) != Some(Body::Agent) {
             return self.runtime.check_settled(Path::new(&spawned.cwd)).await;
         }
@@ -28,10 +40,7 @@ impl Turn {
             return self.runtime.check_settled(Path::new(&spawned.cwd)).await;
         }
         let message = format!("process {uuid} cannot be resumed: its directory {} was removed", spawned.cwd);
-        let hint = match spawned.workspace {
-            Some(_) => format!("relive resume --fork {uuid}"),
-            None => format!("mkdir -p {}", relive_types::program::quote(&spawned.cwd)),
-        };
+        let hint = format!("mkdir -p {}", relive_types::program::quote(&spawned.cwd));
         Err(Error::new(ErrorCode::Conflict, message).with_hint(hint))
     }
 }

@@ -8,7 +8,7 @@ use relive_core::{ErrorCode, Uuid};
 use relive_journal::data::ForkWorkspace;
 use relive_journal::files::{Activity, FileHistory};
 use relive_journal::record::{Body, FilesId, Grade as RecordedGrade, Input, OwnWorkspace, Snapshot as Record, Spawned};
-use relive_workspace::Grade;
+use relive_workspace::{CopyState, Grade};
 
 use crate::diff::not_known_yet;
 use crate::error::{Error, Result};
@@ -245,15 +245,19 @@ impl Runtime {
             return here(cwd);
         };
         let (workspaces, of) = (self.workspaces.clone(), PathBuf::from(cwd));
-        let copied = self.in_bulk(move |_| workspaces.copy(&from_record(files), &of, fork)).await?;
-        let (path, copied) = match (copied, wanted) {
+        let copied = self.in_bulk(move |_| {
+            let copied = workspaces.copy(&from_record(files), &of, fork)?;
+            Ok::<_, Error>((copied, workspaces.look_at_copy(&of)?))
+        });
+        let copied = copied.await?;
+        let ((path, copied), state) = match (copied, wanted) {
             // Collected with the journals that named them, or the store was deleted.
             (Err(error), None) if error.code() == ErrorCode::Conflict => return here(cwd),
             (copied, _) => copied?,
         };
         let record = with_changes(Record::new(step, to_record(&copied)), &history);
         // The changes of a fork of a copy that was removed belong to what that was a copy of.
-        let removed = original.workspace.as_ref().filter(|_| !Path::new(cwd).exists());
+        let removed = original.workspace.as_ref().filter(|_| state != CopyState::There);
         let from = removed.map_or(cwd, |own| own.from.as_str());
         let made = made(&path, from.to_owned(), record, |path| {
             format!(

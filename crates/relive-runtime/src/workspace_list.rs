@@ -14,7 +14,7 @@ use crate::own_workspace::grade_word;
 use crate::owner::Lane;
 use crate::runtime::Runtime;
 use crate::workspaces::{Awaited, Look, Take, Whose, from_record, named};
-use relive_workspace::{FilePath, GIT_INDEX, Grade, SkipReason, Snapshot, Store, disk_usage, shown};
+use relive_workspace::{CopyState, FilePath, GIT_INDEX, Grade, SkipReason, Snapshot, Store, disk_usage, shown};
 
 /// So many entries of a directory are looked at.
 const ENTRIES_MAX: usize = 1_000;
@@ -155,16 +155,18 @@ impl Runtime {
         let workspaces = self.workspaces.clone();
         let looked = self.workspaces.pool().run(move || {
             let bytes = disk_usage(&take.directory);
-            (bytes, workspaces.take_copy(&take).ok())
+            let state = workspaces.look_at_copy(&take.directory);
+            (bytes, state, workspaces.take_copy(&take).ok())
         });
-        let (bytes, taken) = looked.await?;
+        let (bytes, state, taken) = looked.await?;
         let is_partly_merged = history.as_ref().is_some_and(|history| history.files.is_partly_merged);
         let (is_changed, can_be_merged, left_out) = taken.map_or((None, true, Vec::new()), |taken| {
             let is_changed = taken.record.is_some() || is_partly_merged || !taken.left_out.is_empty();
             (Some(is_changed), taken.record.is_some(), taken.left_out)
         });
         let one_sided = history.as_ref().map(|history| history.files.left_paths.clone()).filter(|_| is_partly_merged);
-        let only_there = OnlyThere { left_out, one_sided: one_sided.filter(|_| !can_be_merged) };
+        let one_sided = one_sided.filter(|_| !can_be_merged);
+        let only_there = OnlyThere { left_out, one_sided, is_replaced: state? == CopyState::Replaced };
         let own = OwnWorkspace {
             uuid,
             path: path.display().to_string(),
@@ -276,17 +278,25 @@ struct OnlyThere {
     left_out: Vec<FilePath>,
     /// Files of which a forced merge kept the version of the target, as far as they are known, where all else is merged.
     one_sided: Option<Vec<String>>,
+    /// Whether it is another directory than the one that was made.
+    is_replaced: bool,
 }
 
 /// Refuses to remove what is in a workspace only.
 fn check_merged(id: &str, found: &OwnWorkspace, only_there: &OnlyThere) -> Result<()> {
-    let OnlyThere { left_out, one_sided } = only_there;
+    let OnlyThere { left_out, one_sided, is_replaced } = only_there;
     if found.dirty == Some(false) {
         return Ok(());
     }
     if !found.known {
         let path = &found.path;
         let message = format!("the journal of {id} is gone, so nobody knows whether its workspace was merged: {path}");
+        let hint = format!("copy what you need from {path}, then relive workspace rm --force {id}");
+        return Err(Error::new(ErrorCode::Conflict, message).with_hint(hint));
+    }
+    if *is_replaced {
+        let path = &found.path;
+        let message = format!("{path} is not the directory that Relive made for {id}, so nobody knows what is in it");
         let hint = format!("copy what you need from {path}, then relive workspace rm --force {id}");
         return Err(Error::new(ErrorCode::Conflict, message).with_hint(hint));
     }

@@ -43,7 +43,7 @@ use path_locks::PathLocks;
 use starts::Starts;
 
 pub(crate) use change::{Changed, Lacks, OnInterrupted, Planned, RestoreOrder};
-pub(crate) use errors::{check_no_link, count_files, named};
+pub(crate) use errors::{check_no_link, count_files, named, no_copy};
 pub(crate) use looks::{Awaited, Look};
 pub(crate) use process::ProcessFiles;
 pub(crate) use take::{Take, Taken, Whose};

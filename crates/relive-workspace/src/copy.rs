@@ -81,7 +81,8 @@ impl Store {
             // The directory of copies may be a link to another disk.
             let above = above.canonicalize().context("open", above)?;
             let directory = open_directory(&above)?;
-            self.note_base(&above.join(name), &files, (rules, &self.extras(snapshot)?.exclude))?;
+            let made = open_child(CWD, &path).context("open", &path)?;
+            self.note_base(&above.join(name), &files, (rules, &self.extras(snapshot)?.exclude), &made)?;
             let renamed = disk.rename_new(&directory, &*temporary, name);
             renamed.and_then(|()| disk.sync_directory(&directory)).context("create", destination)?;
             Ok(copied)

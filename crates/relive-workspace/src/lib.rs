@@ -53,4 +53,4 @@ pub use settings::Settings;
 pub use snapshot::{Grade, LISTED_MAX, SkipReason, Skipped, Snapshot, Taken};
 pub use store::{Collected, Pin, Removal, Store};
 pub use usage::disk_usage;
-pub use workspace::Workspace;
+pub use workspace::{CopyState, Workspace};

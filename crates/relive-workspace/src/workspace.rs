@@ -16,7 +16,7 @@ use crate::object;
 use crate::path::FilePath;
 use crate::rules::{CopyOrigin, OuterRules, Rules, Tracked};
 use crate::settings::{Limits, Settings};
-use crate::stat::{has_local_times, open_child, read_small, stat_at, stat_of};
+use crate::stat::{birth_at, has_local_times, open_child, read_small, stat_at, stat_of};
 use crate::store::{Store, lock_file, open_directory};
 
 /// The largest cache that is read; without a cache every file is hashed once.
@@ -32,6 +32,9 @@ const OUTER: &str = "outer-rules";
 const OUTER_MAX: u64 = 64 << 20;
 /// The file with the patterns that were excluded when a copy was made.
 const EXCLUDED: &str = "excluded";
+/// The file with the identity of the directory of a copy.
+const MADE: &str = "made";
+const MADE_MAX: u64 = 1 << 10;
 const EXCLUDED_MAX: u64 = 1 << 20;
 /// The longest path.
 const PATH_MAX: u64 = 4_096;
@@ -214,12 +217,13 @@ impl Store {
 
     /// Saves the paths of the files that a copy at this real path begins with, the rules around its original and the
     /// excluded patterns, before anybody changes them. A copy has no Git index that would say which of its files belong to
-    /// the project whatever the ignore rules are.
+    /// the project whatever the ignore rules are. `made` is the directory, which does not have its name yet.
     pub(crate) fn note_base(
         &self,
         root: &Path,
         paths: &[FilePath],
         (outer, excluded): (&OuterRules, &[String]),
+        made: &OwnedFd,
     ) -> Result<()> {
         self.remove_state(root)?;
         let state = self.state_directory(root);
@@ -229,8 +233,10 @@ impl Store {
         let directory = open_directory(&state)?;
         let root = root.as_os_str().as_bytes();
         let outer = outer.encode();
+        let made = made_as(made).unwrap_or_default();
         let files = [
             (ROOT, root, Durability::Disposable),
+            (MADE, made.as_bytes(), Durability::Synced),
             (OUTER, &*outer, Durability::Synced),
             (EXCLUDED, &*excluded, Durability::Synced),
             (BASE, &*bytes, Durability::Synced),
@@ -239,6 +245,29 @@ impl Store {
             self.disk().replace(&directory, name, bytes, durability).context("write", &state.join(name))?;
         }
         Ok(())
+    }
+
+    /// Tells whether the directory of a copy is still the one that was made. A copy whose state is gone was removed, and
+    /// whoever made a directory in its place has not brought its files back.
+    #[must_use]
+    pub fn look_at_copy(&self, path: &Path) -> CopyState {
+        let is_missing = |error: &std::io::Error| error.kind() == std::io::ErrorKind::NotFound;
+        let real = match path.symlink_metadata().and_then(|_| path.canonicalize()) {
+            Err(error) if is_missing(&error) => return CopyState::Gone,
+            // Whoever opens it says what is wrong.
+            Err(_) => return CopyState::There,
+            Ok(real) => real,
+        };
+        let state = self.state_directory(&real);
+        let made = read_small(&state.join(MADE), MADE_MAX).filter(|made| !made.is_empty());
+        let is_made = match made {
+            Some(made) => {
+                open_child(CWD, &real).is_ok_and(|now| made_as(&now).is_none_or(|now| now.as_bytes() == made))
+            }
+            // Made by an earlier version, or where nothing identifies a directory for good.
+            None => state.join(BASE).symlink_metadata().is_ok(),
+        };
+        if is_made { CopyState::There } else { CopyState::Replaced }
     }
 
     /// Removes the state of the workspace at this real path, which is gone, unless an interrupted plan waits for it.
@@ -253,13 +282,34 @@ impl Store {
         for state in entries.filter_map(|entry| Some(entry.ok()?.path())) {
             let Some(root) = read_small(&state.join(ROOT), PATH_MAX) else { continue };
             let root = Path::new(std::ffi::OsStr::from_bytes(&root));
-            let is_gone = root.symlink_metadata().is_err_and(|error| error.kind() == std::io::ErrorKind::NotFound);
+            let is_missing =
+                |path: &Path| path.symlink_metadata().is_err_and(|error| error.kind() == std::io::ErrorKind::NotFound);
+            // Without its state a copy counts as removed: the disk with all copies may only be unmounted.
+            let is_copy = state.join(BASE).symlink_metadata().is_ok();
+            let is_gone = is_missing(root) && !(is_copy && root.parent().is_none_or(is_missing));
             if is_gone && state == self.state_directory(root) {
                 // One that cannot be removed takes some room, and nothing else: the store is needed for all the others.
                 let _ = self.remove_state(root);
             }
         }
     }
+}
+
+/// What is at the path of a copy.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CopyState {
+    There,
+    Gone,
+    /// Something else than the directory that was made.
+    Replaced,
+}
+
+/// Returns what tells a directory from every other one that is made at its path, also if it gets the same inode. `None` if
+/// its file system does not tell that reliably.
+fn made_as(directory: &OwnedFd) -> Option<String> {
+    let inode = has_local_times(directory).then(|| stat_of(directory).ok())??.key.inode;
+    let birth = birth_at(directory, ".", inode).map(|birth| format!("{} {}", birth.seconds, birth.nanoseconds));
+    Some(format!("{inode} {}", birth.unwrap_or_default()))
 }
 
 /// Returns the files that a copy began with, by its state; `None` if it is no copy.

@@ -4,8 +4,8 @@ use std::io::ErrorKind;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
-use relive_core::ErrorCode;
-use relive_workspace::{Error as FilesError, FilePath, Grade};
+use relive_core::{ErrorCode, Uuid};
+use relive_workspace::{CopyState, Error as FilesError, FilePath, Grade};
 
 use crate::error::Error;
 
@@ -133,7 +133,7 @@ fn removal(path: &Path) -> String {
 fn no_space(path: &Path, error: &FilesError) -> Error {
     let disk = mount_point(path).display().to_string();
     let message = format!("the disk at {disk} is full: {error}");
-    let hint = format!("free some space on {disk}; `relive gc` removes old processes and their snapshots");
+    let hint = format!("free some space on {disk}; if Relive's data is there, `relive gc` removes old processes");
     Error::new(ErrorCode::Exhausted, message).with_hint(hint)
 }
 
@@ -186,6 +186,21 @@ pub(super) fn no_directory(path: &Path, error: &std::io::Error) -> Error {
         return Error::new(ErrorCode::NotFound, message).with_hint(hint);
     }
     Error::new(ErrorCode::Internal, format!("cannot open {path}: {error}"))
+}
+
+/// A copy that was removed, whatever is at its path now.
+pub(crate) fn no_copy(uuid: Uuid, path: &Path, state: CopyState) -> Error {
+    let path = path.display();
+    let (code, message) = match state {
+        CopyState::Replaced => {
+            let message = format!("{path} is not the directory that Relive made for process {uuid}, so it is not used");
+            (ErrorCode::Conflict, message)
+        }
+        CopyState::There | CopyState::Gone => {
+            (ErrorCode::NotFound, format!("the copy on which process {uuid} worked was removed: {path}"))
+        }
+    };
+    Error::new(code, message).with_hint(format!("relive resume --fork {uuid}"))
 }
 
 /// Refuses a link in place of the directory of a process: the files behind it are not its own.
@@ -251,7 +266,7 @@ mod tests {
             let error = full(path);
             assert!(error.to_string().contains(named), "{error}");
             assert_eq!(error.code(), ErrorCode::Exhausted);
-            assert!(error.hint().unwrap().contains("free some space on /proc; `relive gc`"), "{:?}", error.hint());
+            assert!(error.hint().unwrap().contains("free some space on /proc; if Relive's data"), "{:?}", error.hint());
         }
     }
 }

@@ -87,6 +87,7 @@ impl Workspaces {
     /// Opens a directory, with its stat cache if it was open before.
     pub(crate) fn directory(&self, path: &Path) -> Result<SharedDirectory> {
         let store = self.store()?;
+        self.check_made(path)?;
         let key = path.canonicalize().map_err(|error| errors::no_directory(path, &error))?;
         let (settings, rules) = {
             let rules = self.0.rules.read().unwrap_or_else(PoisonError::into_inner);

@@ -1,12 +1,13 @@
 //! Workspaces of their own: copies of a snapshot, one directory for each process.
 
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::sync::PoisonError;
 
 use relive_core::{ErrorCode, Uuid};
-use relive_workspace::{REMOVED_END, Snapshot};
+use relive_workspace::{CopyState, REMOVED_END, Snapshot};
 
-use super::Workspaces;
+use super::{Workspaces, no_copy};
 use crate::error::{Error, Result};
 
 /// How the name of a mark ends that a copy has until its process exists.
@@ -112,6 +113,25 @@ impl Workspaces {
         Ok(swept)
     }
 
+    /// Tells whether the directory of a copy is the one that was made. Blocks.
+    pub(crate) fn look_at_copy(&self, path: &Path) -> Result<CopyState> {
+        Ok(self.store()?.look_at_copy(path))
+    }
+
+    /// Refuses the path of an own workspace where its directory is not any more.
+    pub(super) fn check_made(&self, path: &Path) -> Result<()> {
+        let (Some(above), Some(name)) = (path.parent(), path.file_name().and_then(OsStr::to_str)) else {
+            return Ok(());
+        };
+        let own = self.own_root();
+        let is_own = above == own || own.canonicalize().is_ok_and(|own| above == own);
+        let Some(uuid) = Uuid::try_parse(name).ok().filter(|_| is_own) else { return Ok(()) };
+        match self.look_at_copy(path)? {
+            CopyState::There => Ok(()),
+            state => Err(no_copy(uuid, path, state)),
+        }
+    }
+
     /// Tells whether the own workspace of a process is there.
     pub(crate) fn has_own(&self, uuid: Uuid) -> bool {
         self.own(uuid).symlink_metadata().is_ok_and(|metadata| metadata.is_dir())
@@ -158,7 +178,7 @@ impl Workspaces {
         let mut failed = Vec::new();
         for path in entries.filter_map(|entry| Some(entry.ok()?.path())) {
             let is_rest = |name: &str| name.starts_with('.') && name.ends_with(REMOVED_END);
-            if !path.file_name().and_then(std::ffi::OsStr::to_str).is_some_and(is_rest) {
+            if !path.file_name().and_then(OsStr::to_str).is_some_and(is_rest) {
                 continue;
             }
             // Whoever removes it already says what becomes of it.

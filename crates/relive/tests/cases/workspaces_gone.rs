@@ -36,6 +36,49 @@ fn case_75_a_removed_copy_can_still_be_merged_and_forked_and_is_not_resumed() {
 }
 
 #[test]
+fn case_75_a_directory_that_somebody_made_in_place_of_a_copy_is_not_trusted() {
+    let world = World::new();
+    fs::write(world.work().join("keep"), "keep\n").unwrap();
+    // Removed by Relive, and by somebody else.
+    for is_ours in [true, false] {
+        let process = world.run_commands(&["echo 1 >> n"], &["--workspace", "own"]);
+        let (id, copy) = (process.uuid.as_str(), world.own(&process));
+        world.relive(&["merge", id]).ok();
+        let merged = look(&world.work());
+        if is_ours {
+            world.relive(&["workspace", "rm", "-y", id]).ok();
+        } else {
+            fs::rename(&copy, world.root().join("aside")).unwrap();
+        }
+        let fork = format!("relive resume --fork {id}");
+        let put_back: [&[&str]; 2] = [&["rewind", id, "--to-step", "0", "-y"], &["restore", id, "--step", "0", "n"]];
+        for args in put_back {
+            let refused = world.relive(args).fails(4, &["was removed", &fork]);
+            assert!(!refused.stderr.contains("mkdir"), "{refused:?}");
+        }
+        fs::create_dir(&copy).unwrap();
+        for args in put_back.into_iter().chain([&["resume", id] as &[&str]]) {
+            world.relive(args).fails(3, &["is not the directory that Relive made", &fork]);
+        }
+        let told = world.relive(&["merge", id]).ok();
+        assert!(told.stderr.contains("is not the directory that Relive made"), "{told:?}");
+        assert_eq!(look(&world.work()), merged);
+        let listed = world.relive(&["workspace", "list", "--json"]).ok().json();
+        assert_eq!(listed["workspaces"][0]["dirty"], serde_json::Value::Null, "{listed}");
+        if !is_ours {
+            fs::remove_dir(&copy).unwrap();
+            fs::rename(world.root().join("aside"), &copy).unwrap();
+            let told = world.relive(&["merge", id]).ok();
+            assert!(!told.stderr.contains("made"), "its own directory is trusted again: {told:?}");
+            continue;
+        }
+        fs::write(copy.join("precious"), "p\n").unwrap();
+        world.relive(&["workspace", "rm", "-y", id]).fails(3, &["is not the directory that Relive made", "--force"]);
+        world.relive(&["workspace", "rm", "--force", id]).ok();
+    }
+}
+
+#[test]
 fn case_72_an_agent_whose_directory_was_removed_is_not_resumed() {
     let world = World::new();
     let process = world.run_commands(&["echo 1 > f"], &[]);
