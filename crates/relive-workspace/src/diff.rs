@@ -39,6 +39,11 @@ impl FileState {
     pub(crate) fn given_mode(&self) -> u32 {
         self.mode & if self.kind == EntryKind::Directory { 0o3777 } else { 0o1777 }
     }
+
+    /// Returns whether it has a set-id bit that is not given back.
+    pub(crate) fn has_set_id_bits(&self) -> bool {
+        self.mode != self.given_mode()
+    }
 }
 
 /// A path that differs between two snapshots.
@@ -101,7 +106,7 @@ impl Store {
     /// Returns the same paths as [`Self::skipped`], each with the reason where it is known.
     pub fn not_kept(&self, snapshot: &Snapshot) -> Result<Vec<(FilePath, Option<SkipReason>)>> {
         let extras = self.extras(snapshot)?;
-        // The grade is lowered by a path that was left out, by set-id bits, or by the index.
+        // The grade is lowered by a path that was left out or by the index; earlier versions did so for set-id bits.
         let is_for_index = snapshot.grade == Grade::Partial && extras.skipped.is_empty() && !extras.has_set_id_bits();
         let index = is_for_index.then(|| (FilePath::git_index(), Some(SkipReason::Unreadable)));
         Ok(extras.skipped.into_iter().chain(index).collect())

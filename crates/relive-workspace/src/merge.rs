@@ -238,10 +238,10 @@ impl Merger<'_> {
     }
 
     fn merge_mode(&mut self, path: &FilePath, base: Option<&FileState>, ours: &FileState, theirs: &FileState) -> u32 {
-        match base.map(|base| base.mode) {
-            _ if ours.mode == theirs.mode => ours.mode,
-            Some(base) if base == ours.mode => theirs.mode,
-            Some(base) if base == theirs.mode => ours.mode,
+        match base.map(FileState::given_mode) {
+            _ if ours.given_mode() == theirs.given_mode() => ours.mode,
+            Some(base) if base == ours.given_mode() => theirs.mode,
+            Some(base) if base == theirs.given_mode() => ours.mode,
             _ => {
                 self.conflict(path, ConflictKind::Mode);
                 ours.mode
@@ -275,8 +275,9 @@ impl Merger<'_> {
     }
 }
 
-/// Returns whether two states have the same kind, bytes and permissions.
+/// Returns whether two states have the same kind, bytes and permissions. A copy never has the set-id bits of its original, so
+/// these are no difference.
 fn is_same(one: Option<&FileState>, two: Option<&FileState>) -> bool {
-    let key = |state: &FileState| (state.kind, state.id, state.mode);
+    let key = |state: &FileState| (state.kind, state.id, state.given_mode());
     one.map(key) == two.map(key)
 }

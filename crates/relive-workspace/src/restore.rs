@@ -45,6 +45,8 @@ pub struct Prepared {
     pub plan: Plan,
     /// Files that the target lacks because they could not be stored then, or its rules ignore them. They are not removed.
     pub spared: Vec<FilePath>,
+    /// Files that are written without the set-id bits that they had.
+    pub without_bits: Vec<FilePath>,
     pub older: OlderFiles,
 }
 
@@ -108,15 +110,18 @@ impl Workspace {
         separate_links(store, &mut changes, &before.snapshot)?;
         check_directories(store, &changes, &before.snapshot)?;
         let (spared, older) = self.spare(&mut changes, request)?;
+        let has_bits = |change: &&Change| change.after.as_ref().is_some_and(FileState::has_set_id_bits);
+        let mut without_bits: Vec<_> = changes.iter().filter(has_bits).map(|change| change.path.clone()).collect();
         let mut plan = Plan::new(PlanKind::Restore, changes);
+        without_bits.retain(|path| plan.changes.binary_search_by(|change| change.path.cmp(path)).is_ok());
         plan.add_read_only_directories(&mut View::new(store, &before.snapshot)?)?;
         check_in_the_way(self, &plan)?;
-        Ok(Prepared { before, plan, spared, older })
+        Ok(Prepared { before, plan, spared, without_bits, older })
     }
 
     /// Takes a snapshot, then restores the files of another one.
     pub fn restore(&mut self, request: &RestoreRequest<'_>, control: &Control) -> Result<Restored> {
-        let Prepared { before, plan, spared, older } = self.plan_restore(request, control)?;
+        let Prepared { before, plan, spared, older, .. } = self.plan_restore(request, control)?;
         let applied = self.apply(&plan, control)?;
         Ok(Restored { before, applied, spared, older })
     }

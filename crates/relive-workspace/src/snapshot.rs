@@ -114,7 +114,8 @@ pub enum SkipReason {
     Temporary,
     /// A `.gitignore` that is too large to be applied. Its bytes are stored, and so are the files that it ignores.
     RulesTooLarge,
-    /// The bytes are stored; the set-user-id and set-group-id bits are not, and a restore never sets them.
+    /// The bytes and the bits are stored, but a restore never sets the set-user-id and set-group-id bits. This does not lower
+    /// the grade: a restore that writes the file says so.
     SetIdBits,
 }
 
@@ -154,22 +155,17 @@ impl SkipReason {
     }
 
     /// Returns whether the file existed, and neither its bytes nor a rule that excludes it is in the snapshot; or whether
-    /// it is a rule that does not count. These files are recorded, so that they can be named.
+    /// it is a rule that does not count. These files lower the grade and are recorded, so that they can be named.
     pub(crate) fn leaves_out(self) -> bool {
-        self.lowers_grade() && self != Self::SetIdBits
-    }
-
-    fn lowers_grade(self) -> bool {
         match self {
-            Self::Secret | Self::Temporary => false,
+            Self::Secret | Self::Temporary | Self::SetIdBits => false,
             Self::TooLarge
             | Self::Special
             | Self::Unreadable
             | Self::OtherFileSystem
             | Self::TooDeep
             | Self::Changing
-            | Self::RulesTooLarge
-            | Self::SetIdBits => true,
+            | Self::RulesTooLarge => true,
         }
     }
 }
@@ -277,7 +273,7 @@ fn grade(scanned: &Scanned) -> Grade {
     let is_moving = |skipped: &Skipped| skipped.reason == SkipReason::Changing;
     if !scanned.moving.is_empty() || scanned.skipped.iter().any(is_moving) {
         Grade::Moving
-    } else if scanned.skipped.iter().any(|skipped| skipped.reason.lowers_grade()) {
+    } else if scanned.skipped.iter().any(|skipped| skipped.reason.leaves_out()) {
         Grade::Partial
     } else {
         Grade::Exact

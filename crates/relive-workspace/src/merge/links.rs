@@ -47,7 +47,8 @@ impl Merger<'_> {
 
 /// Returns the state with the first name of the same file, or notes that it is the first.
 fn joined(path: &FilePath, state: FileState, firsts: &mut Vec<(FilePath, FileState)>) -> FileState {
-    let first = firsts.iter().find(|(_, first)| super::is_same(Some(first), Some(&state)));
+    let is_same = |first: &FileState| (first.kind, first.id, first.mode) == (state.kind, state.id, state.mode);
+    let first = firsts.iter().find(|(_, first)| is_same(first));
     let same_as = first.map(|(first, _)| first.clone());
     if same_as.is_none() {
         firsts.push((path.clone(), state.clone()));

@@ -434,14 +434,18 @@ fn set_id_bits_are_reported_and_the_bytes_stored() {
     bed.chmod("tool", 0o4755);
     let taken = bed.take();
     assert_eq!(reasons(&taken.skipped), [("tool".to_owned(), SkipReason::SetIdBits)]);
-    assert_eq!((bed.ls_tree(&taken.snapshot).len(), taken.snapshot.grade), (1, Grade::Partial));
+    assert_eq!((bed.ls_tree(&taken.snapshot).len(), taken.snapshot.grade), (1, Grade::Exact));
     bed.remove("tool");
     let request = relive_workspace::RestoreRequest {
         target: &taken.snapshot,
         expected: None,
         paths: &[],
-        force: relive_workspace::Force::Yes,
+        force: relive_workspace::Force::No,
     };
+    assert_eq!(
+        bed.workspace.plan_restore(&request, &Control::default()).unwrap().without_bits,
+        vec!["tool".parse::<relive_workspace::FilePath>().unwrap()]
+    );
     bed.workspace.restore(&request, &Control::default()).unwrap();
     assert_eq!(fs::metadata(bed.path("tool")).unwrap().mode() & 0o7777, 0o755);
 }
