@@ -102,22 +102,49 @@ pub struct FileChange {
 
 /// Files that go back to how they were after a step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "SentRewind")]
 pub struct RewindRequest {
-    /// The step; of no meaning with `undo`.
-    #[serde(default)]
+    /// The step; 0 with `undo`.
     pub to_step: u32,
     /// To how they were before the last rewind or restore, instead of a step.
-    #[serde(default)]
     pub undo: bool,
     /// The model is not told.
-    #[serde(default)]
     pub files_only: bool,
     /// Over changes of others, and to a state that is not exact.
-    #[serde(default)]
     pub force: bool,
     /// Say what would be changed; change nothing.
-    #[serde(default)]
     pub dry_run: bool,
+}
+
+/// A rewind as a client sends it. Without a goal it is refused: step 0 would remove files.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct SentRewind {
+    to_step: Option<u32>,
+    #[serde(default)]
+    undo: bool,
+    #[serde(default)]
+    files_only: bool,
+    #[serde(default)]
+    force: bool,
+    #[serde(default)]
+    dry_run: bool,
+}
+
+impl TryFrom<SentRewind> for RewindRequest {
+    type Error = &'static str;
+
+    fn try_from(sent: SentRewind) -> Result<Self, Self::Error> {
+        let SentRewind { to_step, undo, files_only, force, dry_run } = sent;
+        let to_step = match (to_step, undo) {
+            // Clients send 0 with `undo`.
+            (Some(0) | None, true) => 0,
+            (Some(step), false) => step,
+            (Some(_), true) => return Err("`to_step` and `undo` exclude each other"),
+            (None, false) => return Err("`to_step` or `undo` is missing"),
+        };
+        Ok(Self { to_step, undo, files_only, force, dry_run })
+    }
 }
 
 /// `rewind --json`.

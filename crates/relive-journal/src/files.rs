@@ -80,6 +80,8 @@ pub struct FileState {
     pub files: FilesId,
     /// The snapshot; absent where a verb put the files back.
     pub snapshot: Option<Snapshot>,
+    /// Whether a verb that undid another one put the files back.
+    pub is_undo: bool,
     /// The last step when a verb put the files back, where that is known.
     put_back_after: Option<u32>,
     /// Whether the record stands before the last `spawned`: a fork has copies of its original's.
@@ -190,14 +192,17 @@ impl FileHistory {
     fn push(&mut self, at: Timestamp, files: FilesId, snapshot: Option<Snapshot>, put_back_after: Option<u32>) {
         self.named.push(files);
         self.named.extend(snapshot.as_ref().and_then(|snapshot| snapshot.since));
-        self.states.push(FileState { at, files, snapshot, put_back_after, is_of_origin: false });
+        self.states.push(FileState { at, files, snapshot, is_undo: false, put_back_after, is_of_origin: false });
     }
 
     fn add(&mut self, at: Timestamp, rewound: Rewound) {
-        let Rewound { verb, done, files, into, merged, after, .. } = rewound;
+        let Rewound { verb, done, files, into, merged, after, undo, .. } = rewound;
         match (verb, done) {
             (_, false) => self.named.push(files),
-            (FilesVerb::Rewind | FilesVerb::Restore, true) => self.push(at, files, None, after),
+            (FilesVerb::Rewind | FilesVerb::Restore, true) => {
+                self.push(at, files, None, after);
+                self.states.iter_mut().last().into_iter().for_each(|state| state.is_undo = undo);
+            }
             (FilesVerb::Merge, true) => {
                 self.named.push(files);
                 self.named.extend(merged);

@@ -86,6 +86,15 @@ struct Check {
     restore: RestoreOrder,
     step: u32,
     history: FileHistory,
+    /// Whether an earlier verb was interrupted before it could say what it did.
+    is_unfinished: bool,
+}
+
+/// What there is to do, found while the process runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Found {
+    Changes,
+    NothingToDo,
 }
 
 impl Outcome {
@@ -166,7 +175,11 @@ impl Runtime {
             if let Some(outcome) = runtime.turn(uuid, Lane::Verb).await?.put_back_before(&id, &order).await? {
                 return Ok(outcome.with_note(note));
             }
-            runtime.check_first(&id, uuid, &order).await?;
+            if runtime.check_first(&id, uuid, &order).await? == Found::NothingToDo {
+                let order = Order { dry_run: true, ..order };
+                let outcome = runtime.turn(uuid, Lane::Verb).await?.put_back(&id, &order).await?;
+                return Ok(Outcome { verified: true, ..outcome }.with_note(note));
+            }
             let paused = runtime.stand_still(cause, uuid).await.map_err(|error| match error.hint() {
                 None => error.with_hint(order.again(&id)),
                 Some(_) => error,
@@ -181,26 +194,36 @@ impl Runtime {
                     runtime.resume_again(cause, &paused).await;
                     Err(error)
                 }
-                Ok(outcome) => Ok(outcome),
+                Ok(outcome) if outcome.files.is_empty() => {
+                    runtime.resume_again(cause, &paused).await;
+                    Ok(outcome)
+                }
+                Ok(outcome) => Ok(Outcome { paused: !paused.is_empty(), ..outcome }),
             };
             runtime.lock().paused_for_rewind.retain(|pid| !paused.contains(pid));
-            put_back.map(|outcome| Outcome { paused: !paused.is_empty(), ..outcome }.with_note(note))
+            put_back.map(|outcome| outcome.with_note(note))
         })
         .await
     }
 
-    /// Refuses what can be refused before a process is paused: a pause cuts off the call of its model.
-    async fn check_first(self: &Arc<Self>, id: &str, uuid: Uuid, order: &Order) -> Result<()> {
+    /// Refuses what can be refused before a process is paused, and tells whether it has to be: a pause cuts off the call of
+    /// its model.
+    async fn check_first(self: &Arc<Self>, id: &str, uuid: Uuid, order: &Order) -> Result<Found> {
         self.await_files(uuid).await;
-        let Some(check) = self.turn(uuid, Lane::Verb).await?.check_order(id, order).await? else { return Ok(()) };
+        let Some(check) = self.turn(uuid, Lane::Verb).await?.check_order(id, order).await? else {
+            return Ok(Found::Changes);
+        };
         let checked = match self.plan_restore(check.restore.clone(), order.caller.clone()).await {
             // It is rolled back when the process stands still.
-            Err(Error::Interrupted(_)) => return Ok(()),
+            Err(Error::Interrupted(_)) => return Ok(Found::Changes),
             Err(error) => Err(error),
-            Ok(_) if order.force == Force::Yes => return Ok(()),
+            Ok(found) if found.planned.plan.changes.is_empty() && !check.is_unfinished => {
+                return Ok(Found::NothingToDo);
+            }
+            Ok(_) if order.force == Force::Yes => return Ok(Found::Changes),
             Ok(found) => self.check_foreign(&check.history, check.step, &found.planned).await,
         };
-        let Err(error) = checked else { return Ok(()) };
+        let Err(error) = checked else { return Ok(Found::Changes) };
         let error = self.with_losses((&check.history, check.step), check.restore, error).await;
         Err(order.with_way_out(id, error))
     }
@@ -261,7 +284,7 @@ impl Turn {
     /// be paused.
     async fn check_order(&mut self, id: &str, order: &Order) -> Result<Option<Check>> {
         let standing = self.standing(id).await?;
-        paths_in(&standing.directory, order)?;
+        paths_in(&standing.directory, order, |_| false)?;
         if let Goal::AfterStep(step) = order.to
             && step > standing.last_step
         {
@@ -285,18 +308,21 @@ impl Turn {
         };
         let restore = self.restore_order(&standing, order, target)?;
         let restore = RestoreOrder { on_interrupted: OnInterrupted::Refuse, ..restore };
-        Ok(Some(Check { restore, step: target.step, history }))
+        let is_unfinished = standing.files.unfinished.is_some();
+        Ok(Some(Check { restore, step: target.step, history, is_unfinished }))
     }
 
     fn restore_order(&self, standing: &Standing, order: &Order, target: Target) -> Result<RestoreOrder> {
         // The last snapshot of a running process may not be recorded yet, and what it changed since is its own work.
         let is_at_work = self.owner.has_body() && (standing.files.has_unseen_effect || standing.has_open_call);
+        let (store, wanted) = (self.runtime.workspaces.store()?, from_record(target.files));
+        let was_there = |path: &FilePath| matches!(store.state(&wanted, path), Ok(Some(_)));
         let last_seen = || self.runtime.workspaces.last_seen(&standing.directory, standing.by);
         Ok(RestoreOrder {
             directory: standing.directory.clone(),
             target: order.to.as_wanted(target.files),
             expected: if is_at_work { last_seen().into_iter().collect() } else { expected(&standing.files) },
-            paths: paths_in(&standing.directory, order)?,
+            paths: paths_in(&standing.directory, order, was_there)?,
             force: order.force,
             at_best: self.runtime.workspaces.best_grade_in(&standing.directory, &standing.files),
             on_interrupted: if order.dry_run { OnInterrupted::Refuse } else { OnInterrupted::RollBack },
@@ -329,7 +355,7 @@ impl Turn {
         let Target { files: wanted, step } = target;
         let before = planned.before.grade;
         let (verified, note) = (!order.dry_run, planned.settled.clone());
-        let unseen = unseen_note(&planned.spared, &planned.older, &order.by_force(id));
+        let unseen = unseen_note(&planned, &order.by_force(id));
         let mut outcome = Outcome { uuid, directory, step, before, files, verified, paused: false, note };
         let is_same = |known: FilesId| from_record(known).is_same_files(&from_record(wanted));
         if order.dry_run || planned.plan.changes.is_empty() {

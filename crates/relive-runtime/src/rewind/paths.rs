@@ -11,8 +11,13 @@ use super::Order;
 use crate::error::{Error, Result};
 
 /// Absolute paths are in the directory; relative ones begin where the user is, if that is
-/// in the directory, else in the directory itself.
-pub(super) fn paths_in(directory: &Path, order: &Order) -> Result<Vec<FilePath>> {
+/// in the directory, else in the directory itself. A name in quotes is meant as it is typed if there is such a file, now or in
+/// the state to go back to, of which `was_there` tells.
+pub(super) fn paths_in(
+    directory: &Path,
+    order: &Order,
+    was_there: impl Fn(&FilePath) -> bool,
+) -> Result<Vec<FilePath>> {
     let real = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
     let (root, here) = (real(directory), real(&order.cwd));
     let start = if here.starts_with(&root) { here } else { root.clone() };
@@ -20,13 +25,16 @@ pub(super) fn paths_in(directory: &Path, order: &Order) -> Result<Vec<FilePath>>
         if typed.is_empty() {
             return Err(Error::new(ErrorCode::Invalid, "a path is empty: name the files to restore"));
         }
-        let whole = without_dots(&start.join(unquoted(typed)));
-        let inside = whole.strip_prefix(&root).or_else(|_| whole.strip_prefix(directory));
-        let invalid = || {
+        let find = |path: &Path| {
+            let whole = without_dots(&start.join(path));
+            let inside = whole.strip_prefix(&root).or_else(|_| whole.strip_prefix(directory)).ok()?;
+            FilePath::from_bytes(inside.as_os_str().as_bytes()).ok()
+        };
+        let is_there = |path: &FilePath| root.join(path.as_path()).symlink_metadata().is_ok() || was_there(path);
+        find(Path::new(typed)).filter(is_there).or_else(|| find(&unquoted(typed))).ok_or_else(|| {
             let message = format!("{typed} is not in the workspace {}", directory.display());
             Error::new(ErrorCode::Invalid, message)
-        };
-        FilePath::from_bytes(inside.map_err(|_| invalid())?.as_os_str().as_bytes()).map_err(|_| invalid())
+        })
     });
     found.collect()
 }

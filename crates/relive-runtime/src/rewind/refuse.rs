@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use relive_core::ErrorCode;
-use relive_journal::files::{FileHistory, NoUndo};
+use relive_journal::files::{FileHistory, FileState, NoUndo};
 use relive_journal::record::{PATHS_MAX, Snapshot as SnapshotRecord};
 use relive_workspace::{Change, FilePath, Force, Store};
 
@@ -70,15 +70,15 @@ impl Runtime {
 
     /// Returns the files of a plan that others changed after the step.
     async fn foreign_in(&self, history: &FileHistory, step: u32, planned: &Planned) -> Result<Vec<FilePath>> {
-        let is_later = |snapshot: &&SnapshotRecord| snapshot.after > step || snapshot.before_verb;
-        let later = history.snapshots().filter(|found| found.foreign_count > 0).filter(is_later);
-        let later: Vec<SnapshotRecord> = later.cloned().collect();
+        let is_meant = |state: &&FileState| state.snapshot.as_ref().is_some_and(|found| is_of_others(found, step));
+        let first = history.states.iter().position(|state| is_meant(&state)).unwrap_or(history.states.len());
+        let later = history.states[first..].to_vec();
         let changes: Vec<Change> = planned.files().into_iter().cloned().collect();
         if later.is_empty() || changes.is_empty() {
             return Ok(Vec::new());
         }
         let workspaces = self.workspaces.clone();
-        self.pools.bulk.run(move || foreign_among(&workspaces.store()?, &later, &changes)).await?
+        self.pools.bulk.run(move || foreign_among(&workspaces.store()?, (&later, step), &changes)).await?
     }
 }
 
@@ -97,10 +97,11 @@ fn losses(changes: &[&Change]) -> Option<String> {
     (!said.is_empty()).then(|| said.join(", and "))
 }
 
-/// Returns the paths of a plan that others changed.
-fn foreign_among(store: &Store, later: &[SnapshotRecord], changes: &[Change]) -> Result<Vec<FilePath>> {
+/// Returns the paths of a plan that others changed after a step. `states` are those of the files since then.
+fn foreign_among(store: &Store, (states, step): (&[FileState], u32), changes: &[Change]) -> Result<Vec<FilePath>> {
     let mut touched: Vec<FilePath> = Vec::new();
-    for snapshot in later {
+    for (at, state) in states.iter().enumerate() {
+        let Some(snapshot) = state.snapshot.as_ref().filter(|snapshot| is_of_others(snapshot, step)) else { continue };
         let listed: HashSet<&str> = snapshot.foreign.iter().map(String::as_str).collect();
         // Where not all are listed, each may be one of them.
         let is_any = snapshot.foreign_count > PATHS_MAX as u64;
@@ -108,7 +109,7 @@ fn foreign_among(store: &Store, later: &[SnapshotRecord], changes: &[Change]) ->
             // What a verb was forced over is not there any more; what it did not touch, or what was undone, is.
             let is_there = !snapshot.before_verb || {
                 let then = store.state(&from_record(snapshot.files), &change.path)?;
-                then == change.before
+                then == change.before && (then.is_some() || is_still_removed(store, &states[at + 1..], &change.path)?)
             };
             if is_there && !touched.contains(&change.path) {
                 touched.push(change.path.clone());
@@ -116,4 +117,23 @@ fn foreign_among(store: &Store, later: &[SnapshotRecord], changes: &[Change]) ->
         }
     }
     Ok(touched)
+}
+
+/// Tells whether a snapshot has the work of others that a rewind to this step would undo.
+fn is_of_others(snapshot: &SnapshotRecord, step: u32) -> bool {
+    snapshot.foreign_count > 0 && (snapshot.after > step || snapshot.before_verb)
+}
+
+/// Tells whether a file that others had removed, and that is not there now, is gone because of them: nothing brought it
+/// back and removed it again, unless that was undone.
+fn is_still_removed(store: &Store, since: &[FileState], path: &FilePath) -> Result<bool> {
+    let (mut was_there, mut is_theirs) = (false, true);
+    for state in since {
+        let is_there = store.state(&from_record(state.files), path)?.is_some();
+        if is_there != was_there {
+            is_theirs = !is_there && state.is_undo;
+        }
+        was_there = is_there;
+    }
+    Ok(is_theirs)
 }

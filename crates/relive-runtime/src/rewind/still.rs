@@ -19,7 +19,8 @@ impl Runtime {
     pub(super) async fn stand_still(self: &Arc<Self>, cause: Cause, uuid: Uuid) -> Result<Vec<Pid>> {
         let Some(machine) = self.machine_of(uuid) else { return Ok(Vec::new()) };
         let mut paused = Vec::new();
-        if machine.pause().is_none() {
+        // While it waits for an answer, the pause is kept: its next call was chosen for other files.
+        if machine.pause().is_none_or(|(_, reason)| reason.awaits_answer()) {
             let (urgency, pause_for) = (Urgency::Now, PauseFor::Rewind);
             let sent = SignalOrder { urgency, cause, pause_for, ..SignalOrder::new(Signal::Pause, None) };
             paused = self.deliver(&uuid.to_string(), sent, true).await?.pids;

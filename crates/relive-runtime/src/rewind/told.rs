@@ -2,10 +2,10 @@
 
 use relive_journal::history::{Files, Untold};
 use relive_journal::record::{Body, Input};
-use relive_workspace::{Applied, FilePath, OlderFiles};
+use relive_workspace::{Applied, OlderFiles};
 
 use super::Goal;
-use crate::workspaces::{count_files, named};
+use crate::workspaces::{Planned, count_files, named};
 
 const READ_AGAIN: &str = "Read the files again before you rely on what you remember of them.";
 
@@ -52,10 +52,14 @@ pub(super) fn left_note(applied: &Applied) -> Option<String> {
     (!applied.left.is_empty()).then(left)
 }
 
-/// Names the files that stay although the snapshot of the step does not have them, and those that are gone although they
+/// Names the files that are not put back as they were, those that stay although the snapshot of the step does not have them, and those that are gone although they
 /// may have been there. `command` is the command that removes the former too.
-pub(super) fn unseen_note(spared: &[FilePath], older: &OlderFiles, command: &str) -> Option<String> {
+pub(super) fn unseen_note(planned: &Planned, command: &str) -> Option<String> {
+    let Planned { spared, without_bits, older, .. } = planned;
     let mut notes = Vec::new();
+    if !without_bits.is_empty() {
+        notes.push(format!("put back without the set-user-id or set-group-id bit: {}", named(without_bits)));
+    }
     if !spared.is_empty() {
         notes.push(format!("in no snapshot of that step, and left alone: {}", named(spared)));
     }

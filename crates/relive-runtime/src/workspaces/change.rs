@@ -53,6 +53,8 @@ pub(crate) struct Planned {
     pub(crate) conflicts: Vec<Conflict>,
     /// Files that stay because the rules of the target ignore them.
     pub(crate) spared: Vec<FilePath>,
+    /// Files that lose the set-id bits that they had.
+    pub(crate) without_bits: Vec<FilePath>,
     /// Files that may have been there under a name that is in no snapshot.
     pub(crate) older: OlderFiles,
     /// What became of an earlier change that was interrupted.
@@ -99,9 +101,21 @@ impl Workspaces {
                     let before = prepared.before.snapshot.at_best(at_best);
                     self.remember(before);
                     let (plan, spared, older) = (prepared.plan, prepared.spared, prepared.older);
+                    let without_bits = prepared.without_bits;
                     let target = order.paths.is_empty().then_some(order.target);
                     let (conflicts, _pin) = (Vec::new(), prepared.before.pin);
-                    return Ok(Planned { plan, before, conflicts, spared, older, settled, target, at_best, _pin });
+                    return Ok(Planned {
+                        plan,
+                        before,
+                        conflicts,
+                        spared,
+                        without_bits,
+                        older,
+                        settled,
+                        target,
+                        at_best,
+                        _pin,
+                    });
                 }
                 // The first state is the one to compare with in the message.
                 Err(error @ FilesError::ChangedSince { .. }) => refused = refused.or(Some(error)),
@@ -140,7 +154,8 @@ impl Workspaces {
                 self.remember(before);
                 let (plan, conflicts, _pin) = (prepared.plan, prepared.conflicts, prepared.before.pin);
                 let (spared, older, at_best) = (prepared.not_removed, OlderFiles::default(), Grade::Exact);
-                Ok(Ok(Planned { plan, before, conflicts, spared, older, settled, target: None, at_best, _pin }))
+                let (target, without_bits) = (None, Vec::new());
+                Ok(Ok(Planned { plan, before, conflicts, spared, without_bits, older, settled, target, at_best, _pin }))
             }
             Err(FilesError::Conflicts { conflicts }) => Ok(Err(conflicts)),
             Err(FilesError::NotExact { grade, .. }) => {

@@ -108,6 +108,7 @@ mod truth;
 mod typed;
 mod waiting;
 mod workspaces;
+mod workspaces_bits;
 mod workspaces_cancelled;
 mod workspaces_gone;
 mod workspaces_hostile;

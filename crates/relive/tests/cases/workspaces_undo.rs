@@ -4,7 +4,7 @@ use std::fs;
 
 use serde_json::{Value, json};
 
-use crate::workspaces_support::look;
+use crate::workspaces_support::{look, shell};
 use crate::world::{Begun, World};
 
 impl World {
@@ -150,4 +150,84 @@ fn case_72_a_file_below_a_link_is_refused_with_the_reason() {
     refused.fails(2, &["cannot restore d/f alone: d was a directory and is not one now"]);
     world.relive(&["restore", &process.uuid, "--step", "1", "d"]).ok();
     assert_eq!(world.read("d/f"), "1\n");
+}
+
+#[test]
+fn case_72_an_undo_brings_back_what_the_rewind_removed_itself() {
+    let world = World::new();
+    let process = world.run_commands(&["echo 1 > x", "echo 2 > y"], &[]);
+    fs::remove_file(world.work().join("x")).unwrap();
+    world.rewind(&process, 2, "--force");
+    let told = world.rewind(&process, 0, "-y");
+    assert!(!world.work().join("x").exists());
+    world.undo(&told);
+    assert_eq!((world.read("x").as_str(), world.read("y").as_str()), ("1\n", "2\n"));
+}
+
+#[test]
+fn case_72_a_removal_by_others_that_an_undo_repeated_is_theirs() {
+    let world = World::new();
+    let process = world.run_commands(&["echo 1 > x", "echo 2 > y"], &[]);
+    fs::remove_file(world.work().join("x")).unwrap();
+    let told = world.rewind(&process, 2, "--force");
+    world.undo(&told);
+    assert!(!world.work().join("x").exists());
+    world.relive(&["rewind", &process.uuid, "--to-step", "1", "-y"]).fails(3, &["others changed", "x"]);
+}
+
+#[test]
+fn case_72_a_rewind_without_a_goal_is_refused() {
+    let world = World::new();
+    let process = world.run_commands(&["echo 1 > f", "echo 2 > f"], &[]);
+    world.rewind(&process, 1, "-y");
+    let before = look(&world.work());
+    let path = format!("/v1/processes/{}/rewind", process.uuid);
+    let ask = |body: &str| world.http("POST", &path, "content-type: application/json\r\n", body);
+    for body in [r#"{"step":1}"#, "{}", "[]", r#"{"to_step":1,"undo":true}"#, r#"{"to_step":1,"dryrun":true}"#] {
+        let (status, answer) = ask(body);
+        assert_eq!(status, 400, "{body}: {answer}");
+    }
+    assert_eq!(look(&world.work()), before);
+    // As clients send it.
+    let sent = r#"{"to_step":0,"undo":true,"files_only":false,"force":false,"dry_run":true}"#;
+    assert_eq!(ask(sent).0, 200);
+}
+
+#[test]
+fn case_72_a_name_in_quotes_is_meant_as_it_is_typed_if_there_is_such_a_file() {
+    let world = World::new();
+    let process = world.run_commands(&[r#"echo 1 > a; echo 1 > '"a"'"#, r#"echo 2 > a; rm '"a"'"#], &[]);
+    world.relive(&["restore", &process.uuid, "--step", "1", "\"a\""]).ok();
+    assert_eq!((world.read("a").as_str(), world.read("\"a\"").as_str()), ("2\n", "1\n"));
+}
+
+#[test]
+fn case_72_a_running_process_is_not_paused_if_there_is_nothing_to_do() {
+    let world = World::new();
+    let turns = [shell("echo 1 > f"), "  - calls: [{name: sleep, args: {duration: 1h}}]\n".to_owned()].concat();
+    let process = world.run_with(&format!("turns:\n{turns}"), &["-y", "--isolation", "none"]);
+    world.await_step(&process, 2);
+    let told = world.relive(&["rewind", &process.uuid, "--to-step", "1", "-y", "--json"]).ok().json();
+    assert_eq!((&told["paused"], &told["restored"], &told["verified"]), (&json!(false), &json!(0), &json!(true)));
+    assert_ne!(world.info(&process.uuid)["display"], "paused");
+    world.relive(&["kill", &process.uuid]).ok();
+}
+
+#[test]
+fn case_72_a_rewind_while_an_approval_waits_pauses_the_process() {
+    let world = World::new();
+    let write = |text: &str| format!("  - calls: [{{name: write, args: {{path: f, content: {text}}}}}]\n");
+    let turns = format!("turns:\n{}{}  - text: over\n", write("one"), write("two"));
+    let process = world.run_with(&turns, &["--ask", "write"]);
+    world.await_display(&process.uuid, "approval");
+    world.relive(&["resolve", &process.uuid, "--allow"]).ok();
+    world.await_step(&process, 2);
+    world.await_display(&process.uuid, "approval");
+    let nothing = world.rewind(&process, 1, "-y");
+    assert_eq!((&nothing["paused"], &nothing["restored"]), (&json!(false), &json!(0)));
+    assert_eq!(world.rewind(&process, 0, "-y")["paused"], true);
+    world.relive(&["resolve", &process.uuid, "--allow"]).ok();
+    world.await_display(&process.uuid, "suspended");
+    assert!(!world.work().join("f").exists(), "the call does not run on other files than it was chosen for");
+    world.relive(&["kill", &process.uuid]).ok();
 }
