@@ -195,15 +195,17 @@ impl Turn {
         let verified = !dry_run;
         let mut answer = FilesChanged { written, conflicts, verified, path, files, dry_run, note };
         let has_changes = !planned.plan.changes.is_empty();
-        // Where all is there already, for example because a daemon was killed before it could say so, it is merged too.
-        if dry_run || !has_changes && sides.base.is_same_files(&sides.theirs) {
+        // Where all is there already, for example because a daemon was killed before it could say so, it is merged too. Where
+        // nothing could be merged, the next merge begins where this one did.
+        let is_nothing_merged = || sides.base.is_same_files(&sides.theirs) || !one_sided.is_empty();
+        if dry_run || !has_changes && is_nothing_merged() {
             return Ok(answer);
         }
         let request = request_id.map(|id| format!("rewind:{id}"));
         let record = |files: Snapshot, counts: (u64, &[FilePath]), done| record(&sides.into, files, counts, done);
         if !has_changes {
             let merged = Some(to_record(&planned.before));
-            self.record_files(vec![record(sides.theirs, (0, &one_sided), (merged, request))]).await?;
+            self.record_files(vec![record(sides.theirs, (0, &[]), (merged, request))]).await?;
             return Ok(answer);
         }
         self.record_files(vec![record(sides.theirs, (written, &[]), (None, None))]).await?;

@@ -128,7 +128,7 @@ impl Workspaces {
         let Some(uuid) = Uuid::try_parse(name).ok().filter(|_| is_own) else { return Ok(()) };
         match self.look_at_copy(path)? {
             CopyState::There => Ok(()),
-            state => Err(no_copy(uuid, path, state)),
+            state @ (CopyState::Gone | CopyState::Replaced) => Err(no_copy(uuid, path, state)),
         }
     }
 

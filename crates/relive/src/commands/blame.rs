@@ -29,6 +29,9 @@ pub(crate) struct Args {
 
 pub(crate) async fn run(context: &Context, args: &Args) -> Outcome<u8> {
     let (file, line) = parse(&args.place);
+    if file.is_empty() {
+        return Err(CommandError::invalid("the name of the file is empty"));
+    }
     let path = std::path::absolute(&file)?;
     let path = path.canonicalize().unwrap_or(path);
     let client = Client::open(context, Start::IfHistories).await?;

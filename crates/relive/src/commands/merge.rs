@@ -41,7 +41,7 @@ pub(crate) async fn run(context: &Context, args: &Args) -> Outcome<u8> {
         MergeRequest { into: args.into.as_ref().map(absolute).transpose()?, force: args.force, dry_run: args.dry_run };
     let changed = client.merge(&args.id, &request).await?;
     let way_out = match args.force {
-        true => format!("relive workspace path {} is where the other versions are", args.id),
+        true => format!("the other versions are only in `relive workspace path {}`", args.id),
         false => way_out(&changed.conflicts).to_owned(),
     };
     tell(context, &changed, "merged", &way_out, None)

@@ -143,6 +143,11 @@ fn case_75_a_side_that_a_forced_merge_left_out_is_not_removed() {
     assert_eq!(fs::read(own.join("binary")).unwrap(), b"1\0");
     world.relive(&["merge", &process.uuid]).ok();
     world.relive(&["workspace", "rm", "-y", &process.uuid]).fails(3, &["left out binary"]);
+    // Nothing of it can be merged by force either: the next merge begins where this one did.
+    fs::write(own.join("binary"), b"3\0").unwrap();
+    let refused = world.relive(&["merge", "--force", &process.uuid]).exits(3);
+    assert!(refused.stderr.contains("relive workspace path"), "{refused:?}");
+    world.relive(&["merge", &process.uuid]).fails(3, &["conflict: binary"]);
     world.relive(&["workspace", "rm", "--force", &process.uuid]).ok();
     world.relive(&["workspace", "path", &process.uuid]).fails(4, &["was removed", own.to_str().unwrap()]);
 }
