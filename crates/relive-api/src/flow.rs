@@ -95,6 +95,9 @@ pub struct NodeRequest {
     /// New limits of its process; those absent stay as they are.
     #[serde(default)]
     pub limits: Limits,
+    /// The environment of the shell in which it was typed, for a tree that has lost its own.
+    #[serde(default, skip_serializing_if = "Environment::is_empty")]
+    pub env: Environment,
 }
 
 /// A node that continues, and the tree it belongs to.

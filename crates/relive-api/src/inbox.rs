@@ -3,6 +3,7 @@
 
 mod choices;
 
+use relive_core::Body;
 use relive_types::program::{quote, relive_commands};
 use relive_types::rule::{COMMAND_TOOL, RuleError};
 use relive_types::{CommandRule, Pid, SuspendReason, Timestamp, Uuid};
@@ -399,6 +400,9 @@ fn suspended(process: &Process, reason: SuspendReason, id: &str) -> Option<(Item
             raised(reached.as_deref().unwrap_or("budget exceeded"))
         }
         SuspendReason::Quota => resumed(ItemKind::Quota, "the provider refuses calls for a while", "try again now"),
+        SuspendReason::NeedsCredentials if matches!(process.body, Body::Compose | Body::Supervisor) => {
+            resumed(ItemKind::Credentials, "its environment is lost", "resume it with that of this shell")
+        }
         SuspendReason::NeedsCredentials => {
             resumed(ItemKind::Credentials, "has no valid key for its model", "resume it")
         }

@@ -31,6 +31,9 @@ pub(crate) fn hint(view: &View<'_>, limits: Limits, refused_key: Option<&str>) -
         return own_raise(view, limits).map(|raise| resume_with(pid, raise));
     }
     match view.suspend_reason? {
+        SuspendReason::NeedsCredentials if matches!(view.body, Body::Compose | Body::Supervisor) => {
+            Some(format!("relive resume {pid}"))
+        }
         SuspendReason::NeedsCredentials => crate::credentials::credentials_hint(view.model?, pid, refused_key),
         SuspendReason::BudgetExceeded => own_raise(view, limits).map(|raise| resume_with(pid, raise)),
         SuspendReason::Stalled | SuspendReason::CrashLoop | SuspendReason::DiskFull => {

@@ -375,6 +375,15 @@ impl Runtime {
         self.environments.of(uuid)
     }
 
+    /// Tells whether a process had an environment, and has none left.
+    pub(crate) async fn has_lost_environment(&self, uuid: Uuid) -> Result<bool> {
+        if !self.environment_of(uuid).is_empty() {
+            return Ok(false);
+        }
+        let (history, _) = self.on_journal(move |data| data.history(uuid)).await??;
+        Ok(history.identity.is_some_and(|identity| !identity.spawned.env_names.is_empty()))
+    }
+
     /// Opens a journal. One that is busy is so for a moment only: nobody else has this data directory, but a child that
     /// is just being spawned, also by a daemon that has just died, has a copy of every lock until it executes.
     pub(crate) async fn opened<T: Send + 'static, E: Into<Error> + Send + 'static>(

@@ -20,7 +20,7 @@ use std::time::Duration;
 use futures_util::future::BoxFuture;
 use futures_util::stream::FuturesUnordered;
 use futures_util::{FutureExt as _, StreamExt as _};
-use relive_core::{Cause, End, ErrorCode, Moment, ProcessStatus, Signal, Uuid, Why};
+use relive_core::{Cause, End, ErrorCode, Moment, ProcessStatus, Signal, SuspendReason, Uuid, Why};
 use relive_flow::{Decision, Event, Flow, SlotState, Start, Verdict};
 use relive_journal::{Durability, History, JournalError, Seen};
 use tokio::sync::mpsc;
@@ -268,6 +268,7 @@ impl Driver {
                     }
                 }
                 Ok(Woken::Ended(ended)) => {
+                    let has_no_environment = ended.iter().any(|end| end.creation == Creation::NoEnvironment);
                     if let Err(exit) = self.record_ends(ended).await {
                         // Told to stop or to end. The next body reads the ends from the journals of those that ended.
                         let told = self.cx.orders.wait_for(|orders| orders.end.is_some() || orders.stop.is_some());
@@ -277,6 +278,11 @@ impl Driver {
                             Some(signal) => return self.end_all(signal, Exit::Cancelled).await,
                             None => return exit,
                         }
+                    }
+                    if has_no_environment {
+                        let uuid = self.cx.process.uuid;
+                        self.cx.owner.warn_once(format!("{uuid} waits for an environment: its own is lost"));
+                        return Exit::Suspended { reason: SuspendReason::NeedsCredentials, resume_at: None };
                     }
                 }
                 Ok(Woken::TimedOut) => {
@@ -423,6 +429,9 @@ impl Driver {
         }
         for end in ended {
             self.told.remove(&end.uuid);
+            if end.creation == Creation::NoEnvironment {
+                continue;
+            }
             if !is_end_of(&flow, &end) {
                 // A person stopped it while it waited for room, and that is recorded.
                 continue;

@@ -6,7 +6,7 @@ mod suspended;
 use std::sync::Arc;
 use std::time::Duration;
 
-use relive_api::{NodeRequest, NodeResumed, Process, ResumeRequest};
+use relive_api::{Environment, NodeRequest, NodeResumed, Process, ResumeRequest};
 use relive_core::{Cause, ErrorCode, Limits, Pid, Uuid};
 use relive_flow::{Event, Flow, Origin, Outcome, Rejected, SlotState};
 use relive_journal::record::Body;
@@ -86,19 +86,21 @@ impl Runtime {
         let (runtime, id) = (Arc::clone(self), id.to_owned());
         self.to_the_end(async move {
             let (uuid, _) = runtime.identity_of(&runtime.look_up_to_change(&id).await?)?;
-            let node = request.node.clone();
+            crate::create::check_environment(&request.env)?;
+            let (node, env) = (request.node.clone(), request.env.clone());
             let origin = origin_of(&id, request)?;
             let request_id = request_id.map(|id| format!("node:{id}"));
             let redo = Redo { node: node.clone(), origin, request_id };
-            let Redone { pid, note } = runtime.redo(cause, uuid, redo).await?;
+            let Redone { pid, note } = runtime.redo(cause, uuid, redo, &env).await?;
             Ok(NodeResumed { pid, uuid, node, note })
         })
         .await
     }
 
-    async fn redo(self: &Arc<Self>, cause: Cause, uuid: Uuid, redo: Redo) -> Result<Redone> {
+    async fn redo(self: &Arc<Self>, cause: Cause, uuid: Uuid, redo: Redo, env: &Environment) -> Result<Redone> {
         let run = self.flow_process(&uuid.to_string()).await?;
         let checked = self.check_redo(&run, &redo).await?;
+        self.credentials.equip(uuid, uuid, None, None, env).await?;
         if let Some(process) = self.living(uuid) {
             return self.redo_living(cause, process, redo, checked).await;
         }
@@ -271,7 +273,7 @@ impl Runtime {
 }
 
 fn origin_of(id: &str, request: NodeRequest) -> Result<Origin> {
-    let NodeRequest { node, fork, from_step, input, limits } = request;
+    let NodeRequest { node, fork, from_step, input, limits, env: _ } = request;
     match (fork, from_step) {
         (true, from_step) => Ok(Origin::Fork { from_step, input, limits }),
         (false, None) => Ok(Origin::End { input, limits }),

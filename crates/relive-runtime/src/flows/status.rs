@@ -95,7 +95,10 @@ impl Runtime {
                 None => {}
             }
         }
-        let reason = process.suspend_reason.filter(|_| !is_over).map(suspended);
+        let reason = process.suspend_reason.filter(|_| !is_over).map(|reason| match reason {
+            SuspendReason::NeedsCredentials => "its environment is lost: resume it in a shell that has it".to_owned(),
+            reason => suspended(reason),
+        });
         let resume = match (is_over, &reason) {
             (true, _) => self.resume_command(process.pid, uuid).await,
             (false, Some(_)) => self.suspended_hint(process.pid).await,

@@ -207,7 +207,8 @@ pub(crate) async fn run(context: &Context, args: &Args) -> Outcome<u8> {
         }
         Verb::Resume { run, node, fork, from_step, input, limits } => {
             let (node, input, limits) = (node.clone(), input.clone(), limits.limits());
-            let request = NodeRequest { node, fork: *fork, from_step: *from_step, input, limits };
+            let env = crate::environment::of_this_shell();
+            let request = NodeRequest { node, fork: *fork, from_step: *from_step, input, limits, env };
             let resumed = Client::about(context, run).await?.resume_node(run, &request).await?;
             if context.json {
                 context.print_json(&resumed)?;

@@ -98,6 +98,7 @@ mod time;
 mod tracing;
 mod trees;
 mod trees_again;
+mod trees_environments;
 mod trees_files;
 mod trees_hostile;
 mod trees_limits;

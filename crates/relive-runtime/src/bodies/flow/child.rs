@@ -85,6 +85,21 @@ pub(super) struct ChildEnd {
 pub(super) enum Creation {
     Possible,
     Refused,
+    /// Not before somebody resumes its tree, which has lost its environment. The start is still to be carried out.
+    NoEnvironment,
+}
+
+/// The reason why a process could not be started.
+enum NotStarted {
+    /// Its tree has no environment left that it could be given.
+    NoEnvironment,
+    Refused(Error),
+}
+
+impl<E: Into<Error>> From<E> for NotStarted {
+    fn from(error: E) -> Self {
+        Self::Refused(error.into())
+    }
 }
 
 impl ChildEnd {
@@ -135,7 +150,8 @@ impl ChildStart {
                     }
                     return Ok(());
                 }
-                Err(error) => error,
+                Err(NotStarted::NoEnvironment) => return Err((Outcome::NeverRan, Creation::NoEnvironment, None)),
+                Err(NotStarted::Refused(error)) => error,
             };
             if !error.is_temporary() {
                 let hint = error.hint().map(|hint| format!(" (hint: {hint})")).unwrap_or_default();
@@ -175,7 +191,7 @@ impl ChildStart {
         }
     }
 
-    async fn start(&self, runtime: &Arc<Runtime>) -> Result<()> {
+    async fn start(&self, runtime: &Arc<Runtime>) -> Result<(), NotStarted> {
         let uuid = self.uuid;
         // A person may have resumed it while the tree was over.
         runtime.take_back(uuid, self.parent);
@@ -196,10 +212,12 @@ impl ChildStart {
                 Ok(())
             }
             Start::Resume { input, limits } => {
-                let request = ResumeRequest { input: input.clone(), limits: *limits, ..ResumeRequest::default() };
+                let env = self.environment_after(runtime, uuid).await?;
+                let request = ResumeRequest { input: input.clone(), limits: *limits, env, ..ResumeRequest::default() };
                 let cause = Cause::process(Why::Supervisor, self.parent.of.pid);
                 let id = format!("flow-{}-{}", self.parent.uuid, self.number);
-                runtime.resume_for(cause, &uuid.to_string(), request, Some(id)).await.map(|_| ())
+                runtime.resume_for(cause, &uuid.to_string(), request, Some(id)).await?;
+                Ok(())
             }
             Start::Fork { from, from_step, input, limits } => {
                 let request = ResumeRequest {
@@ -209,6 +227,7 @@ impl ChildStart {
                     input: input.clone(),
                     name: Some(self.name()),
                     workspace: self.fork_workspace(),
+                    env: self.environment_after(runtime, *from).await?,
                     ..ResumeRequest::default()
                 };
                 let (runtime, parent, from) = (Arc::clone(runtime), self.parent.uuid, *from);
@@ -216,16 +235,43 @@ impl ChildStart {
                     let runtime = Arc::clone(&runtime);
                     async move { runtime.fork_below(Some(parent), from, uuid, request).await }
                 };
-                runtime.to_the_end(forked).await.map(|_| ())
+                runtime.to_the_end(forked).await?;
+                Ok(())
             }
         }
     }
 
-    async fn begin(&self, runtime: &Arc<Runtime>) -> Result<()> {
+    async fn begin(&self, runtime: &Arc<Runtime>) -> Result<(), NotStarted> {
+        let env = self.environment(runtime).await?;
         match &self.run {
-            Run::Task(task) => self.create(runtime, task).await,
-            Run::Supervisor(file) => self.supervise(runtime, file).await,
+            Run::Task(task) => self.create(runtime, task, env).await?,
+            Run::Supervisor(file) => self.supervise(runtime, file, env).await?,
         }
+        Ok(())
+    }
+
+    /// Returns the environment of a new process: that of its tree, and the results that it is given.
+    async fn environment(&self, runtime: &Arc<Runtime>) -> Result<Environment, NotStarted> {
+        let tree = self.parent.uuid;
+        if runtime.has_lost_environment(tree).await? {
+            return Err(NotStarted::NoEnvironment);
+        }
+        let mut env = runtime.environment_of(tree);
+        if let Run::Task(task) = &self.run {
+            for (name, value) in &task.variables {
+                env.set(name.clone(), value.clone());
+            }
+        }
+        Ok(env)
+    }
+
+    /// Returns what a process that continues after another one, or after its own end, is given if the environment of that
+    /// is lost.
+    async fn environment_after(&self, runtime: &Arc<Runtime>, last: Uuid) -> Result<Environment, NotStarted> {
+        if runtime.environment_of(last).is_empty() {
+            return self.environment(runtime).await;
+        }
+        Ok(Environment::default())
     }
 
     /// Where a fork works: on a copy only if its node does, because nobody would merge it otherwise.
@@ -241,7 +287,7 @@ impl ChildStart {
         format!("{}.{}", self.slot, short_id::short(self.parent.uuid))
     }
 
-    async fn create(&self, runtime: &Arc<Runtime>, task: &Task) -> Result<()> {
+    async fn create(&self, runtime: &Arc<Runtime>, task: &Task, env: Environment) -> Result<()> {
         match &task.work {
             Work::Agent { intent, model, agent, allow } => {
                 let policy = allow.iter().map(|rule| (rule.clone(), "allow".to_owned())).collect();
@@ -257,10 +303,6 @@ impl ChildStart {
                     let message = "its command has a result in its text, as files of an earlier version could: list the \
                                    node in `results`, and start a new run with `relive compose up`";
                     return Err(Error::new(ErrorCode::Invalid, message));
-                }
-                let mut env = runtime.environment_of(self.parent.uuid);
-                for (name, value) in &task.variables {
-                    env.set(name.clone(), value.clone());
                 }
                 let request = ExecRequest {
                     uuid: self.uuid,
@@ -315,14 +357,14 @@ impl ChildStart {
         }
     }
 
-    async fn supervise(&self, runtime: &Arc<Runtime>, file: &SupervisorFile) -> Result<()> {
+    async fn supervise(&self, runtime: &Arc<Runtime>, file: &SupervisorFile, environment: Environment) -> Result<()> {
         let flow = NewFlow {
             uuid: self.uuid,
             name: Some(self.name()),
             definition: Definition::Supervisor(file.clone()),
             intent: format!("supervise {}", self.slot),
             cwd: self.cwd.clone(),
-            environment: runtime.environment_of(self.parent.uuid),
+            environment,
             shell: None,
             limits: Limits::default(),
             request: format!("{}:{}", self.parent.uuid, self.slot),

@@ -1,7 +1,7 @@
 //! The columns of `ps`.
 
 use relive_api::{Process, reached_limit, reason_word};
-use relive_core::{SuspendReason, Timestamp};
+use relive_core::{Body, SuspendReason, Timestamp};
 
 use super::{body, cost, name, of_agent, out_of, state, state_paint};
 use crate::render::table::{Align, Cell, Column as Head, fit};
@@ -214,6 +214,11 @@ pub(crate) fn wanted_from_you(reason: SuspendReason) -> Option<&'static str> {
 pub(crate) fn suspension_of(process: &Process, reason: SuspendReason) -> String {
     match reached_limit(process).filter(|_| reason == SuspendReason::BudgetExceeded) {
         Some(limit) => format!("reached {limit}"),
+        None if reason == SuspendReason::NeedsCredentials
+            && matches!(process.body, Body::Compose | Body::Supervisor) =>
+        {
+            "needs an environment".to_owned()
+        }
         None => suspension(reason),
     }
 }
