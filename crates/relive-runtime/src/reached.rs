@@ -244,6 +244,8 @@ impl Runtime {
 
 impl Runtime {
     /// Returns the refusal of a tree that ended and has nothing left to spend, or has a node that its own limit stops again.
+    /// A tree that was at a limit itself, and gets a larger one, runs its other nodes: one at its own limit could not be
+    /// resumed in it before, and can after that.
     async fn tree_stops(
         self: &Arc<Self>,
         tree: &Process,
@@ -252,12 +254,16 @@ impl Runtime {
     ) -> Option<Error> {
         let reopening = self.reopening(tree.uuid).await.ok()?;
         let exhausted = self.exhausted(tree.uuid).await.filter(|_| reopening.after.has_agents_left());
+        let was_at_limit = exhausted.is_some() || self.reached(tree).await.is_some();
         let reached = exhausted.map(|exhausted| match exhausted.payer == tree.uuid {
             true => Reached::Own(exhausted.into()),
             false => Reached::Ancestors { hint: self.raise(tree.pid, exhausted) },
         });
         if let Some(refusal) = reached.and_then(|reached| refusal(tree, None, hint, request, reached)) {
             return Some(refusal);
+        }
+        if was_at_limit {
+            return None;
         }
         for (node, uuid) in resumed_after_limit(&reopening) {
             let hint = |raise| format!("relive compose resume {} --node {node} {raise}", tree.pid);

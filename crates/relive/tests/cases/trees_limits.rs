@@ -315,3 +315,36 @@ fn a_model_that_cannot_exist_is_refused_before_anything_runs() {
     assert!(!world.work().join("ran").exists());
     assert_eq!(world.relive(&["ps", "-a", "--json"]).ok().json()["processes"], serde_json::json!([]));
 }
+
+#[test]
+fn a_run_without_budget_and_a_node_at_its_own_limit_continue_one_after_the_other() {
+    let world = World::new();
+    let turn = "{text: x, usage: {input: 900, output: 100}, calls: [{name: list}]}";
+    let model = world.script(&format!("turns: [{turn}, {turn}, {turn}, {turn}, {{text: done}}]"));
+    world.file(
+        "tree.yaml",
+        &format!(
+            "nodes:
+  m: {{intent: one, model: {model}, max_tokens: 1500}}
+  o: {{intent: two, model: {model}}}
+"
+        ),
+    );
+    let run = world.relive(&["compose", "up", "-d", "--json", "--max-tokens", "4000", "tree.yaml"]).ok().json();
+    let run = crate::world::begun(&run);
+    world.relive(&["wait", &run.uuid]).exits(1);
+    assert_eq!(world.states(&run), "m=failed o=failed");
+    let refused = world.relive(&["resume", &run.uuid]).exits(3);
+    assert_eq!(hint(&refused.stderr)[..2], ["resume", &run.uuid], "{refused:?}");
+    // The node at its own limit stays as it is, and continues by itself after that.
+    world.relive(&["resume", &run.uuid, "--max-tokens", "40000"]).ok();
+    world.relive(&["wait", &run.uuid]).exits(1);
+    assert_eq!(world.states(&run), "m=failed o=succeeded");
+    let next = hint(&world.relive(&["resume", &run.uuid]).exits(3).stderr);
+    assert_eq!(next[..2], ["compose", "resume"]);
+    let mut next: Vec<&str> = next.iter().map(String::as_str).collect();
+    *next.last_mut().unwrap() = "30000";
+    world.relive(&next).ok();
+    world.relive(&["wait", &run.uuid]).ok();
+    assert_eq!(world.states(&run), "m=succeeded o=succeeded");
+}
