@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use relive_api::{FileConflict, FilesChanged, MergeRequest};
 use relive_core::{ErrorCode, Uuid};
+use relive_journal::History;
 use relive_journal::history::{Files, OpenCall};
 use relive_journal::reader::{Cursor, Item, Reader};
 use relive_journal::record::{Body, FilesId, FilesVerb, NOT_KEPT_MAX, Rewound as Record, Spawned};
@@ -108,24 +109,28 @@ impl Runtime {
         }
     }
 
-    /// Returns the files that were merged into a directory of the process whose place a fork took in a run: the merge of
-    /// the fork takes them back, whoever asks for it. `None` for other processes.
-    async fn merged_before_fork(&self, uuid: Uuid, directory: &Path) -> Result<Option<FilesId>> {
+    /// Returns the files with which the merge of a fork begins that took the place of another process in a run: those that
+    /// were merged of that process, which the merge takes back, or else those that the first process of the node began
+    /// with. `None` for other processes.
+    pub(crate) async fn base_before_fork(&self, uuid: Uuid, directory: &Path) -> Result<Option<FilesId>> {
         let Some(tree) = self.tree_of(uuid).await else { return Ok(None) };
-        let mut here = uuid;
+        let (mut here, mut first) = (uuid, None);
         for _ in 0..ORIGINS_MAX {
-            let Some(origin) = self.origin_of(here).await else { return Ok(None) };
+            let Some(origin) = self.origin_of(here).await else { break };
             if self.parent_uuid_of(origin).await != Some(tree) {
-                return Ok(None);
+                break;
             }
             let merged = self.merged_into(origin, directory.to_owned()).await?;
             if merged.is_some() {
                 return Ok(merged);
             }
             // It was replaced before anything of it was merged.
+            let history = self.on_journal(move |data| data.history(origin)).await?.ok().map(|(history, _)| history);
+            let own = history.filter(|history| works_in_copy(history));
+            first = own.and_then(|history| history.files.first).or(first);
             here = origin;
         }
-        Ok(None)
+        Ok(first)
     }
 
     async fn plan_merge(&self, sides: &Sides, force: Force, on_interrupted: OnInterrupted) -> Result<Plan> {
@@ -276,7 +281,7 @@ impl Turn {
         };
         let replaced = match merged {
             Some(_) => None,
-            None => self.runtime.merged_before_fork(self.uuid(), &into).await?,
+            None => self.runtime.base_before_fork(self.uuid(), &into).await?,
         };
         let base = merged.or(replaced).or(files.first);
         let base = base.ok_or_else(|| {
@@ -321,6 +326,10 @@ impl Turn {
         let Taken { snapshot, left_out, special, .. } = taken;
         Ok(Theirs { snapshot, left_out, special, lacks, note })
     }
+}
+
+fn works_in_copy(history: &History) -> bool {
+    history.identity.as_ref().is_some_and(|identity| identity.spawned.workspace.is_some())
 }
 
 fn not_own(id: &str, directory: &str) -> Error {

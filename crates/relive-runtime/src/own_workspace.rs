@@ -46,6 +46,14 @@ impl MadeCopy {
     }
 }
 
+/// What a fork is to its original.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ForkRole {
+    /// It takes the place of its original in a tree.
+    Replacement,
+    Independent,
+}
+
 /// The word that users see.
 pub(crate) fn grade_word(grade: RecordedGrade) -> &'static str {
     match grade {
@@ -216,6 +224,7 @@ impl Runtime {
         fork: Uuid,
         step: u32,
         wanted: Option<WorkspaceKind>,
+        role: ForkRole,
     ) -> Result<Option<MadeCopy>> {
         let cwd = original.cwd.as_str();
         if wanted == Some(WorkspaceKind::Here) {
@@ -256,9 +265,14 @@ impl Runtime {
             (copied, _) => copied?,
         };
         let record = with_changes(Record::new(step, to_record(&copied)), &history);
-        // The changes of a fork of a copy that was removed belong to what that was a copy of.
-        let removed = original.workspace.as_ref().filter(|_| state != CopyState::There);
-        let from = removed.map_or(cwd, |own| own.from.as_str());
+        let belongs_to_origin = match role {
+            ForkRole::Replacement => true,
+            // The copy may have been removed.
+            ForkRole::Independent => state != CopyState::There,
+        };
+        // Its changes belong to what the copy of the original was a copy of.
+        let copied = original.workspace.as_ref().filter(|_| belongs_to_origin);
+        let from = copied.map_or(cwd, |own| own.from.as_str());
         let made = made(&path, from.to_owned(), record, |path| {
             format!(
                 "You are a fork and work on a copy of the files as they were after step {step}. Your working directory \

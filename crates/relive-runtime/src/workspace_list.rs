@@ -145,7 +145,10 @@ impl Runtime {
     async fn own_workspace(&self, uuid: Uuid) -> Result<(OwnWorkspace, OnlyThere)> {
         let history = self.on_disk(move |data| data.history(uuid)).await?.ok().map(|(history, _)| history);
         let begun = match &history {
-            Some(history) => self.merged_to_origin(uuid, history).await?.or(history.files.first),
+            Some(history) => match self.merged_to_origin(uuid, history).await? {
+                Some(merged) => Some(merged),
+                None => self.base_of_unmerged(uuid, history).await?,
+            },
             None => None,
         };
         let path = self.workspaces.own(uuid);
@@ -186,6 +189,16 @@ impl Runtime {
             (Some(own), Some(_)) => self.merged_into(uuid, own.from.clone().into()).await,
             (Some(_) | None, _) => Ok(None),
         }
+    }
+
+    /// Returns the files with which the first merge of a process begins.
+    async fn base_of_unmerged(&self, uuid: Uuid, history: &History) -> Result<Option<FilesId>> {
+        let own = history.identity.as_ref().and_then(|identity| identity.spawned.workspace.as_ref());
+        let replaced = match own {
+            Some(own) => self.base_before_fork(uuid, Path::new(&own.from)).await?,
+            None => None,
+        };
+        Ok(replaced.or(history.files.first))
     }
 
     /// Where a process works, and what is known of its files. Reads no history of a process that has ended.

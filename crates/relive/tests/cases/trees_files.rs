@@ -240,3 +240,46 @@ fn a_node_reaches_what_its_isolation_allows() {
         assert_eq!(session("held")["network"], "none");
     }
 }
+
+#[test]
+fn a_fork_of_a_node_is_merged_into_the_directory_of_the_node() {
+    let world = World::new();
+    world.put("f", LINES);
+    let model = world.commands("agent.yaml", &["sed -i s/1/one/ f", "sed -i s/9/nine/ f"]);
+    let run = world.up(&format!("nodes: {{work: {{intent: edit, model: {model}, allow: [shell], workspace: own}}}}"));
+    world.relive(&["wait", &run.uuid]).ok();
+    let first = world.uuid_of(&run, "work");
+    world.commands("agent.yaml", &["sed -i s/1/one/ f", "sed -i s/5/five/ f"]);
+    world.relive(&["compose", "resume", &run.uuid, "--node", "work", "--fork", "--from-step", "1"]).ok();
+    world.relive(&["wait", &run.uuid]).ok();
+    let fork = world.uuid_of(&run, "work");
+    assert_ne!(fork, first);
+    world.relive(&["merge", &fork]).ok();
+    assert_eq!(world.text_of("f"), "one\n2\n3\n4\nfive\n6\n7\n8\n9\n");
+    // Nothing of it is only in its copy, whether or not the one of the process before is there.
+    world.relive(&["workspace", "rm", "-y", "--force", &first]).ok();
+    world.relive(&["workspace", "rm", "-y", &fork]).ok();
+}
+
+#[test]
+fn a_fork_that_its_run_has_merged_is_merged() {
+    let world = World::new();
+    world.put("f", LINES);
+    let model = world.commands("agent.yaml", &["sed -i s/1/one/ f", "sed -i s/9/nine/ f"]);
+    let run = world.up(&format!(
+        "nodes:
+  work: {{intent: edit, model: {model}, allow: [shell], workspace: own}}
+  join: {{command: [cat, f], depends_on: [work]}}
+"
+    ));
+    world.relive(&["wait", &run.uuid]).ok();
+    let first = world.uuid_of(&run, "work");
+    world.commands("agent.yaml", &["sed -i s/1/one/ f", "sed -i s/5/five/ f"]);
+    world.relive(&["compose", "resume", &run.uuid, "--node", "work", "--fork", "--from-step", "1"]).ok();
+    world.relive(&["wait", &run.uuid]).ok();
+    assert_eq!(world.text_of("f"), "one\n2\n3\n4\nfive\n6\n7\n8\n9\n");
+    let fork = world.uuid_of(&run, "work");
+    for uuid in [&first, &fork] {
+        world.relive(&["workspace", "rm", "-y", uuid]).ok();
+    }
+}
