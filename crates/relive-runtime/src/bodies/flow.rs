@@ -454,9 +454,13 @@ impl Driver {
             let (runtime, process) = (Arc::clone(&self.runtime), self.cx.process);
             self.telling.push(tokio::spawn(async move {
                 let sent = runtime.end_child(process, uuid, Signal::Term).await;
-                if sent == EndSent::No {
+                match sent {
                     // It may just be being created.
-                    tokio::time::sleep(LOOK_AGAIN).await;
+                    EndSent::No => tokio::time::sleep(LOOK_AGAIN).await,
+                    EndSent::Yes => {
+                        tokio::time::sleep(runtime.grace()).await;
+                        runtime.kill_if_blocked(process, uuid).await;
+                    }
                 }
                 (uuid, sent)
             }));
@@ -469,7 +473,13 @@ impl Driver {
         self.ending.store(true, Ordering::Relaxed);
         let mut signal = if signal == Signal::Int { Signal::Term } else { signal };
         let mut sent: HashSet<Uuid> = HashSet::new();
+        let killed_at = tokio::time::Instant::now() + self.runtime.grace();
         while !self.children.is_empty() {
+            if signal == Signal::Term && tokio::time::Instant::now() >= killed_at {
+                for uuid in &sent {
+                    self.runtime.kill_if_blocked(self.cx.process, *uuid).await;
+                }
+            }
             let living = crate::flows::living(&*self.live.flow.lock().await);
             for (_, uuid) in living {
                 if self.runtime.living(uuid).is_some()

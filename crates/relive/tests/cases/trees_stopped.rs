@@ -151,3 +151,40 @@ fn compose_down_of_a_paused_run_returns_when_its_processes_have_ended_and_its_un
     world.relive(&["wait", &run.uuid]).ok();
     assert_eq!(world.states(&run), "slow=succeeded after=succeeded");
 }
+
+const MASKS_TERM: &str = concat!(env!("CARGO_BIN_EXE_relive"), " self mask TERM && touch masked; exec sleep 1000");
+
+#[test]
+fn a_child_that_blocks_term_is_killed_when_it_is_restarted_with_another() {
+    let world = World::new();
+    let keep = world.supervise(&format!(
+        "strategy: one_for_all
+backoff: 10ms
+children:
+  m: {{command: [sh, -c, '{MASKS_TERM}']}}
+  n: {{command: [sh, -c, 'test -e again && exec sleep 1000; while [ ! -e masked ]; do sleep 0.01; done; touch again; exit 1']}}
+"
+    ));
+    wait_until("both run again", || {
+        let generations = |node: &str| {
+            let uuid = world.node(&keep, node)["uuid"].as_str().map(str::to_owned);
+            uuid.map_or(0, |uuid| world.generations(&uuid))
+        };
+        generations("m") == 2 && generations("n") == 2 && world.states(&keep) == "m=running n=running"
+    });
+}
+
+#[test]
+fn a_service_that_blocks_term_is_killed_when_all_else_has_ended_and_so_is_a_node_whose_run_is_over_its_time() {
+    let world = World::new();
+    let run = world.up(&format!(
+        "nodes:
+  db: {{command: [sh, -c, '{MASKS_TERM}'], restart: permanent}}
+  test: {{command: [sh, -c, 'while [ ! -e masked ]; do sleep 0.01; done']}}
+"
+    ));
+    world.relive(&["wait", "--timeout", "60s", &run.uuid]).ok();
+    world.file("late.yaml", &format!("nodes: {{slow: {{command: [sh, -c, '{MASKS_TERM}']}}}}"));
+    let late = world.relive(&["compose", "up", "-d", "--json", "--timeout", "2s", "late.yaml"]).ok().json();
+    world.relive(&["wait", "--timeout", "60s", late["uuid"].as_str().unwrap()]).exits(1);
+}

@@ -42,6 +42,20 @@ impl Runtime {
         EndSent::No
     }
 
+    /// Kills a process of a tree that was sent TERM a grace period ago and blocks it; any other is killed after its own
+    /// grace period.
+    pub(crate) async fn kill_if_blocked(self: &Arc<Self>, tree: ProcessRef, uuid: Uuid) {
+        let machine = self.machine_of(uuid);
+        if machine.is_some_and(|machine| machine.pending().any(|(signal, _)| signal == Signal::Term)) {
+            self.end_child(tree, uuid, Signal::Kill).await;
+        }
+    }
+
+    /// Returns how long a process has to end by itself.
+    pub(crate) fn grace(&self) -> Duration {
+        Duration::from_millis(self.settings.table.grace_ms)
+    }
+
     /// Ends the processes that are left below a tree that ends without a body, with the signal that the tree was told to
     /// end by, and waits for their ends. One that ignores it is killed after its grace.
     pub(super) async fn end_below(self: &Arc<Self>, tree: ProcessRef) {
