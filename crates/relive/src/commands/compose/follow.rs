@@ -15,6 +15,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use super::waits::{told, told_of_tree, word};
 use crate::client::Client;
 use crate::commands::incarnations::Incarnations;
+use crate::commands::interrupts::INTERRUPTED;
 use crate::context::Context;
 use crate::error::{CommandError, Outcome};
 use crate::render::line::Line;
@@ -69,7 +70,11 @@ pub(super) async fn follow(context: &Context, client: &Client<'_>, created: &Cre
                 answer = &mut followed => break answer?,
                 never = &mut watched => match never {},
                 _ = interrupts.recv() => {
-                    let signal = if asked { "SIGKILL" } else { "SIGTERM" };
+                    let (signal, pid) = (if asked { "SIGKILL" } else { "SIGTERM" }, created.pid);
+                    context.say(&match asked {
+                        false => format!("ending PID {pid} (SIGTERM); press Ctrl-C again to kill it"),
+                        true => format!("killing PID {pid}"),
+                    });
                     asked = true;
                     client.signal(&id, &SignalRequest { signal: signal.to_owned(), subtree: true }).await?;
                 }
@@ -77,15 +82,16 @@ pub(super) async fn follow(context: &Context, client: &Client<'_>, created: &Cre
         }
     };
     let flow = client.flow(&id).await;
+    let code = if asked { INTERRUPTED } else { answer.exit_code };
     if context.json {
         // The exit code is known, also if the nodes are not any more.
         let nodes = flow.as_ref().map_or(&[][..], |flow| &flow.nodes);
         let reported = context.print_json(&ExitLine { kind: "exit", answer: &answer, nodes });
-        return Ok(Followed { code: answer.exit_code, reported });
+        return Ok(Followed { code, reported });
     }
     let flow = match flow {
         Ok(flow) => flow,
-        Err(error) => return Ok(Followed { code: answer.exit_code, reported: Err(error.into()) }),
+        Err(error) => return Ok(Followed { code, reported: Err(error.into()) }),
     };
     // A daemon that was killed may not have written all events.
     let mut said = said.into_inner();
@@ -96,7 +102,7 @@ pub(super) async fn follow(context: &Context, client: &Client<'_>, created: &Cre
         context.say(&format!("error: {} {}: {}", word(&flow), answer.pid, exit.reason));
         context.say(&format!("\nhint: relive compose status {}", answer.pid));
     }
-    Ok(Followed { code: answer.exit_code, reported: Ok(()) })
+    Ok(Followed { code, reported: Ok(()) })
 }
 
 /// Reports from time to time which processes of a tree are suspended, unless the tree itself is.
