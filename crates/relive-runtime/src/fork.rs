@@ -10,7 +10,7 @@ use relive_journal::{Hash, Opening, Writer};
 
 use crate::bodies::{DeliveryTime, Verb};
 use crate::error::{Error, Result};
-use crate::own_workspace::{ForkRole, MadeCopy, begun_here};
+use crate::own_workspace::{MadeCopy, begun_here};
 use crate::owner::Lane;
 use crate::resume::at_gate;
 use crate::runtime::{ProcessRef, Runtime};
@@ -147,9 +147,8 @@ impl Runtime {
         let step = request.from_step.unwrap_or(origin.completed_step);
         // A step that is not there is refused below, with the last step there is.
         let spawned = origin.identity.as_ref().filter(|_| step <= origin.completed_step);
-        let role = if parent.is_some() { ForkRole::Replacement } else { ForkRole::Independent };
         let copy = match spawned.map(|identity| &identity.spawned) {
-            Some(spawned) => self.copy_for_fork(spawned, uuid, step, request.workspace, role).await?,
+            Some(spawned) => self.copy_for_fork(spawned, uuid, step, request.workspace, parent).await?,
             None => None,
         };
         let (view, has_copy) = (copy.as_ref().map(MadeCopy::view), copy.is_some());

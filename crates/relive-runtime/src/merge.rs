@@ -126,7 +126,7 @@ impl Runtime {
             }
             // It was replaced before anything of it was merged.
             let history = self.on_journal(move |data| data.history(origin)).await?.ok().map(|(history, _)| history);
-            let own = history.filter(|history| works_in_copy(history));
+            let own = history.filter(works_in_copy);
             first = own.and_then(|history| history.files.first).or(first);
             here = origin;
         }

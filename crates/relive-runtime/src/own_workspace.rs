@@ -48,10 +48,17 @@ impl MadeCopy {
 
 /// What a fork is to its original.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum ForkRole {
+enum ForkRole {
     /// It takes the place of its original in a tree.
     Replacement,
     Independent,
+}
+
+impl ForkRole {
+    /// A fork is made below a tree in place of the process that had its node.
+    fn below(parent: Option<Uuid>) -> Self {
+        if parent.is_some() { Self::Replacement } else { Self::Independent }
+    }
 }
 
 /// The word that users see.
@@ -224,7 +231,7 @@ impl Runtime {
         fork: Uuid,
         step: u32,
         wanted: Option<WorkspaceKind>,
-        role: ForkRole,
+        parent: Option<Uuid>,
     ) -> Result<Option<MadeCopy>> {
         let cwd = original.cwd.as_str();
         if wanted == Some(WorkspaceKind::Here) {
@@ -265,7 +272,7 @@ impl Runtime {
             (copied, _) => copied?,
         };
         let record = with_changes(Record::new(step, to_record(&copied)), &history);
-        let belongs_to_origin = match role {
+        let belongs_to_origin = match ForkRole::below(parent) {
             ForkRole::Replacement => true,
             // The copy may have been removed.
             ForkRole::Independent => state != CopyState::There,

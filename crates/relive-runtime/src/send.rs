@@ -105,10 +105,15 @@ impl Runtime {
                 return runtime.continue_with(uuid, request).await;
             }
             let ended = || {
-                // Most programs have no input that a message could be written to.
-                let input = if runtime.is_program(&found) { String::new() } else { format!(" --input {said}") };
-                let message = format!("`{id}` has ended and receives no messages");
-                Error::new(ErrorCode::Conflict, message).with_hint(format!("relive resume {id}{input}"))
+                let hint = match runtime.body_found(&found) {
+                    // Most programs have no input that a message could be written to.
+                    Some(Kind::Exec) => format!("relive resume {id}"),
+                    Some(Kind::Compose | Kind::Supervisor) => {
+                        format!("relive compose resume {id} --node NODE --input {said}")
+                    }
+                    Some(Kind::Agent | Kind::Cli) | None => format!("relive resume {id} --input {said}"),
+                };
+                Error::new(ErrorCode::Conflict, format!("`{id}` has ended and receives no messages")).with_hint(hint)
             };
             Ok(Accepted { accepted: accepted.ok_or_else(ended)?, note })
         })
@@ -174,14 +179,17 @@ pub(crate) fn empty_message(id: &str) -> Error {
 
 impl Runtime {
     fn is_program(&self, found: &LookedUp) -> bool {
+        self.body_found(found) == Some(Kind::Exec)
+    }
+
+    fn body_found(&self, found: &LookedUp) -> Option<Kind> {
         let of_table = |pid| self.lock().table.view(pid, self.moment()).map(|view| view.body);
-        let body = match found {
+        match found {
             LookedUp::Living { process, .. } => of_table(process.of.pid),
             LookedUp::Remembered(pid) => of_table(*pid),
             LookedUp::OnDisk(found) => crate::spec::body_of(&found.info.body),
             LookedUp::Unrecovered(_) => None,
-        };
-        body == Some(relive_core::Body::Exec)
+        }
     }
 
     /// Refuses a message that a living process cannot take in.

@@ -195,6 +195,11 @@ impl Runtime {
             Some(last) => self.check_node(run, last, redo).await.err(),
             None => None,
         };
+        if refusal.is_none()
+            && let Some(last) = last
+        {
+            refusal = self.stands_still(&redo.node, last).await;
+        }
         if refusal.is_none() && run.dead_at.is_some() {
             let hint = |raise| format!("relive resume {} {raise}", run.uuid);
             refusal = self.stops_again(None, hint, run.uuid, &ResumeRequest::default()).await;
@@ -212,6 +217,14 @@ impl Runtime {
             Err(_) => None,
         };
         Ok(Checked { last, refusal })
+    }
+
+    /// Refuses a node whose process is suspended: it continues by itself, as what it is.
+    async fn stands_still(self: &Arc<Self>, node: &str, last: Uuid) -> Option<Error> {
+        let pid = self.living(last)?.of.pid;
+        let hint = self.suspended_hint(pid).await?;
+        let message = format!("node {node} (PID {pid}) has not ended: it is suspended, and continues there");
+        Some(Error::new(ErrorCode::Conflict, message).with_hint(hint))
     }
 
     /// Refuses what the last process of a node cannot do.

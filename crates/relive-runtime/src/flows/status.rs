@@ -95,10 +95,10 @@ impl Runtime {
                 None => {}
             }
         }
-        let reason = process.suspend_reason.filter(|_| !is_over).map(|reason| match reason {
-            SuspendReason::NeedsCredentials => "its environment is lost: resume it in a shell that has it".to_owned(),
-            reason => suspended(reason),
-        });
+        let is_lost = process.suspend_reason == Some(SuspendReason::NeedsCredentials);
+        let lost = is_lost.then(|| "its environment is lost: resume it in a shell that has it".to_owned());
+        let reason =
+            process.suspend_reason.filter(|_| !is_over).map(|reason| lost.unwrap_or_else(|| suspended(reason)));
         let resume = match (is_over, &reason) {
             (true, _) => self.resume_command(process.pid, uuid).await,
             (false, Some(_)) => self.suspended_hint(process.pid).await,
@@ -121,7 +121,7 @@ impl Runtime {
     }
 
     /// Returns the command that has a process continue, if that is suspended.
-    async fn suspended_hint(self: &Arc<Self>, pid: Pid) -> Option<String> {
+    pub(super) async fn suspended_hint(self: &Arc<Self>, pid: Pid) -> Option<String> {
         let process = {
             let state = self.lock();
             let view = state.table.view(pid, self.moment())?;

@@ -156,3 +156,45 @@ fn a_limit_on_children_that_was_raised_counts_at_once() {
     fs::write(world.work().join("go"), "").unwrap();
     wait_until("there is room for another one", || world.work().join("done").exists());
 }
+
+#[test]
+fn the_logs_of_a_node_that_could_not_be_started_say_why() {
+    let world = World::new();
+    let run = world.up("nodes:
+  a: {intent: serve, agent: nobody-of-that-name}
+  b: {command: [echo, said], cwd: nowhere}
+");
+    world.relive(&["wait", &run.uuid]).exits(1);
+    let logs = world.relive(&["compose", "logs", &run.uuid, "--node", "a"]).ok();
+    assert!(logs.stderr.contains("a was not started: "), "{logs:?}");
+    assert!(logs.stderr.contains("nobody-of-that-name"), "{logs:?}");
+    let followed = world.relive(&["compose", "logs", &run.uuid, "--node", "a", "-f"]).ok();
+    assert!(followed.stderr.contains("a was not started: "), "{followed:?}");
+    assert!(world.relive(&["compose", "logs", &run.uuid]).ok().stderr.contains("a was not started: "));
+    let reason = world.node(&run, "b")["reason"].as_str().unwrap().to_owned();
+    assert!(reason.starts_with("no such directory: "), "{reason}");
+}
+
+#[test]
+fn the_refusal_to_resume_a_paused_node_names_the_command_that_continues_it() {
+    let world = World::new();
+    let run = world.up("nodes: {b: {command: [sleep, '1000']}}");
+    let pid = world.await_node(&run, "b", "running")["pid"].to_string();
+    world.relive(&["pause", &pid]).ok();
+    world.await_display(&pid, "suspended");
+    let refused = world.relive(&["compose", "resume", &run.uuid, "--node", "b"]).exits(3);
+    assert!(refused.stderr.contains(&format!("hint: relive resume {pid}")), "{refused:?}");
+}
+
+#[test]
+fn ctrl_c_says_that_it_ends_the_run_and_exits_as_an_interrupted_command() {
+    let world = World::new();
+    world.file("tree.yaml", "nodes: {a: {command: [sh, -c, 'touch runs; exec sleep 1000']}}");
+    let up = world.start(&["compose", "up", "tree.yaml"]);
+    wait_until("it runs", || world.work().join("runs").exists());
+    rustix::process::kill_process(rustix::process::Pid::from_child(&up), rustix::process::Signal::INT).unwrap();
+    let ended = finish(up).exits(130);
+    let refused = world.relive(&["send", "1", "hello"]).exits(3);
+    assert!(refused.stderr.contains("hint: relive compose resume 1 --node NODE --input hello"), "{refused:?}");
+    assert!(ended.stderr.contains("press Ctrl-C again to kill it"), "{ended:?}");
+}

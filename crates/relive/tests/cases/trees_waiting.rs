@@ -159,7 +159,7 @@ fn a_node_of_a_paused_run_is_resumed_together_with_the_run() {
     world.relive(&["pause", "--subtree", &run.uuid]).ok();
     world.await_display(&run.uuid, "suspended");
     let resume = |node: &str| world.relive(&["compose", "resume", &run.uuid, "--node", node]);
-    resume("slow").fails(3, &["slow is running"]);
+    resume("slow").fails(3, &["node slow", "is suspended", "hint: relive resume "]);
     resume("badd").fails(4, &["did you mean `bad`?"]);
     world.await_display(&run.uuid, "suspended");
     world.file("go", "");

@@ -89,8 +89,8 @@ impl Runtime {
         let reason = match &end.status {
             ProcessStatus::Killed { signal } => killed(end, &signal.name()),
             ProcessStatus::StartupFailed { stage, errno, .. } => {
-                let program = self.program_of(uuid).await.unwrap_or_default();
-                not_started(stage, errno, &program).unwrap_or_else(|| end.exit().reason.into_owned())
+                let (program, cwd) = self.program_of(uuid).await.unwrap_or_default();
+                not_started(stage, errno, (&program, &cwd)).unwrap_or_else(|| end.exit().reason.into_owned())
             }
             ProcessStatus::Exited { .. } | ProcessStatus::Abandoned | ProcessStatus::Faulted { .. } => {
                 end.exit().reason.into_owned()
@@ -111,10 +111,11 @@ impl Runtime {
         }
     }
 
-    /// Returns the name of the program that a process runs.
-    async fn program_of(&self, uuid: Uuid) -> Option<String> {
+    /// Returns the name of the program that a process runs, and where.
+    async fn program_of(&self, uuid: Uuid) -> Option<(String, String)> {
         let (history, _) = self.on_journal(move |data| data.history(uuid)).await.ok()?.ok()?;
-        history.identity?.spawned.program?.argv.first().cloned()
+        let spawned = history.identity?.spawned;
+        Some((spawned.program?.argv.first()?.clone(), spawned.cwd))
     }
 
     async fn runs_program(&self, uuid: Uuid) -> bool {
@@ -163,7 +164,10 @@ fn killed(end: &End, signal: &str) -> String {
 }
 
 /// Says why a program could not be started, if there are words for it.
-fn not_started(stage: &str, errno: &str, program: &str) -> Option<String> {
+fn not_started(stage: &str, errno: &str, (program, cwd): (&str, &str)) -> Option<String> {
+    if (stage, errno) == ("chdir", "ENOENT") {
+        return Some(format!("no such directory: {cwd} ({stage}: {errno})"));
+    }
     let words = match (stage, errno) {
         ("execve", "ENOENT") => "program not found",
         ("execve", "EACCES") => "permission denied",

@@ -26,13 +26,23 @@ pub(super) async fn run(context: &Context, run: &str, node: Option<&str>, follow
             if node.uuid.is_none() {
                 context.say(&no_output(&flow, node));
             }
-            show(context, node, None, Marks::No).await
+            match show(context, node, None, Marks::No).await {
+                Err(error) if never_was(node, &error) => {
+                    context.say(&no_output(&flow, node));
+                    Ok(0)
+                }
+                shown => shown,
+            }
         }
         None => {
             let mut code = 0;
             for node in &flow.nodes {
                 code = match show(context, node, None, Marks::Yes).await {
                     Ok(shown) => shown.max(code),
+                    Err(error) if never_was(node, &error) => {
+                        context.say(&no_output(&flow, node));
+                        code
+                    }
                     // The others have their output all the same.
                     Err(error) if error.code() == Some(ErrorCode::NotFound) => {
                         context.say(&format!("{}: {error}", node.name));
@@ -94,6 +104,12 @@ fn is_over(flow: &FlowStatus, node: &NodeStatus) -> bool {
     is_over || matches!(flow.state.as_str(), "succeeded" | "failed")
 }
 
+/// Tells whether a node has no output because its process could not be created.
+fn never_was(node: &NodeStatus, error: &CommandError) -> bool {
+    let is_over = node.pid.is_none() && matches!(node.state.as_str(), "failed" | "stopped" | "halted" | "due");
+    is_over && error.code() == Some(ErrorCode::NotFound) && error.message.contains("never existed")
+}
+
 /// Shows the output of the last process of a node; with `since`, follows what comes after that.
 async fn show(context: &Context, node: &NodeStatus, since: Option<Since>, marks: Marks) -> Outcome<u8> {
     let Some(uuid) = node.uuid else { return Ok(0) };
@@ -121,7 +137,14 @@ async fn follow_node(context: &Context, client: &Client<'_>, run: &str, name: &s
         // One that runs and has no PID is just being created.
         let has_process = node.pid.is_some() || is_over || node.state == "due";
         if let Some(uuid) = node.uuid.filter(|_| node.starts > shown && has_process) {
-            let process = client.process(&uuid.to_string()).await?;
+            let process = match client.process(&uuid.to_string()).await {
+                Err(error) if never_was(node, &error) => {
+                    shown = node.starts;
+                    context.say(&no_output(&flow, node));
+                    continue;
+                }
+                process => process?,
+            };
             let is_program = process.body == Body::Exec;
             if is_program && process.session.is_none() && process.dead_at.is_none() {
                 // Its program is just being started.
