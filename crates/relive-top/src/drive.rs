@@ -3,26 +3,24 @@
 use std::future::Future;
 use std::io::{self, Write as _};
 use std::pin::Pin;
-use std::task::Poll;
+use std::process::ExitStatus;
 use std::time::{Duration, Instant};
 
-use crossterm::event::{DisableBracketedPaste, EnableBracketedPaste};
-use crossterm::execute;
 use ratatui::DefaultTerminal;
 use relive_api::Change;
 use relive_client::{Client, Error};
 use relive_types::{ErrorCode, Timestamp, Uuid};
 use rustix::process::{getpid, kill_process};
-use rustix::termios::{LocalModes, OptionalActions, tcgetattr, tcsetattr};
-use tokio::process::Command;
-use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
 
+use crate::attached::Attached;
 use crate::content::{Compared, Content, Outcome, Part, Tab};
-use crate::key::Key;
 use crate::keyboard::{Heard, Held, Keyboard};
 use crate::runner::Runner;
+use crate::signals::{KeySignals, Signals, Told};
 use crate::state::{Drawn, Effect, Finished, Input, Look, Output, State};
+use crate::terminal::{RestoreTerminal, give_terminal_back, take_terminal, unmark_pastes_at_panic};
 use crate::{actions, draw};
 
 /// How many inputs may wait: a stream that is faster waits itself.
@@ -81,108 +79,20 @@ pub async fn run(options: Options<'_>) -> Result<u8, Failure> {
         reading: None,
         comparing: None,
         finding: None,
+        attached: None,
         begun: Instant::now(),
         options: &options,
     };
     let feed = feed(options.client, sender);
-    tokio::select! {
+    let left = tokio::select! {
         left = dashboard.go() => left.map_err(Failure::Terminal),
         code = signals.next() => Ok(code),
         error = feed => Err(Failure::Daemon(error)),
+    };
+    if let Some(attached) = dashboard.attached.take() {
+        attached.end().await;
     }
-}
-
-/// Gives the terminal back.
-struct RestoreTerminal;
-
-impl Drop for RestoreTerminal {
-    fn drop(&mut self) {
-        // The hook of a panic has done so, and a second time would put the cursor back, over the message.
-        if !std::thread::panicking() {
-            give_terminal_back();
-        }
-    }
-}
-
-/// Takes the terminal, which marks pasted text from now on.
-fn take_terminal() -> io::Result<DefaultTerminal> {
-    let terminal = ratatui::try_init()?;
-    let mut modes = tcgetattr(io::stdin())?;
-    modes.local_modes.insert(LocalModes::ISIG);
-    tcsetattr(io::stdin(), OptionalActions::Now, &modes)?;
-    // One that cannot do so hands pasted text over as keys that come at once.
-    let _ = execute!(io::stdout(), EnableBracketedPaste);
-    Ok(terminal)
-}
-
-fn give_terminal_back() {
-    unmark_pastes();
-    ratatui::restore();
-}
-
-/// A terminal that is gone needs nothing.
-fn unmark_pastes() {
-    let _ = execute!(io::stdout(), DisableBracketedPaste);
-}
-
-/// Has the hook of a panic, which resets the terminal, also reset this.
-fn unmark_pastes_at_panic() {
-    let before = std::panic::take_hook();
-    std::panic::set_hook(Box::new(move |info| {
-        unmark_pastes();
-        before(info);
-    }));
-}
-
-/// The signals that end the dashboard.
-struct Signals(Vec<(u8, Signal)>);
-
-impl Signals {
-    fn listen() -> io::Result<Self> {
-        let kinds = [(1, SignalKind::hangup()), (3, SignalKind::quit()), (15, SignalKind::terminate())];
-        kinds.into_iter().map(|(number, kind)| Ok((number, signal(kind)?))).collect::<io::Result<_>>().map(Self)
-    }
-
-    async fn next(&mut self) -> u8 {
-        std::future::poll_fn(|cx| {
-            let number =
-                self.0.iter_mut().find_map(|(number, signal)| signal.poll_recv(cx).is_ready().then_some(*number));
-            number.map_or(Poll::Pending, |number| Poll::Ready(128 + number))
-        })
-        .await
-    }
-}
-
-/// Ctrl-Z and Ctrl-C, which are signals and not read: they also act within a pasted text whose end is missing. Another program,
-/// such as a shell, may send them too.
-struct KeySignals {
-    stops: Signal,
-    interrupts: Signal,
-}
-
-impl KeySignals {
-    fn listen() -> io::Result<Self> {
-        let stops = signal(SignalKind::from_raw(rustix::process::Signal::TSTP.as_raw()))?;
-        Ok(Self { stops, interrupts: signal(SignalKind::interrupt())? })
-    }
-
-    async fn next(&mut self) -> Key {
-        tokio::select! {
-            _ = self.stops.recv() => Key::Suspend,
-            _ = self.interrupts.recv() => Key::Interrupt,
-        }
-    }
-
-    /// Drops those that came so far, which were for whoever had the terminal.
-    async fn forget(&mut self) {
-        // The runtime looks for signals while this waits: of those that came together with the end of a command it may not know.
-        tokio::task::yield_now().await;
-        std::future::poll_fn(|cx| {
-            let _ = (self.stops.poll_recv(cx), self.interrupts.poll_recv(cx));
-            Poll::Ready(())
-        })
-        .await;
-    }
+    left
 }
 
 /// Follows all processes for ever; returns only what cannot be mended.
@@ -270,6 +180,7 @@ struct Dashboard<'a> {
     reading: Option<Reading<'a>>,
     comparing: Option<Comparing<'a>>,
     finding: Option<Finding<'a>>,
+    attached: Option<Attached>,
     begun: Instant,
     options: &'a Options<'a>,
 }
@@ -302,11 +213,17 @@ impl Dashboard<'_> {
     async fn listen(&mut self) -> io::Result<Option<u8>> {
         let ticks = self.state.ticks();
         tokio::select! {
-            key = self.key_signals.next() => {
-                if let Some(code) = self.take(Heard::Input(Input::Key(key))).await? {
-                    return Ok(Some(code));
+            told = self.key_signals.next() => match told {
+                Told::Key(key) => {
+                    if let Some(code) = self.take(Heard::Input(Input::Key(key))).await? {
+                        return Ok(Some(code));
+                    }
                 }
-            }
+                Told::Continued => {
+                    let held = self.release().await;
+                    self.take_back(held).await?;
+                }
+            },
             heard = self.inputs.recv() => {
                 let Some(heard) = heard else { return Ok(Some(0)) };
                 if let Some(code) = self.take(heard).await? {
@@ -424,17 +341,34 @@ impl Dashboard<'_> {
     /// Gives the terminal to a command until it ends.
     async fn attach(&mut self, words: Vec<String>) -> io::Result<()> {
         let held = self.release().await;
-        let status = Command::new("/proc/self/exe").args(&words).status().await;
+        let status = self.run_attached(&words).await;
+        self.attached = None;
         self.take_back(held).await?;
         let finished = Finished {
             command: actions::shown(&[words]),
-            ok: status.as_ref().is_ok_and(std::process::ExitStatus::success),
+            ok: status.as_ref().is_ok_and(ExitStatus::success),
             text: status.err().map(|error| error.to_string()).unwrap_or_default(),
             output: Output::StatusLine,
         };
         let now = self.now_ms();
         self.state.apply(Input::Finished(finished), now);
         Ok(())
+    }
+
+    /// Runs a command that has the terminal. Ctrl-Z stops both, as the shell expects of a foreground job.
+    async fn run_attached(&mut self, words: &[String]) -> io::Result<ExitStatus> {
+        let mut children = signal(SignalKind::child())?;
+        let attached = self.attached.insert(Attached::start(words)?);
+        loop {
+            let ended = attached.ended_or_stopped(&mut children).await;
+            attached.restore_modes();
+            if let Some(status) = ended? {
+                return Ok(status);
+            }
+            kill_process(getpid(), rustix::process::Signal::STOP)?;
+            // The shell continues both, another program may not.
+            attached.send(rustix::process::Signal::CONT);
+        }
     }
 
     /// Stops until the shell continues it.

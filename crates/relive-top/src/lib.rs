@@ -5,6 +5,7 @@
 //! command line, which is shown.
 
 mod actions;
+mod attached;
 mod content;
 mod counts;
 mod draw;
@@ -19,8 +20,10 @@ mod results;
 mod rows;
 mod runner;
 mod selection;
+mod signals;
 mod state;
 mod status;
+mod terminal;
 mod text;
 
 pub use content::{Compared, Content, Line, Outcome, Part, Tab};

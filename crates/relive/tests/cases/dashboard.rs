@@ -482,6 +482,75 @@ fn ctrl_c_in_an_attached_agent_returns_to_the_dashboard() {
     screen.await_code(0);
 }
 
+/// Attaches to the only process in the dashboard of a shell with job control. Returns the command.
+fn attach_in_dashboard(world: &World, screen: &Screen<'_>) -> u32 {
+    world.run_with("turns: [{calls: [{name: sleep, args: {duration: 1h}}]}]", &["--name", "sleeper"]);
+    screen.line("set -m");
+    screen.command("relive top");
+    screen.await_text("PROCESSES 1");
+    screen.keys(&["Enter"]);
+    screen.await_text("Enter attach");
+    screen.keys(&["Enter"]);
+    screen.await_text("attached to PID 1");
+    // It has set its modes.
+    wait_for("the detach key ends a line", || screen.stty().contains("eol = ^]").then_some(()));
+    wait_for("it is a command", || child_of(dashboard_pid(screen)))
+}
+
+#[test]
+fn ctrl_z_in_an_attached_agent_stops_the_dashboard_until_fg() {
+    let world = World::new();
+    let Some(screen) = Screen::open(&world, "ctrl_z_in_an_attached_agent_stops_the_dashboard") else { return };
+    let attached = attach_in_dashboard(&world, &screen);
+    for round in 1..=2 {
+        screen.keys(&["C-z"]);
+        wait_for("the shell says so", || (screen.text().matches("Stopped").count() == round).then_some(()));
+        assert!(screen.stty().contains("eol = <undef>"), "{}", screen.stty());
+        screen.line("fg");
+        wait_for("it runs again", || (state_of(attached)? != 'T').then_some(()));
+        wait_for("the detach key ends a line", || screen.stty().contains("eol = ^]").then_some(()));
+    }
+    screen.keys(&["C-]"]);
+    screen.await_text("PROCESSES 1");
+    screen.keys(&["q"]);
+    screen.await_text("the processes continue: relive ps");
+}
+
+#[test]
+fn a_signal_ends_the_dashboard_and_the_command_that_it_has_attached() {
+    let world = World::new();
+    let Some(screen) = Screen::open(&world, "a_signal_ends_the_dashboard_and_the_command") else { return };
+    let attached = attach_in_dashboard(&world, &screen);
+    kill(dashboard_pid(&screen), Signal::TERM);
+    screen.await_code(143);
+    assert_eq!(state_of(attached), None, "it is gone before the shell is told");
+}
+
+#[test]
+fn a_dashboard_that_was_stopped_by_force_takes_the_terminal_back() {
+    let world = World::new();
+    let Some(screen) = Screen::open(&world, "a_dashboard_that_was_stopped_by_force") else { return };
+    screen.line("set -m");
+    screen.line("relive top");
+    screen.await_text("nothing waits for you");
+    kill(dashboard_pid(&screen), Signal::STOP);
+    screen.await_text("Stopped");
+    // Some shells do so themselves.
+    screen.set_stty("sane");
+    screen.line("fg");
+    wait_for("keys are read at once", || screen.stty().contains(" -icanon").then_some(()));
+    screen.await_text("nothing waits for you");
+    screen.keys(&["q"]);
+    screen.await_text("the processes continue: relive ps");
+    wait_for("lines are edited again", || screen.stty().contains(" icanon").then_some(()));
+}
+
+/// Returns the state of a process, as in /proc; `None` if there is none.
+fn state_of(pid: u32) -> Option<char> {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    stat.rsplit_once(") ")?.1.chars().next()
+}
+
 /// Returns a process that another one has started.
 fn child_of(pid: u32) -> Option<u32> {
     let children = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap_or_default();

@@ -121,6 +121,20 @@ impl<'a> Screen<'a> {
         });
     }
 
+    /// Returns the modes of the terminal.
+    #[cfg(feature = "faults")]
+    pub(crate) fn stty(&self) -> String {
+        self.set_stty("-a")
+    }
+
+    /// Sets modes of the terminal.
+    #[cfg(feature = "faults")]
+    pub(crate) fn set_stty(&self, modes: &str) -> String {
+        let terminal = self.run(&["display-message", "-p", "#{pane_tty}"]);
+        let output = Command::new("stty").args(["-F", terminal.trim(), modes]).output().unwrap();
+        String::from_utf8(output.stdout).unwrap()
+    }
+
     fn clear(&self) {
         self.run(&["clear-history"]);
         self.line("clear");
