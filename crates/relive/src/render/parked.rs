@@ -13,15 +13,16 @@ const ARGS_MAX: usize = 2_000;
 /// Returns the tool and its arguments on one line. A single text is shown as such, with the tool's command in
 /// backticks.
 pub(crate) fn call(call: &PendingCall) -> String {
-    on_one_line(call, shortened)
+    with_args(call, |text| shortened(exact(text)))
 }
 
-fn on_one_line(call: &PendingCall, cut: impl Fn(String) -> String) -> String {
+/// Returns the tool and its arguments, each as `show` shows it.
+fn with_args(call: &PendingCall, show: impl Fn(&str) -> String) -> String {
     let args = match call.args.as_object().filter(|args| args.len() == 1).and_then(|args| args.values().next()) {
-        Some(serde_json::Value::String(text)) => format!("`{}`", cut(exact(text))),
-        Some(_) | None => cut(exact(&call.args.to_string())),
+        Some(serde_json::Value::String(text)) => format!("`{}`", show(text)),
+        Some(_) | None => show(&call.args.to_string()),
     };
-    format!("{} {args}", exact(&call.tool))
+    format!("{} {args}", show(&call.tool))
 }
 
 /// Says that a process is paused once it has what it waits for; nothing if nobody has paused it.
@@ -63,7 +64,7 @@ pub(crate) fn describe(process: &Process, look: &Look, show: impl Fn(&PendingCal
     let text = format!("PID {pid} was interrupted, and the outcome of this call is unknown:\n");
     let mut told = Shown { text, whole: true };
     for doubtful in &process.in_doubt {
-        told.add(approval::quoted(&on_one_line(doubtful, |text| text), look));
+        told.add(approval::quoted(&with_args(doubtful, str::to_owned), look));
         told.text.push_str(&format!("started at {}\n", Clock::local().second(doubtful.at)));
         if let Some(looked) = &doubtful.looked {
             told.text.push_str("checked:\n");
@@ -165,5 +166,8 @@ mod tests {
                 && told.contains("relive resolve 5 --not-done"),
             "{told}"
         );
+        let moves = parked(json!({"command": "ls\nrm <ESC>\u{1b}[2J"}));
+        let told = describe(&Process { in_doubt: vec![moves], ..process(5, 0) }).unwrap();
+        assert!(told.contains(":\n  | shell `ls\n  | rm <U+003C>ESC><ESC>[2J`\nstarted at"), "{told}");
     }
 }
