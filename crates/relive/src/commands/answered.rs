@@ -30,6 +30,8 @@ pub(crate) struct Waiting {
     /// The item.
     id: String,
     since: Timestamp,
+    /// Whether it is the end of the process.
+    is_end: bool,
 }
 
 impl Waiting {
@@ -41,7 +43,7 @@ impl Waiting {
     /// Returns an item as what is waited for, and an incarnation that is not later than the item.
     pub(crate) fn listed(item: &Item, generation: Generation) -> Self {
         let Item { uuid, question, since, .. } = *item;
-        Self { uuid, generation, question, id: item.id.clone(), since }
+        Self { uuid, generation, question, id: item.id.clone(), since, is_end: item.has_ended() }
     }
 
     /// Tells whether a process still waits for this.
@@ -119,6 +121,8 @@ impl Waiting {
         let read = client.read(&id, Source::Journal, &mut last, async |event| {
             if found.is_none() {
                 let line = Line::parse(&event.data).filter(|line| line.at.is_some_and(|at| at >= self.since));
+                // The end that waits to be seen is not what became of it.
+                let line = line.filter(|line| !(self.is_end && line.kind == "ended"));
                 found = line.and_then(|line| told(&line));
             }
             Ok::<_, CommandError>(())

@@ -416,3 +416,35 @@ fn a_pasted_answer_keeps_its_line_breaks() {
     screen.await_code(0);
     assert_eq!(world.records(&asks.uuid, "question")[1]["answer"], "one\ntwo\n3");
 }
+
+/// It asks only once it has made the first call.
+#[test]
+fn the_next_item_of_a_process_that_was_answered_is_shown() {
+    let world = World::new();
+    let Some(screen) = Screen::open(&world, "the_next_item_of_a_process_that_was_answered_is_shown") else { return };
+    let call = |command: &str| format!("{{name: shell, args: {{command: '{command}'}}}}");
+    let process = world.run(&format!("turns: [{{calls: [{}, {}]}}, {{text: done}}]", call("echo 1"), call("echo 2")));
+    world.await_display(&process.uuid, "approval");
+    screen.command("relive inbox");
+    for place in 1..=2 {
+        screen.await_text(&format!("[{place}/{place}] approval PID 1"));
+        until("it is answered", || screen.keys(&["y"]), || world.records(&process.uuid, "approval").len() >= 2 * place);
+    }
+    screen.await_text("[3/3] finished PID 1");
+    until("it is seen", || screen.keys(&["e"]), || !world.records(&process.uuid, "acked").is_empty());
+    let shown = screen.await_code(0);
+    assert!(shown.contains("nothing waits for you\n"), "{shown}");
+}
+
+#[test]
+fn an_end_that_is_seen_elsewhere_is_said_to_be() {
+    let world = World::new();
+    let Some(screen) = Screen::open(&world, "an_end_that_is_seen_elsewhere_is_said_to_be") else { return };
+    let process = world.run("turns: [{text: done}]");
+    await_items(&world, 1);
+    screen.command("relive next");
+    screen.await_text("[Space] skip  [q] leave");
+    world.relive(&["inbox", "ack", &process.uuid]).ok();
+    screen.await_text("\nseen elsewhere at ");
+    screen.await_code(0);
+}

@@ -4,8 +4,8 @@ use std::collections::{BTreeSet, VecDeque};
 use std::future::Future;
 use std::time::Duration;
 
-use relive_api::{Answer, AnswerKind, Item, Process, with_words};
-use relive_core::{ErrorCode, Generation, Timestamp};
+use relive_api::{Answer, AnswerKind, Item, Process, item_of, with_words};
+use relive_core::{ErrorCode, Generation, Timestamp, Uuid};
 use relive_types::program::relive_commands;
 
 use super::daemon::{self, Daemon};
@@ -33,9 +33,16 @@ const LEAVE_WITHIN: Duration = Duration::from_secs(1);
 const STOPPED_BEFORE_NEXT: &str = "the daemon was stopped; to see the next item: relive daemon start  [q] leave";
 const STOPPED_AT_END: &str = "the daemon was stopped; to see what still waits, and start it: relive inbox\n";
 
+/// How long the next item of a process that was answered is awaited before it is said that nothing waits.
+const NEXT_WITHIN: Duration = Duration::from_secs(2);
+/// How often it is looked for.
+const LOOK_FOR_NEXT: Duration = Duration::from_millis(50);
+
 /// What follows an item.
 enum Then {
     Next,
+    /// The same; its process has an answer, and may ask for the next one.
+    Answered,
     Leave(u8),
 }
 
@@ -55,10 +62,17 @@ pub(super) async fn through(context: &Context, client: &Client<'_>, items: Vec<I
     let mut keys = Keys::open().map_err(unusable)?;
     let mut count = items.len();
     let (mut items, mut shown) = (VecDeque::from(items), BTreeSet::new());
+    let mut answered = None;
     loop {
         let Some(item) = items.pop_front() else {
             let After::Newer { here } = after else { return Ok(0) };
-            let open = match keys.during(daemon::open(client)).await {
+            let settling = async {
+                if let Some(uuid) = answered.take() {
+                    await_next(client, uuid).await;
+                }
+                daemon::open(client).await
+            };
+            let open = match keys.during(settling).await {
                 Ok(open) => open?,
                 Err(code) => return Ok(code),
             };
@@ -78,13 +92,31 @@ pub(super) async fn through(context: &Context, client: &Client<'_>, items: Vec<I
         shown.insert(item.id.clone());
         let place = shown.len();
         let head = context.out.paint(Paint::Bold, &format!("[{place}/{count}] ")).into_owned();
-        if let Then::Leave(code) = show(context, client, &head, &item, &mut keys).await? {
-            if let (After::Newer { here }, 0) = (&after, code) {
-                context.print(&left(client, *here).await)?;
+        match show(context, client, &head, &item, &mut keys).await? {
+            Then::Next => {}
+            Then::Answered => answered = Some(item.uuid),
+            Then::Leave(code) => {
+                if let (After::Newer { here }, 0) = (&after, code) {
+                    context.print(&left(client, *here).await)?;
+                }
+                return Ok(code);
             }
-            return Ok(code);
         }
     }
+}
+
+/// Waits until a process that was answered asks for something else or has ended; it may also work on for long.
+async fn await_next(client: &Client<'_>, uuid: Uuid) {
+    let id = uuid.to_string();
+    let settled = async {
+        while let Ok(Some(process)) = daemon::ask(client, async || Ok(client.process(&id).await?)).await {
+            if process.dead_at.is_some() || item_of(&process).is_some() {
+                return;
+            }
+            tokio::time::sleep(LOOK_FOR_NEXT).await;
+        }
+    };
+    let _ = tokio::time::timeout(NEXT_WITHIN, settled).await;
 }
 
 /// Waits until there is a daemon to ask about the next item; an exit code if the person leaves. Starts one that has crashed.
@@ -340,7 +372,7 @@ async fn answer_by(context: &Context, asked: &Asked<'_>, key: char, keys: &mut K
     let answering = async {
         if run(context, &command).await? && answer.kind != AnswerKind::Look {
             context.print("\n")?;
-            return Outcome::Ok(Some(Then::Next));
+            return Outcome::Ok(Some(Then::Answered));
         }
         // The answer may have been refused because there is one.
         if daemon::ask(client, async || waiting.is_still_open(client).await).await? == Some(false) {
