@@ -188,8 +188,8 @@ impl ResolveRequest {
     }
 }
 
-/// The longest answer to a question, in bytes.
-pub const ANSWER_MAX: usize = 16 << 10;
+/// The longest answer to a question, in bytes: as much as a person can type.
+pub const ANSWER_MAX: usize = 64 << 10;
 
 /// The resolution of a call in doubt, the answer to a call that needs an approval, or to a question of the agent.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
