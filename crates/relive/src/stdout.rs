@@ -3,8 +3,14 @@
 //! The standard library opens `/dev/null` in the place of a descriptor that is closed (`>&-`), before `main`: output
 //! would be lost without an error. Coreutils report that, and so does Relive.
 
+use std::future::Future;
 use std::io::{self, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
+
+use rustix::event::{PollFd, PollFlags, poll};
+use tokio::sync::oneshot;
+
+use crate::error::Outcome;
 
 static IS_CLOSED: AtomicBool = AtomicBool::new(false);
 
@@ -28,6 +34,23 @@ pub(crate) fn write(bytes: &[u8]) -> io::Result<()> {
     }
     Stdout.write_all(bytes)?;
     Stdout.flush()
+}
+
+/// Does some work, unless the reader of standard output goes away: without that, only the next output would tell.
+pub(crate) async fn while_read<T>(work: impl Future<Output = Outcome<T>>) -> Outcome<T> {
+    let (sender, left) = oneshot::channel();
+    // It ends with the command: nothing else ends the wait for a reader that stays.
+    std::thread::spawn(move || {
+        let stdout = io::stdout();
+        let mut ready = [PollFd::new(&stdout, PollFlags::empty())];
+        while poll(&mut ready, None) == Err(rustix::io::Errno::INTR) {}
+        let _ = sender.send(());
+    });
+    tokio::select! {
+        biased;
+        done = work => done,
+        Ok(()) = left => Err(io::Error::from(io::ErrorKind::BrokenPipe).into()),
+    }
 }
 
 /// Standard output as a stream.

@@ -19,6 +19,7 @@ use crate::error::{CommandError, Outcome};
 use crate::render::journal::Journal;
 use crate::render::line::Line;
 use crate::render::time::{Clock, parse_since};
+use crate::stdout::while_read;
 
 /// Show the conversation and tool calls of an agent, or the output of a program
 #[derive(Debug, Default, clap::Args)]
@@ -75,7 +76,7 @@ pub(crate) async fn run(context: &Context, args: &Args) -> Outcome<u8> {
     // Of a CLI agent its conversation is shown, not the lines that it is made of.
     if let Some(session) = process.session.as_ref().filter(|_| process.body != Body::Cli) {
         return tokio::select! {
-            shown = program::run(context, args, &process, session) => shown,
+            shown = while_read(program::run(context, args, &process, session)) => shown,
             refused = loses_sight(&client, &args.id, process.uuid), if args.follow => Err(refused),
         };
     }
@@ -100,7 +101,7 @@ pub(crate) async fn run(context: &Context, args: &Args) -> Outcome<u8> {
         kept.rest().try_for_each(|text| context.print(&text))?;
     }
     if args.follow {
-        follow::run(&client, &process, &mut shown, last).await?;
+        while_read(follow::run(&client, &process, &mut shown, last)).await?;
     }
     if !shown.any {
         // A journal begins with two records before anybody can know its process.

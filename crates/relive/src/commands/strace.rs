@@ -58,7 +58,7 @@ pub(crate) async fn run(context: &Context, args: &Args) -> Outcome<u8> {
             let text = text(&client, &mut incarnations, &clock, &event).await?;
             context.print(&text)
         };
-        client.follow(&uuid, Source::Events, &mut last, each).await?;
+        crate::stdout::while_read(client.follow(&uuid, Source::Events, &mut last, each)).await?;
     }
     Ok(0)
 }

@@ -5,7 +5,7 @@ use std::process::Stdio;
 
 use serde_json::{Value, json};
 
-use crate::world::{World, finish, output, wait_until};
+use crate::world::{World, begun, finish, output, wait_for, wait_until};
 
 const SAYS: &str = "turns: [{text: done}]";
 
@@ -143,5 +143,26 @@ fn logs_of_a_missing_journal_say_so() {
     std::fs::remove_file(world.steps_file(&process.uuid)).unwrap();
     for args in [vec!["logs", "1"], vec!["logs", "-f", &process.uuid], vec!["logs", "-n", "3", "1"]] {
         world.relive(&args).fails(4, &["the journal of ", " is missing", "steps.jsonl"]);
+    }
+}
+
+/// Nothing more is written to it for an hour.
+#[test]
+fn whatever_follows_ends_when_nobody_reads_it() {
+    let world = World::new();
+    let process = world.run("turns: [{calls: [{name: sleep, args: {duration: 1h}}]}]");
+    let program = begun(&world.relive(&["exec", "-d", "--json", "--", "sh", "-c", "echo hi; sleep 3600"]).ok().json());
+    let commands = [
+        vec!["inbox", "--watch", "--json"],
+        vec!["logs", "-f", &process.uuid],
+        vec!["strace", "-f", &process.uuid],
+        vec!["logs", "-f", &program.uuid],
+    ];
+    for words in commands {
+        let mut child = world.command(&words).stdout(Stdio::piped()).spawn().unwrap();
+        let mut first = [0];
+        child.stdout.take().unwrap().read_exact(&mut first).unwrap();
+        let status = wait_for("it ends", || child.try_wait().unwrap());
+        assert_eq!(status.code(), Some(0), "{words:?}");
     }
 }

@@ -28,7 +28,7 @@ pub(super) async fn run(context: &Context, here: Option<&str>) -> Outcome<u8> {
     // Watching does not start a daemon that was stopped.
     client.set_stopped(true);
     if context.json {
-        return print_changes(context, &client, here).await;
+        return crate::stdout::while_read(print_changes(context, &client, here)).await;
     }
     let cannot = |error| CommandError::internal("the terminal cannot be used").because(error);
     let mut keys = Keys::open().map_err(cannot)?;
