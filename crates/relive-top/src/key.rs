@@ -17,10 +17,30 @@ pub enum Key {
     PageDown,
     Home,
     End,
+    /// Ctrl-U and Ctrl-W, in a text.
+    Erase(Erase),
     /// Ctrl-C.
     Interrupt,
     /// Ctrl-Z.
     Suspend,
+}
+
+/// What is removed from the end of a text, as in the line of a shell.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Erase {
+    /// All of it.
+    Line,
+    Word,
+}
+
+impl Erase {
+    pub(crate) fn shorten(self, text: &mut String) {
+        let rest = match self {
+            Self::Line => "",
+            Self::Word => text.trim_end().trim_end_matches(|c: char| !c.is_whitespace()),
+        };
+        text.truncate(rest.len());
+    }
 }
 
 impl Key {
@@ -39,6 +59,7 @@ impl Key {
             | Self::PageDown
             | Self::Home
             | Self::End
+            | Self::Erase(_)
             | Self::Interrupt
             | Self::Suspend => None,
         }
@@ -51,7 +72,12 @@ impl Key {
             return None;
         }
         if event.modifiers.contains(KeyModifiers::CONTROL) {
-            let known = [('c', Self::Interrupt), ('z', Self::Suspend)];
+            let known = [
+                ('c', Self::Interrupt),
+                ('z', Self::Suspend),
+                ('u', Self::Erase(Erase::Line)),
+                ('w', Self::Erase(Erase::Word)),
+            ];
             return known.into_iter().find(|(c, _)| event.code == KeyCode::Char(*c)).map(|(_, key)| key);
         }
         if let KeyCode::Char(c) = event.code {

@@ -93,7 +93,8 @@ impl State {
             | Key::PageUp
             | Key::PageDown
             | Key::Home
-            | Key::End => {}
+            | Key::End
+            | Key::Erase(_) => {}
         }
         match self.overlay.take() {
             None => self.press_plain(key),
@@ -163,6 +164,7 @@ impl State {
         match key {
             Key::Char(c) => self.type_char(&mut typed, c),
             Key::Backspace => drop(typed.pop()),
+            Key::Erase(erase) => erase.shorten(&mut typed),
             Key::Enter => return self.typed(prompt, &typed),
             Key::Escape => {
                 if prompt == Prompt::Filter {
@@ -237,6 +239,7 @@ impl State {
             | Key::Home
             | Key::End
             | Key::Interrupt
+            | Key::Erase(_)
             | Key::Suspend => {}
         }
         Vec::new()
@@ -341,6 +344,7 @@ pub(crate) fn is_move(key: Key) -> bool {
         | Key::Tab
         | Key::BackTab
         | Key::Interrupt
+        | Key::Erase(_)
         | Key::Suspend => false,
     }
 }
@@ -362,6 +366,7 @@ fn moved(key: Key, at: usize, count: usize) -> Option<usize> {
         | Key::Tab
         | Key::BackTab
         | Key::Interrupt
+        | Key::Erase(_)
         | Key::Suspend => return None,
     };
     Some(to.min(last))

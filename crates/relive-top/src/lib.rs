@@ -29,7 +29,7 @@ mod text;
 pub use content::{Compared, Content, Line, Outcome, Part, Tab};
 pub use draw::draw;
 pub use drive::{Failure, Options, run};
-pub use key::Key;
+pub use key::{Erase, Key};
 pub use keyboard::AT_ONCE;
 pub use rows::{Row, RowKind};
 pub use state::{Batch, Drawn, Effect, Finished, Input, Look, Output, Overlay, Prompt, State};

@@ -9,6 +9,8 @@ const TEXT_MAX: usize = 64 << 10;
 
 const BACKSPACE: u8 = 0x08;
 const DELETE: u8 = 0x7f;
+const CTRL_U: u8 = 0x15;
+const CTRL_W: u8 = 0x17;
 
 /// A text that is being typed.
 #[derive(Debug, Default)]
@@ -58,14 +60,28 @@ impl Line {
                 shown.push_str(&self.push(part));
                 continue;
             }
-            match self.pop() {
-                None => {}
+            let gone = self.erase(part[0]);
+            if gone.contains('\n') {
                 // The line before cannot be returned to.
-                Some('\n') => shown.push_str(&format!("\r\n{prompt}{}", self.shown())),
-                Some(gone) => shown.push_str(&"\x08 \x08".repeat(width(gone))),
+                shown.push_str(&format!("\r\n{prompt}{}", self.shown()));
+            } else {
+                shown.push_str(&"\x08 \x08".repeat(gone.chars().map(width).sum()));
             }
         }
         shown
+    }
+
+    /// Removes what a key removes from the end, and returns it.
+    fn erase(&mut self, key: u8) -> String {
+        let rest = match key {
+            CTRL_U => "",
+            CTRL_W => self.text.trim_end().trim_end_matches(|c: char| !c.is_whitespace()),
+            _ => return self.pop().map(String::from).unwrap_or_default(),
+        };
+        let kept = rest.len();
+        self.partial.clear();
+        self.is_after_return = false;
+        self.text.split_off(kept)
     }
 
     /// Removes the last character. Bytes that are no character count as one.
@@ -88,7 +104,7 @@ impl Line {
 }
 
 fn is_erasing(key: u8) -> bool {
-    matches!(key, BACKSPACE | DELETE)
+    matches!(key, BACKSPACE | DELETE | CTRL_U | CTRL_W)
 }
 
 /// Returns how many columns a character takes as it is shown.
@@ -134,6 +150,15 @@ mod tests {
         assert_eq!(line.edit(b"\x7f\x7f", "? "), "\x08 \x08".repeat(6));
         line.push(b"\tc");
         assert_eq!(line.into_text(), "a\tc");
+    }
+
+    #[test]
+    fn ctrl_u_and_ctrl_w_erase_as_in_a_shell() {
+        let mut line = Line::default();
+        assert_eq!(line.edit(b"to be  \x17", "? "), format!("to be  {}", "\x08 \x08".repeat(4)));
+        assert_eq!((line.edit(b"\x15\x15\x17", "? "), line.text.as_str()), ("\x08 \x08".repeat(3), ""));
+        assert_eq!(line.edit(b"a\nbc\x17", "? "), "a\r\nbc\x08 \x08\x08 \x08");
+        assert_eq!((line.edit(b"\x15", "? "), line.text.as_str()), ("\r\n? ".to_owned(), ""));
     }
 
     #[test]
