@@ -7,6 +7,8 @@ use crate::state::{Effect, Finished, Output, Overlay, State};
 
 /// How much of a command is shown at least beside what came of it.
 const COMMAND_MIN: usize = 24;
+/// How much of what came of it is shown at least beside a command that fits.
+const RESULT_MIN: usize = 24;
 
 impl State {
     /// Takes in the end of a command.
@@ -18,11 +20,11 @@ impl State {
             self.answering = None;
         }
         let lines: Vec<String> = text.lines().map(crate::text::clean).collect();
-        let first = lines.iter().find(|line| !line.is_empty()).cloned().unwrap_or_default();
-        let sign = if ok { "done" } else { "failed" };
-        let said = if first.is_empty() { sign } else { first.as_str() };
-        // What came of it is worth more room than the command, which was shown while it ran.
-        let room = self.drawn.width.saturating_sub(said.width() + ": ".len()).max(COMMAND_MIN);
+        let said = telling(&lines).unwrap_or(if ok { "done" } else { "failed" });
+        // A command that is cut cannot be typed again; of one that is cut anyway, what came of it is worth more room.
+        let beside = |result: usize| self.drawn.width.saturating_sub(result + ": ".len());
+        let whole = Some(beside(RESULT_MIN)).filter(|room| command.width() <= *room);
+        let room = whole.unwrap_or_else(|| beside(said.width()).max(COMMAND_MIN));
         let is_known = self.drawn.width > 0;
         let typed = if is_known { crate::text::fit(&command, room, self.look.ascii) } else { command.clone() };
         self.status = format!("{typed}: {said}");
@@ -68,4 +70,10 @@ impl State {
         let (id, lines) = self.compared.as_ref()?;
         lines.as_deref().filter(|_| *id == item.id)
     }
+}
+
+/// Returns the line that tells most of what a command did: one that says that nothing changed tells less than any other.
+fn telling(lines: &[String]) -> Option<&str> {
+    let told = || lines.iter().map(String::as_str).filter(|line| !line.is_empty());
+    told().find(|line| !line.ends_with("nothing changed")).or_else(|| told().next())
 }
