@@ -27,7 +27,7 @@ pub use error::{Cause, Error};
 pub use follow::Source;
 pub use ids::new_uuid;
 pub use owner::UnsafeSocket;
-pub use silence::{LongWork, Witness};
+pub use silence::{LongWork, Pulse, Witness};
 pub use sse::Event;
 pub use start::{Delegated, Launcher, StartError, Unwritable};
 pub use verbs::Waited;

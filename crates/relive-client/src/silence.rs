@@ -42,7 +42,30 @@ pub enum LongWork {
     Other,
 }
 
+/// Whether a daemon shows a sign of life.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Pulse {
+    Answers,
+    /// It accepts connections, and answers nothing.
+    Silent {
+        os_pid: Option<u32>,
+    },
+    /// Nothing listens.
+    Gone,
+}
+
 impl Client {
+    /// Asks for something that every daemon answers at once, on a connection of its own. Starts no daemon.
+    pub async fn pulse(&self, within: Duration) -> Pulse {
+        let Ok(connection) = Connection::open(&self.socket).await else { return Pulse::Gone };
+        let os_pid = connection.listener.os_pid;
+        let ask = Ask { wire: Wire::Any, ..get("/v1/daemon".into()) };
+        match tokio::time::timeout(within, self.exchange_on(connection, &ask)).await {
+            Ok(_) => Pulse::Answers,
+            Err(_) => Pulse::Silent { os_pid },
+        }
+    }
+
     /// Sends a request on a connection. Fails if the listener is silent and is not the daemon.
     pub(super) async fn attend(&self, connection: Connection, ask: &Ask) -> Result<Answer, Error> {
         let os_pid = connection.listener.os_pid;

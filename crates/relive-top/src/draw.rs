@@ -51,7 +51,10 @@ fn draw_header(state: &State, frame: &mut Frame<'_>, area: Rect) {
     );
     let bold = Style::new().add_modifier(Modifier::BOLD);
     let mut spans = vec![Span::styled("relive  ", bold)];
-    if !state.connected {
+    if state.silence.is_some() {
+        spans.push(Span::styled("not answering...", state.paint(Color::Yellow).add_modifier(Modifier::REVERSED)));
+        spans.push(Span::raw("  "));
+    } else if !state.connected {
         spans.push(Span::styled("reconnecting...", state.paint(Color::Yellow).add_modifier(Modifier::REVERSED)));
         spans.push(Span::raw("  "));
     } else if !state.ready {

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use ratatui::DefaultTerminal;
 use relive_api::Change;
-use relive_client::{Client, Error};
+use relive_client::{Client, Error, Pulse};
 use relive_types::{ErrorCode, Timestamp, Uuid};
 use rustix::process::{getpid, kill_process};
 use tokio::signal::unix::{SignalKind, signal};
@@ -33,6 +33,9 @@ const TICK: Duration = Duration::from_secs(1);
 const FRAME: Duration = Duration::from_millis(40);
 /// How long the loop waits before it looks for a daemon that is gone.
 const AGAIN_AFTER: Duration = Duration::from_millis(250);
+/// How often it is checked whether the daemon answers, and how long it may take.
+const PULSE_EVERY: Duration = Duration::from_secs(2);
+const PULSE_WITHIN: Duration = Duration::from_secs(2);
 
 /// What the loop needs.
 pub struct Options<'a> {
@@ -83,16 +86,33 @@ pub async fn run(options: Options<'_>) -> Result<u8, Failure> {
         begun: Instant::now(),
         options: &options,
     };
-    let feed = feed(options.client, sender);
+    let feed = feed(options.client, sender.clone());
+    let pulse = feel_pulse(options.client, sender);
     let left = tokio::select! {
         left = dashboard.go() => left.map_err(Failure::Terminal),
         code = signals.next() => Ok(code),
         error = feed => Err(Failure::Daemon(error)),
+        () = pulse => Ok(0),
     };
     if let Some(attached) = dashboard.attached.take() {
         attached.end().await;
     }
     left
+}
+
+/// Looks for ever whether the daemon answers: of one that hangs, the stream tells nothing.
+async fn feel_pulse(client: &Client, sender: mpsc::Sender<Heard>) {
+    let mut is_silent = false;
+    loop {
+        tokio::time::sleep(PULSE_EVERY).await;
+        let input = match client.pulse(PULSE_WITHIN).await {
+            Pulse::Silent { os_pid } => Input::Silent { os_pid },
+            Pulse::Answers | Pulse::Gone if is_silent => Input::Answers,
+            Pulse::Answers | Pulse::Gone => continue,
+        };
+        is_silent = matches!(input, Input::Silent { .. });
+        let _ = sender.send(Heard::Input(input)).await;
+    }
 }
 
 /// Follows all processes for ever; returns only what cannot be mended.

@@ -12,7 +12,7 @@ use crate::key::Key;
 pub use crate::overlay::{Overlay, Prompt};
 use crate::rows::{ListSource, Row, RowKind};
 use crate::selection::Selection;
-use crate::status::STOPPED;
+use crate::status::{STOPPED, Silence};
 
 /// How long an item has to be shown before a key can answer it.
 pub(crate) const SEEN_AFTER_MS: u64 = 300;
@@ -45,6 +45,12 @@ pub enum Input {
         /// Whether somebody stopped it: then nobody but a person starts it again.
         stopped: bool,
     },
+    /// The daemon accepts connections, and does not answer.
+    Silent {
+        os_pid: Option<u32>,
+    },
+    /// It answers again, or is gone.
+    Answers,
     Key(Key),
     /// Keys that came at once: pasted, unless they only move.
     Keys {
@@ -208,6 +214,8 @@ pub struct State {
     /// The message that is shown, and since when.
     pub(crate) status_since: Option<(String, u64)>,
     pub(crate) connected: bool,
+    /// Set while the daemon does not answer.
+    pub(crate) silence: Option<Silence>,
     pub(crate) ready: bool,
     /// Whether a key was pressed before everything was told.
     touched: bool,
@@ -261,6 +269,7 @@ impl State {
             status: String::new(),
             status_since: None,
             connected: false,
+            silence: None,
             ready: false,
             touched: false,
             now_ms: 0,
@@ -315,6 +324,8 @@ impl State {
                     STOPPED.clone_into(&mut self.status);
                 }
             }
+            Input::Silent { os_pid } => self.begin_silence(os_pid),
+            Input::Answers => self.end_silence(),
             Input::Lines { uuid, tab, part } if self.loaded == Some((uuid, tab)) => self.take_lines(part),
             // Of a tab that is not shown any more.
             Input::Lines { .. } => {}

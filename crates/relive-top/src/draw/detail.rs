@@ -44,7 +44,7 @@ fn about(state: &State, width: usize) -> Vec<Line<'static>> {
         if process.pause_kept { ", then paused" } else { "" },
         process.step,
         count(process.tokens_in.saturating_add(process.tokens_out)),
-        span(known.elapsed_ms(state.now_ms)),
+        span(known.elapsed_ms(state.clock_ms())),
     );
     let doing = process.doing.as_deref().map(|doing| format!("  {}", clean(doing))).unwrap_or_default();
     let bold = Style::new().add_modifier(Modifier::BOLD);

@@ -81,7 +81,7 @@ fn of_row(state: &State, place: usize, row: &Row, width: usize) -> Line<'static>
 
 fn item_text(state: &State, item: &Item, width: usize) -> String {
     let who = item.name.as_deref().map_or_else(|| item.pid.to_string(), exact);
-    let waits = state.known.get(&item.uuid).and_then(|known| known.waits_ms(state.now_ms));
+    let waits = state.known.get(&item.uuid).and_then(|known| known.waits_ms(state.clock_ms()));
     let left = waits.map(|waits| format!(" in {}", span(waits))).unwrap_or_default();
     let then = if item.pause_kept { ", then paused" } else { "" };
     fit(&format!("{} {who}{left}{then}: {}", item.kind.word(), exact(&item.text)), width, state.look.ascii)
@@ -124,7 +124,7 @@ fn process_text(state: &State, known: &Known, depth: usize, folded: usize, width
     let name = clean(process.name.as_deref().unwrap_or(&process.intent));
     let more = if folded > 0 { format!(" +{folded}") } else { String::new() };
     let left = format!("{}{} {name}{more}", "  ".repeat(depth.min(8)), process.pid);
-    let elapsed = span(known.elapsed_ms(state.now_ms));
+    let elapsed = span(known.elapsed_ms(state.clock_ms()));
     let tokens = count(process.tokens_in.saturating_add(process.tokens_out));
     let doing = process.doing.as_deref().map(clean).unwrap_or_default();
     let right = if width >= 70 {

@@ -1,7 +1,7 @@
 //! What each key asks for.
 
 use relive_api::Process;
-use relive_top::{Batch, Effect, Finished, Input, Key, Line, Output, Part, State, Tab};
+use relive_top::{Batch, Effect, Erase, Finished, Input, Key, Line, Output, Part, State, Tab};
 use serde_json::json;
 
 use crate::world::{Dashboard, PLAIN, approval, finished, paused, process};
@@ -653,4 +653,51 @@ fn that_the_daemon_was_stopped_is_shown_until_there_is_one() {
     assert!(dashboard.screen(80, 24).contains("the daemon was stopped"));
     dashboard.apply(Input::Reset);
     assert!(!dashboard.screen(80, 24).contains("the daemon was stopped"));
+}
+
+#[test]
+fn ctrl_u_and_ctrl_w_erase_as_in_a_shell() {
+    let check = |erase, expect: &str| {
+        let mut dashboard = one(&json!({}));
+        dashboard.press(&[Key::Char('s')]);
+        dashboard.type_in("to be ");
+        dashboard.press(&[Key::Erase(erase)]);
+        dashboard.type_in("x");
+        assert_eq!(dashboard.press(&[Key::Enter]), run(&["send", "00000001", expect]));
+    };
+    check(Erase::Word, "to x");
+    check(Erase::Line, "x");
+}
+
+/// It is shown to be typed again.
+#[test]
+fn the_id_of_a_command_stays_when_its_result_is_long() {
+    let mut dashboard = one(&json!({}));
+    dashboard.screen(80, 24);
+    let finish = |dashboard: &mut Dashboard, command: &str, text: &str| {
+        let (command, text) = (command.to_owned(), text.to_owned());
+        dashboard.apply(Input::Finished(Finished { command, ok: true, text, output: Output::StatusLine }));
+        dashboard.screen(80, 24)
+    };
+    let forked = "forking 0c9d1e77 at step 5 -> 5f6a7b8c\nPID 6 running (anthropic/claude) | forked from 0c9d1e77\n";
+    let screen = finish(&mut dashboard, "relive resume --fork --from-step 5 0c9d1e77", forked);
+    assert!(screen.contains("relive resume --fork --from-step 5 0c9d1e77: forking 0c9d1e77 at"), "{screen}");
+    let paused = "PID 19 is already paused: nothing changed\npaused 1 process\n";
+    let screen = finish(&mut dashboard, "relive pause --subtree 00000001 00000002", paused);
+    assert!(screen.contains("relive pause --subtree 00000001 00000002: paused 1 process"), "{screen}");
+}
+
+#[test]
+fn a_daemon_that_does_not_answer_is_named_and_the_clocks_stop() {
+    let mut dashboard = one(&json!({"name": "worker"}));
+    let before = dashboard.screen(80, 24);
+    dashboard.apply(Input::Silent { os_pid: Some(7) });
+    dashboard.pass(90_000);
+    let screen = dashboard.screen(80, 24);
+    assert!(screen.contains("not answering...") && screen.contains("waiting for the daemon, OS pid 7, which does not"));
+    let row = |screen: &str| screen.lines().find(|line| line.starts_with("> 1 worker")).map(str::to_owned);
+    assert_eq!(row(&screen), row(&before), "{screen}");
+    dashboard.apply(Input::Answers);
+    let screen = dashboard.screen(80, 24);
+    assert!(!screen.contains("answer") && row(&screen) != row(&before), "{screen}");
 }

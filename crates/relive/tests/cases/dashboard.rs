@@ -482,6 +482,23 @@ fn ctrl_c_in_an_attached_agent_returns_to_the_dashboard() {
     screen.await_code(0);
 }
 
+/// Its stream has nothing to tell for a while also when it is well.
+#[test]
+fn the_dashboard_says_that_the_daemon_does_not_answer() {
+    let world = World::new();
+    let Some(screen) = Screen::open(&world, "the_dashboard_says_that_the_daemon_does_not_answer") else { return };
+    screen.command("relive top");
+    screen.await_text("nothing waits for you");
+    let daemon = world.daemon_pid().unwrap();
+    kill(daemon, Signal::STOP);
+    screen.await_text(&format!("waiting for the daemon, OS pid {daemon}, which does not answer yet"));
+    screen.await_text("not answering...");
+    kill(daemon, Signal::CONT);
+    wait_for("it is well again", || (!screen.text().contains("answer")).then_some(()));
+    screen.keys(&["q"]);
+    screen.await_code(0);
+}
+
 /// Attaches to the only process in the dashboard of a shell with job control. Returns the command.
 fn attach_in_dashboard(world: &World, screen: &Screen<'_>) -> u32 {
     world.run_with("turns: [{calls: [{name: sleep, args: {duration: 1h}}]}]", &["--name", "sleeper"]);
