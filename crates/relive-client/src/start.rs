@@ -6,7 +6,7 @@
 use std::fmt;
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::io::{self, Read as _, Seek as _, SeekFrom};
-use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::os::unix::fs::{DirBuilderExt as _, FileTypeExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::pin::Pin;
 use std::process::{Child, Command, Stdio};
@@ -52,6 +52,11 @@ pub trait Launcher: fmt::Debug + Send + Sync {
     /// Returns whether only others can start the daemon, because this program does not see its files.
     fn cannot_start(&self) -> bool {
         false
+    }
+
+    /// Returns the OS pid of the daemon that uses the data directory, if there is one.
+    fn holder(&self) -> Option<u32> {
+        None
     }
 
     /// Returns whether the daemon that uses the data directory listens on another socket than this one.
@@ -111,7 +116,10 @@ pub(super) async fn start(socket: &Path, launcher: &dyn Launcher) -> Result<Conn
     let mut start = Start::new(socket, launcher)?;
     loop {
         match Connection::open(socket).await {
-            Ok(connection) => return Ok(connection),
+            Ok(connection) => {
+                start.has_connected = true;
+                return Ok(connection);
+            }
             Err(error @ (Error::CannotConnect { .. } | Error::Unsafe(_))) => return Err(error),
             // A daemon listens, and has a full backlog of connections.
             Err(Error::Lost(_)) => {}
@@ -156,6 +164,7 @@ struct Start<'a> {
     /// Whether another daemon uses the data directory, as was last found.
     is_held: bool,
     has_told: bool,
+    has_connected: bool,
 }
 
 enum Stage {
@@ -187,8 +196,22 @@ impl<'a> Start<'a> {
             }
         };
         let (now, stage) = (Instant::now(), Stage::Waiting);
-        let (begun, since, is_held, has_told) = (now, now, false, false);
-        Ok(Self { socket, launcher, command, directory, log_start, begun, since, stage, is_held, has_told })
+        let (begun, since) = (now, now);
+        let (is_held, has_told, has_connected) = (false, false, false);
+        let start = Self {
+            socket,
+            launcher,
+            command,
+            directory,
+            log_start,
+            begun,
+            since,
+            stage,
+            is_held,
+            has_told,
+            has_connected,
+        };
+        Ok(start)
     }
 
     /// Takes the next step, while nothing listens.
@@ -199,10 +222,19 @@ impl<'a> Start<'a> {
                     self.enter(Stage::Turn);
                 }
             }
-            // It would wait for the lock, and take it when that daemon is stopped, after this command was refused.
-            Stage::Turn if self.launcher.listens_elsewhere(self.socket) => self.is_held = true,
-            Stage::Turn if self.launcher.delegate().await => self.stage = Stage::Delegated(Instant::now()),
-            Stage::Turn => self.stage = Stage::Started(self.command.spawn().map_err(StartError::Spawn)?),
+            // One that is started now would wait for the lock, and take it when that daemon is stopped, after this command was
+            // refused.
+            Stage::Turn if self.launcher.holder().is_some() => {
+                self.is_held = true;
+                self.turn_again();
+            }
+            Stage::Turn => {
+                self.is_held = false;
+                self.stage = match self.launcher.delegate().await {
+                    true => Stage::Delegated(Instant::now()),
+                    false => Stage::Started(self.command.spawn().map_err(StartError::Spawn)?),
+                };
+            }
             Stage::Delegated(at) if at.elapsed() > DELEGATE_AGAIN_AFTER => self.turn_again(),
             Stage::Delegated(_) => {}
             Stage::Started(child) => {
@@ -224,7 +256,7 @@ impl<'a> Start<'a> {
     /// Starts it again after another daemon used the data directory. A stopping daemon removes its socket last, and the
     /// client waits for that; one without a socket listens elsewhere, or not yet.
     fn turn_again(&mut self) {
-        if self.socket.exists() {
+        if std::fs::symlink_metadata(self.socket).is_ok_and(|found| found.file_type().is_socket()) {
             self.enter(Stage::Turn);
         } else {
             self.stage = Stage::Turn;
@@ -277,6 +309,19 @@ impl<'a> Start<'a> {
     /// Returns the last lines of the log since the start.
     fn said(&self) -> String {
         tail(self.launcher.log(), self.log_start).unwrap_or_default()
+    }
+}
+
+/// Ends a daemon that was started and only waits for another one to end. It would take that one's place when the person who
+/// stops it has been told that none is running.
+impl Drop for Start<'_> {
+    fn drop(&mut self) {
+        let Stage::Started(child) = &mut self.stage else { return };
+        let is_the_daemon = self.launcher.holder().map_or(self.has_connected, |os_pid| os_pid == child.id());
+        if !is_the_daemon {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
     }
 }
 

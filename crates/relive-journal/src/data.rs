@@ -43,7 +43,7 @@ pub use pids::NOTED_MAX;
 pub use pulse::Beat;
 pub use space::{Space, SpaceRules};
 pub use spawn::{SpawnError, SpawnRequest};
-pub use start::{holder, socket_of};
+pub use start::{has_locked, holder, socket_of};
 pub use tombstones::{KEPT_DAYS, KEPT_MAX, SetAside, Tombstone};
 
 use pids::{PidLog, Pids};

@@ -2,6 +2,7 @@
 
 mod launch;
 mod own;
+mod unreached;
 mod witness;
 
 use std::future::Future;
@@ -12,11 +13,12 @@ use relive_api::{
     Accepted, Affected, InputRequest, Lineage, ListQuery, PauseRequest, Process, Removed, RenameRequest,
     ResolveRequest, ResumeRequest, Resumed, SignalMaskRequest, SignalRequest, SignalState,
 };
-use relive_client::{Error, Retry, StartError};
+use relive_client::{Error, Retry};
 use relive_core::{ErrorCode, Uuid};
 
 use launch::{Launch, is_set};
 pub(crate) use own::{OwnSocket, refuse_isolated, refuse_output};
+pub(crate) use unreached::{Unreached, chmod, holder_without_socket, refuse_unreached};
 use witness::LockHolder;
 
 use crate::context::Context;
@@ -64,29 +66,6 @@ fn has_tombstones(data: &Path) -> bool {
 /// Returns the expected data directory. A socket that is set alone leads to whatever directory its daemon has.
 pub(crate) fn meant_data(context: &Context) -> Option<&Path> {
     (is_set("RELIVE_DATA_DIR") || !is_set("RELIVE_SOCKET")).then_some(&context.paths.data)
-}
-
-/// Refuses to say that no daemon runs if one uses the data directory and listens on another socket than this command's,
-/// for commands that start none.
-pub(crate) fn refuse_elsewhere(context: &Context) -> Outcome<()> {
-    let socket = &context.paths.socket;
-    match meant_data(context).and_then(|data| Some((data, crate::error::holder_of(data)?))) {
-        Some((data, (_, its_socket))) if !is_same_socket(&its_socket, socket) => {
-            let (data, socket, log) = (data.to_owned(), socket.clone(), context.paths.log.clone());
-            Err(StartError::Held { data, socket, log, said: String::new() }.into())
-        }
-        Some(_) | None => Ok(()),
-    }
-}
-
-/// Compares sockets by where they are, whatever links their paths have. One that is not there, because its daemon is stopping,
-/// is known by its directory.
-fn is_same_socket(one: &Path, other: &Path) -> bool {
-    let place = |socket: &Path| {
-        let in_directory = || Some(socket.parent()?.canonicalize().ok()?.join(socket.file_name()?));
-        socket.canonicalize().ok().or_else(in_directory)
-    };
-    one == other || place(one).is_some_and(|one| Some(one) == place(other))
 }
 
 /// Returns when the daemon does not let this command see a process any more, with its answer: the output of a program is
@@ -156,12 +135,14 @@ impl<'a> Client<'a> {
             Ok(()) | Err(Error::Lost(_)) => true,
             Err(Error::NotRunning(_)) => {
                 refuse_isolated(&context.paths, own.as_ref())?;
-                if !start.is_worth_it(&context.paths.data) {
+                let is_worth_it = start.is_worth_it(&context.paths.data);
+                if is_worth_it {
+                    daemon.start().await?;
+                } else if !unreached::listens_again(context, &daemon).await {
                     // Where there are no processes, nobody runs inside of one.
                     return if own.is_some() && start != Start::Never { Err(own::foreign()) } else { Ok(None) };
                 }
-                daemon.start().await?;
-                false
+                !is_worth_it
             }
             Err(error) => return Err(error.into()),
         };
@@ -346,23 +327,3 @@ macro_rules! noted {
 }
 
 noted!(Accepted, Affected, Lineage, Process, Removed, Resumed, SignalState);
-
-#[cfg(test)]
-mod tests {
-    use super::is_same_socket;
-
-    #[test]
-    #[expect(clippy::disallowed_methods, reason = "a test's own files")]
-    fn sockets_are_compared_by_where_they_are() {
-        let root = tempfile::tempdir().unwrap();
-        let at = |path: &str| root.path().join(path);
-        std::fs::create_dir_all(at("run")).unwrap();
-        std::os::unix::fs::symlink("run", at("link")).unwrap();
-        let is_same = |one: &str, other: &str| is_same_socket(&at(one), &at(other));
-        assert!(is_same("run/socket", "link/socket") && is_same("none/socket", "none/socket"));
-        assert!(!is_same("run/socket", "run/other") && !is_same("none/socket", "run/socket"));
-        std::os::unix::fs::symlink("run/socket", at("socket")).unwrap();
-        std::fs::write(at("run/socket"), "").unwrap();
-        assert!(is_same("run/socket", "link/socket") && is_same("socket", "link/socket"));
-    }
-}

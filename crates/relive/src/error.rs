@@ -9,6 +9,8 @@ use relive_client::{Error as ClientError, StartError, UnsafeSocket};
 use relive_core::{ErrorCode, Pid};
 use relive_types::program::quote;
 
+use crate::client::{Unreached, chmod};
+
 /// The error of a failed command.
 #[derive(Debug)]
 pub(crate) struct CommandError {
@@ -187,9 +189,7 @@ impl From<ClientError> for CommandError {
             }
             ClientError::Unsafe(error) => {
                 let hint = match &error {
-                    UnsafeSocket::Directory(UnsafeDirectory::Mode { path, .. }) => {
-                        format!("chmod go-w {}", path.display())
-                    }
+                    UnsafeSocket::Directory(UnsafeDirectory::Mode { path, .. }) => chmod(path),
                     UnsafeSocket::Directory(UnsafeDirectory::Owner { .. })
                     | UnsafeSocket::SocketOwner { .. }
                     | UnsafeSocket::Listener { .. } => other_socket().into(),
@@ -225,12 +225,8 @@ impl From<StartError> for CommandError {
             StartError::Unwritable(cause) => Self::unavailable(message).because(cause),
             StartError::Spawn(cause) => Self::unavailable(message).because(cause),
             StartError::Busy(_) | StartError::Hidden(_) => Self::unavailable(message).with_hint("relive daemon status"),
-            StartError::Held { ref data, .. } if holder_of(data).is_some() => {
-                let Some((os_pid, socket)) = holder_of(data) else { return Self::unavailable(message) };
-                let place = format!("it is the daemon with OS pid {os_pid}, and its socket is {}", socket.display());
-                Self::unavailable(message)
-                    .because(place)
-                    .with_hint(format!("export RELIVE_SOCKET={}", quote(&socket.display().to_string())))
+            StartError::Held { ref data, ref socket, .. } if let Some(found) = Unreached::of(data) => {
+                found.error(socket)
             }
             StartError::Ended { log, said } | StartError::Silent { log, said } | StartError::Held { log, said, .. } => {
                 let error = Self::unavailable(message).with_hint(format!("less {}", quote(&log.display().to_string())));
@@ -238,12 +234,6 @@ impl From<StartError> for CommandError {
             }
         }
     }
-}
-
-/// Returns the OS pid and the socket of the daemon that has a data directory, as it says itself.
-pub(crate) fn holder_of(data: &std::path::Path) -> Option<(u32, std::path::PathBuf)> {
-    let os_pid = relive_journal::data::holder(data)?;
-    Some((os_pid, relive_journal::data::socket_of(data, os_pid)?))
 }
 
 /// Errors of writing to the terminal, or to a pipe that may have been closed.

@@ -10,7 +10,7 @@ use relive_api::{UnsafeDirectory, check_directory};
 use relive_journal::Disk;
 use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::watch;
-use tokio::time::Instant;
+use tokio::time::{Instant, MissedTickBehavior};
 
 use super::connections::Connections;
 use super::identity::Identities;
@@ -18,6 +18,8 @@ use super::identity::Identities;
 /// How long to wait after a failed accept, and how often that is logged.
 const ACCEPT_AGAIN: Duration = Duration::from_millis(100);
 const LOG_EVERY: Duration = Duration::from_secs(10);
+/// How often to check that the socket file is still there.
+const CHECK_EVERY: Duration = Duration::from_secs(1);
 
 /// The reason why the socket cannot be bound.
 #[derive(Debug, thiserror::Error)]
@@ -80,29 +82,40 @@ pub(crate) async fn bind(path: &Path) -> Result<Socket, BindError> {
 impl SocketFile {
     /// Removes the file, unless another program has replaced it.
     pub(crate) fn remove(self) {
-        let found = std::fs::symlink_metadata(&self.path);
-        if found.is_ok_and(|found| (found.dev(), found.ino()) == (self.device, self.inode)) {
+        if self.is_there() {
             let _ = Disk::new().unlink(&self.path);
         }
+    }
+
+    fn is_there(&self) -> bool {
+        let found = std::fs::symlink_metadata(&self.path);
+        found.is_ok_and(|found| (found.dev(), found.ino()) == (self.device, self.inode))
     }
 }
 
 impl Socket {
     /// Accepts connections until the daemon stops.
     pub(crate) async fn accept(
-        self,
+        mut self,
         connections: &Connections,
         identities: &Identities,
         router: &Router,
         mut stop: watch::Receiver<bool>,
     ) -> SocketFile {
         let uid = rustix::process::getuid().as_raw();
-        let mut logged = None::<Instant>;
+        let (mut logged, mut refused) = (None::<Instant>, None);
+        let mut checks = tokio::time::interval(CHECK_EVERY);
+        checks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
-            let (turn, accepted) = tokio::select! {
+            let next = tokio::select! {
                 biased;
                 _ = stop.wait_for(|stopping| *stopping) => return self.file,
-                next = async { (connections.accepts().await, self.listener.accept().await) } => next,
+                _ = checks.tick() => None,
+                next = async { (connections.accepts().await, self.listener.accept().await) } => Some(next),
+            };
+            let Some((turn, accepted)) = next else {
+                self.listen_again(&mut refused).await;
+                continue;
             };
             match accepted.and_then(|(stream, _)| Ok((stream.peer_cred()?.uid(), stream))) {
                 Ok((peer, stream)) if peer == uid => {
@@ -118,6 +131,28 @@ impl Socket {
                     }
                     connections.make_room();
                     tokio::time::sleep(ACCEPT_AGAIN).await;
+                }
+            }
+        }
+    }
+
+    /// Binds the socket again if its file was removed or replaced, as by a cleaner of `/tmp` or at a logout: nobody could
+    /// reach this daemon, and no other can start. The reason why it cannot is logged once.
+    async fn listen_again(&mut self, refused: &mut Option<String>) {
+        if self.file.is_there() {
+            *refused = None;
+            return;
+        }
+        match bind(&self.file.path).await {
+            Ok(socket) => {
+                tracing::warn!("{}: the socket was gone; listening again", self.file.path.display());
+                *self = socket;
+            }
+            Err(error) => {
+                let reason = error.to_string();
+                if refused.as_ref() != Some(&reason) {
+                    tracing::warn!("the socket is gone, and cannot be bound again: {reason}");
+                    *refused = Some(reason);
                 }
             }
         }

@@ -6,7 +6,7 @@
 use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::io::{self, Read as _};
-use std::os::unix::fs::DirBuilderExt as _;
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -263,6 +263,23 @@ pub fn socket_of(root: &Path, os_pid: u32) -> Option<PathBuf> {
     let (pid, socket) = text.trim_end_matches('\n').split_once('\n')?;
     // An earlier daemon may have left the file.
     (pid.parse() == Ok(os_pid) && socket.starts_with('/')).then(|| PathBuf::from(socket))
+}
+
+/// Returns whether the kernel says that this process has locked the data directory `root`. The lock file alone may name a
+/// process of another PID namespace.
+#[must_use]
+pub fn has_locked(root: &Path, os_pid: u32) -> bool {
+    let Ok(lock) = regular::open(&root.join("lock")).and_then(|lock| lock.metadata()) else { return false };
+    let locks = fs::read_to_string("/proc/locks").unwrap_or_default();
+    locks.lines().any(|line| is_lock_of(line, os_pid, lock.ino()))
+}
+
+/// Returns whether a line of `/proc/locks` is the exclusive lock of a process on a file. Devices are not compared: some file
+/// systems show another one there than to `stat`.
+fn is_lock_of(line: &str, os_pid: u32, inode: u64) -> bool {
+    let fields: Vec<&str> = line.split_ascii_whitespace().collect();
+    let [_, "FLOCK", _, "WRITE", pid, file, ..] = fields[..] else { return false };
+    pid.parse() == Ok(os_pid) && file.rsplit(':').next().is_some_and(|found| found.parse() == Ok(inode))
 }
 
 /// Returns the OS pid of the daemon that uses the data directory `root`, if there is one.

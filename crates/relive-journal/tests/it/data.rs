@@ -2,7 +2,7 @@
 
 use relive_core::{Pid, Usd};
 use relive_journal::conversation::Message;
-use relive_journal::data::{ForkPoint, OpenError, SpaceRules, SpawnError, holder};
+use relive_journal::data::{ForkPoint, OpenError, SpaceRules, SpawnError, has_locked, holder};
 use relive_journal::payload::{Blobs, Json, Text};
 use relive_journal::record::{Body, Call, ModelEnded, OpenedBy, Usage};
 use relive_journal::{DataDirectory, Disk, Health, Io, LINE_MAX, Problem, WriteError};
@@ -30,9 +30,11 @@ fn the_holder_of_the_data_directory_is_found_without_locking_it() {
     let fixture = Fixture::new();
     let root = fixture.temp.path().to_owned();
     assert_eq!(holder(&root), Some(std::process::id()));
+    assert!(has_locked(&root, std::process::id()) && !has_locked(&root, 1));
     let Fixture { temp, data, .. } = fixture;
     drop(data);
     assert_eq!(holder(&root), None);
+    assert!(!has_locked(&root, std::process::id()));
     drop(DataDirectory::open(temp.path(), Io::default(), NO_SPACE_RULES).unwrap());
     assert_eq!(holder(&root.join("nowhere")), None);
 }

@@ -70,9 +70,12 @@ impl Launcher for Launch {
         OwnSocket::from_env().is_some_and(|own| own.is_isolated(&self.paths))
     }
 
+    fn holder(&self) -> Option<u32> {
+        relive_journal::data::holder(&self.paths.data)
+    }
+
     fn listens_elsewhere(&self, socket: &Path) -> bool {
-        let holder = relive_journal::data::holder(&self.paths.data);
-        let its_socket = holder.and_then(|os_pid| relive_journal::data::socket_of(&self.paths.data, os_pid));
+        let its_socket = self.holder().and_then(|os_pid| relive_journal::data::socket_of(&self.paths.data, os_pid));
         its_socket.is_some_and(|its_socket| its_socket != socket)
     }
 

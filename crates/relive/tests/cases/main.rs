@@ -92,6 +92,7 @@ mod shell;
 mod shell_stuck;
 mod signals;
 mod slow_clients;
+mod sockets_gone;
 mod start_and_stop;
 mod surface;
 mod time;

@@ -11,7 +11,7 @@ const SLOW: &str = "turns: [{text: slow, delay: 2500ms}, {hang: true}]";
 const WITHIN: Duration = Duration::from_secs(25);
 
 /// The daemons of this world, also those that only wait to be one.
-fn daemons(world: &World) -> Vec<u32> {
+pub(crate) fn daemons(world: &World) -> Vec<u32> {
     let ours = format!("RELIVE_DATA_DIR={}", world.data().display());
     let has = |pid: &u32, file: &str, text: &str| {
         let bytes = fs::read(format!("/proc/{pid}/{file}")).unwrap_or_default();
@@ -121,7 +121,8 @@ fn a_daemon_that_listens_elsewhere_is_not_said_to_be_stopped() {
     let world = World::new();
     world.run_hanging(&[]);
     let socket = world.socket().display().to_string();
-    let says = [format!("and its socket is {socket}"), format!("hint: export RELIVE_SOCKET={socket}\n")];
+    let says =
+        [format!("is running, but its socket {socket} is not "), format!("hint: export RELIVE_SOCKET={socket}\n")];
     for verb in ["status", "stop", "restart"] {
         let told = elsewhere(&world, &["daemon", verb]).fails(6, &[&says[0], &says[1]]);
         assert!(!told.stdout.contains("not running"), "{told:?}");
@@ -130,7 +131,7 @@ fn a_daemon_that_listens_elsewhere_is_not_said_to_be_stopped() {
     assert_eq!(told["error"]["code"], "UNAVAILABLE", "{told}");
     let rows = elsewhere(&world, &["doctor", "--json"]).json();
     let row = rows["rows"].as_array().unwrap().iter().find(|row| row["name"] == "daemon").unwrap().clone();
-    assert_eq!((&row["state"], &row["value"]), (&"failed".into(), &"running".into()), "{row}");
+    assert_eq!((&row["state"], &row["value"]), (&"failed".into(), &"not reachable".into()), "{row}");
     assert_eq!(world.info(1)["display"], "running");
     world.relive(&["daemon", "stop"]).ok();
     elsewhere(&world, &["daemon", "status"]).exits(3);
@@ -143,7 +144,7 @@ fn a_refused_command_leaves_no_daemon_behind_that_waits_for_the_stop_of_the_othe
     world.run_hanging(&[]);
     for _ in 0..2 {
         world.relive(&["daemon", "start"]).ok();
-        elsewhere(&world, &["ps"]).fails(6, &["another daemon uses this data directory"]);
+        elsewhere(&world, &["ps"]).fails(6, &["is running, but its socket "]);
         let daemon = world.daemon_pid().into_iter().collect::<Vec<u32>>();
         assert_eq!(daemons(&world), daemon, "only the daemon that was there");
         world.relive(&["daemon", "stop"]).ok();

@@ -4,7 +4,7 @@ use relive_api::DaemonStatus;
 use serde::Serialize;
 use serde_json::json;
 
-use crate::client::{Client, Start, refuse_elsewhere};
+use crate::client::{Client, Start, refuse_unreached};
 use crate::context::Context;
 use crate::error::Outcome;
 use crate::render::time::Clock;
@@ -21,7 +21,7 @@ struct Running<'a> {
 
 pub(crate) async fn run(context: &Context) -> Outcome<u8> {
     let Some(client) = Client::open(context, Start::Never).await? else {
-        refuse_elsewhere(context)?;
+        refuse_unreached(context)?;
         if context.json {
             context.print_json(&json!({ "running": false }))?;
         } else {

@@ -4,9 +4,11 @@ use std::time::{Duration, Instant};
 
 use relive_api::StopQuery;
 use relive_core::ErrorCode;
+use rustix::io::Errno;
+use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use serde_json::json;
 
-use crate::client::{Client, Start, meant_data, refuse_elsewhere};
+use crate::client::{Client, Start, holder_without_socket, meant_data, refuse_unreached};
 use crate::context::Context;
 use crate::error::{CommandError, Outcome};
 
@@ -44,7 +46,14 @@ pub(super) async fn stopped(context: &Context, query: StopQuery) -> Outcome<Opti
             return Ok(Some(os_pid));
         }
         if only.is_none() {
-            refuse_elsewhere(context)?;
+            if let Some(os_pid) = holder_without_socket(context) {
+                signal(context, os_pid)?;
+                while is_alive(os_pid) {
+                    wait(os_pid, begun).await?;
+                }
+                return Ok(Some(os_pid));
+            }
+            refuse_unreached(context)?;
         }
         // Nothing listens. The daemon may still be stopping, or starting.
         match holder(context) {
@@ -71,6 +80,28 @@ async fn told(context: &Context, only: Option<u32>, query: StopQuery) -> Outcome
         context.say(&format!("pausing {} agents at their next boundary", stopping.pausing));
     }
     Ok(Some(stopping.os_pid))
+}
+
+/// Tells the daemon that uses the data directory to stop by SIGTERM, since it does not listen.
+fn signal(context: &Context, os_pid: u32) -> Outcome<()> {
+    let failed = |why: &str| {
+        let message = format!("the daemon with OS pid {os_pid} does not listen on its socket, and {why}");
+        CommandError::unavailable(message).with_hint(format!("kill {os_pid}"))
+    };
+    let pid = i32::try_from(os_pid).ok().and_then(Pid::from_raw).ok_or_else(|| failed("its OS pid is not valid"))?;
+    let process = match pidfd_open(pid, PidfdFlags::empty()) {
+        Ok(process) => process,
+        Err(Errno::SRCH) => return Ok(()),
+        Err(error) => return Err(failed("cannot be signalled").because(std::io::Error::from(error))),
+    };
+    // Only now: until it is open, its OS pid could become that of another program.
+    if !meant_data(context).is_some_and(|data| relive_journal::data::has_locked(data, os_pid)) {
+        return Err(failed("cannot be told from another process"));
+    }
+    match pidfd_send_signal(&process, Signal::TERM) {
+        Ok(()) | Err(Errno::SRCH) => Ok(()),
+        Err(error) => Err(failed("cannot be signalled").because(std::io::Error::from(error))),
+    }
 }
 
 /// Returns the daemon that uses the data directory, if its socket still exists: one without a socket listens elsewhere.

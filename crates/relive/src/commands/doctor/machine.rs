@@ -6,7 +6,7 @@ use relive_session::tree;
 use rustix::fs::Access;
 
 use super::Row;
-use crate::client::{Client, Start, refuse_elsewhere};
+use crate::client::{Client, Start, refuse_unreached};
 use crate::commands::config;
 use crate::context::Context;
 
@@ -70,13 +70,13 @@ pub(super) async fn daemon(context: &Context) -> Row {
     }
 }
 
-/// Nothing listens on the socket: no daemon runs, or the one that does listens on another.
+/// Nothing listens on the socket: no daemon runs, or the one that does is not reached.
 fn no_daemon(context: &Context) -> Row {
-    match refuse_elsewhere(context) {
+    match refuse_unreached(context) {
         Ok(()) => Row::ok("daemon", "not running", "starts when it is needed"),
         Err(error) => {
             let means = error.lines().join("; ");
-            Row::ok("daemon", "running", means).failed(error.hint.unwrap_or_default())
+            Row::ok("daemon", "not reachable", means).failed(error.hint.unwrap_or_default())
         }
     }
 }

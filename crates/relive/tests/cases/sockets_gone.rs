@@ -1,0 +1,77 @@
+//! A daemon whose socket file was removed, or replaced: it listens again, or is found and stopped without it.
+
+use std::fs;
+use std::path::PathBuf;
+
+use crate::start_and_stop::daemons;
+use crate::world::{World, finish, wait_until};
+
+/// Puts a file where the socket is, which no daemon removes.
+fn obstruct(world: &World) -> PathBuf {
+    let socket = world.socket();
+    fs::remove_file(&socket).unwrap();
+    fs::write(&socket, "").unwrap();
+    socket
+}
+
+#[test]
+fn a_daemon_whose_socket_is_removed_listens_again() {
+    let world = World::new();
+    world.run_hanging(&[]);
+    let daemon = world.daemon_pid();
+    let socket = world.socket();
+    for removes_directory in [false, true] {
+        match removes_directory {
+            false => fs::remove_file(&socket).unwrap(),
+            true => fs::remove_dir_all(socket.parent().unwrap()).unwrap(),
+        }
+        // A command waits for it, also one that starts no daemon.
+        world.relive(&["daemon", "status"]).ok();
+        assert!(socket.exists());
+        assert_eq!(world.info(1)["display"], "running");
+        assert_eq!(world.daemon_pid(), daemon, "the same one");
+    }
+    fs::remove_file(&socket).unwrap();
+    assert!(world.relive(&["daemon", "stop"]).ok().stderr.contains("has stopped (OS pid "));
+    assert!(!socket.exists());
+}
+
+#[test]
+fn a_daemon_that_cannot_listen_again_is_reported_and_stopped() {
+    let world = World::new();
+    world.run_hanging(&[]);
+    let daemon = world.daemon_pid().unwrap();
+    let socket = obstruct(&world);
+    let said = format!("the daemon with OS pid {daemon} is running, but its socket {} is gone", socket.display());
+    world.relive(&["daemon", "status"]).fails(6, &[&said, "hint: relive daemon stop"]);
+    let rows = world.relive(&["doctor", "--json"]).json();
+    let row = rows["rows"].as_array().unwrap().iter().find(|row| row["name"] == "daemon").unwrap().clone();
+    assert_eq!((&row["state"], &row["hint"]), (&"failed".into(), &"relive daemon stop".into()), "{row}");
+    assert!(row["means"].as_str().unwrap().contains(&said), "{row}");
+
+    let told = world.relive(&["daemon", "stop"]).ok();
+    assert_eq!(told.stderr, format!("the daemon has stopped (OS pid {daemon})\n"));
+    assert_eq!(world.daemon_pid(), None);
+    assert_eq!(fs::read(&socket).unwrap(), b"", "the file is left alone");
+    fs::remove_file(&socket).unwrap();
+    assert_eq!(world.info(1)["display"], "running");
+}
+
+#[test]
+fn a_start_that_fails_never_has_a_daemon_that_waits_for_the_end_of_another() {
+    let world = World::new();
+    world.run_hanging(&[]);
+    let daemon = world.daemon_pid().unwrap();
+    let socket = obstruct(&world);
+    // It would take the place of the other one when that is stopped, after the command was refused.
+    let mut command = world.start(&["ps"]);
+    wait_until("the command has ended", || {
+        assert_eq!(daemons(&world), [daemon], "one waits for the lock");
+        command.try_wait().unwrap().is_some()
+    });
+    let told = finish(command).fails(6, &["its socket", "is gone", "hint: relive daemon stop"]);
+    assert!(!told.stderr.contains("export RELIVE_SOCKET"), "{told:?}");
+    world.kill_daemon();
+    fs::remove_file(&socket).unwrap();
+    world.relive(&["daemon", "status"]).exits(3);
+}
