@@ -36,13 +36,16 @@ pub(crate) enum Scope {
     Running,
     Suspended,
     Ended,
+    /// The processes that names mean: of each name the one that has not ended, else the one that ended last. With `--all`,
+    /// processes that have not ended.
+    Named,
 }
 
 impl Scope {
     fn query(self) -> ListQuery {
         let all = match self {
             Self::Living | Self::Running | Self::Suspended => false,
-            Self::Ended => true,
+            Self::Ended | Self::Named => true,
         };
         ListQuery { all, limit: Some(PAGE), ..ListQuery::default() }
     }
@@ -54,6 +57,7 @@ impl Scope {
             Self::Running => process.can_be_paused(),
             Self::Suspended => !ended && process.paused,
             Self::Ended => ended,
+            Self::Named => true,
         }
     }
 }
@@ -113,7 +117,13 @@ impl Targets {
                 }
                 pattern => pattern.cloned(),
             };
-            let found = matching(client, scope, pattern.clone()).await?;
+            let found = match (scope, &pattern) {
+                (Scope::Named, None) => matching(client, Scope::Living, None).await?,
+                (Scope::Named, Some(_)) => last_of_each_name(matching(client, scope, pattern.clone()).await?),
+                (Scope::Living | Scope::Running | Scope::Suspended | Scope::Ended, _) => {
+                    matching(client, scope, pattern.clone()).await?
+                }
+            };
             if let Some(pattern) = pattern.filter(|_| found.is_empty()) {
                 let error = Some(no_match(client, scope, &pattern).await?);
                 targets.push(Target { id: pattern, found: None, error });
@@ -146,10 +156,25 @@ async fn no_match(client: &Client<'_>, scope: Scope, pattern: &str) -> Outcome<C
         Scope::Running => "running process",
         Scope::Suspended => "suspended process",
         Scope::Ended => "ended process",
+        Scope::Named => "process",
     };
     let message = format!("no {wanted} matches `{pattern}`, but {} others do", others.len());
     let message = if others.len() == 1 { message.replace("1 others do", "another one does") } else { message };
     Ok(not_found(message).with_hint(format!("relive ps -a --name {}", quote(pattern))))
+}
+
+/// Keeps of each name the process that has not ended, else the one that ended last.
+fn last_of_each_name(found: Vec<Process>) -> Vec<Process> {
+    let mut last: Vec<Process> = Vec::new();
+    let end = |process: &Process| (process.dead_at.is_none(), process.dead_at);
+    for process in found {
+        match last.iter_mut().find(|other| other.name == process.name) {
+            Some(other) if end(other) < end(&process) => *other = process,
+            Some(_) => {}
+            None => last.push(process),
+        }
+    }
+    last
 }
 
 fn is_pattern(id: &str) -> bool {

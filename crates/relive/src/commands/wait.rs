@@ -28,7 +28,7 @@ const LOOK_EVERY: Duration = Duration::from_secs(2);
 Examples:
   relive wait 5
   relive wait fixer --timeout 10m || echo \"not done, or failed: $?\"
-  relive wait 5 6 'test-*'      wait for all; exit with 0 if none failed
+  relive wait 5 6 'test-*'      wait for all, also ended ones; 0 if none failed
   relive wait --needs-me        wait until something is in the inbox")]
 #[command(mut_arg("ids", |ids| ids.required_unless_present("needs_me")))]
 pub(crate) struct Args {
@@ -49,7 +49,7 @@ pub(crate) async fn run(context: &Context, args: &Args) -> Outcome<u8> {
     let mut batch = Batch::new(context, &args.targets);
     let Some(client) = args.targets.client(context).await? else { return batch.finish("no process is running") };
     let deadline = args.timeout.and_then(|timeout| Instant::now().checked_add(timeout));
-    let targets = args.targets.expand(&client, Scope::Living).await?;
+    let targets = args.targets.expand(&client, Scope::Named).await?;
     refuse_unknown(&client, &targets).await?;
     for target in targets {
         // One after the other takes as long as the longest of them.

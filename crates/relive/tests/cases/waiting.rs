@@ -190,3 +190,23 @@ fn a_mistyped_name_is_refused_before_the_first_wait() {
     // It would never end.
     world.relive(&["wait", "alive", "nosuch"]).fails(4, &["no process `nosuch`"]);
 }
+
+#[test]
+fn a_pattern_means_for_each_name_the_process_that_the_name_means() {
+    let world = World::new();
+    let exec = |name: &str, program: &str| {
+        world.relive(&["exec", "-d", "--name", name, "--", program]).ok();
+        world.relive(&["wait", name])
+    };
+    exec("q-1", "true").ok();
+    exec("q-1", "false").exits(1);
+    exec("q-2", "true").ok();
+    world.relive(&["wait", "q-1", "q-2"]).exits(1);
+    let told = world.relive(&["wait", "--json", "q-*"]).exits(1).json();
+    let codes: Vec<_> = told["results"].as_array().unwrap().iter().map(|result| result["exit_code"].clone()).collect();
+    assert_eq!(codes.len(), 2, "each name once: {told}");
+    assert!(codes.contains(&json!(0)) && codes.contains(&json!(1)), "{told}");
+    world.relive(&["wait", "q-2*"]).ok();
+    world.relive(&["wait", "--all"]).ok();
+    world.relive(&["wait", "z-*"]).fails(4, &["no process matches `z-*`"]);
+}
