@@ -51,6 +51,9 @@ pub struct Process {
     pub exit_code: Option<u8>,
     pub step: u32,
     pub max_steps: Option<u32>,
+    /// The limit of the time that it may run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub timeout_ms: Option<u64>,
     pub tokens_in: u64,
     pub tokens_out: u64,
     /// Whether some of the tokens, and so of the cost, are an estimate, because the provider did not report them.

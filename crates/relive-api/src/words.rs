@@ -66,7 +66,7 @@ pub fn reached_limit(process: &Process) -> Option<String> {
     let value = |value: Option<String>| value.map(|value| format!(" {value}")).unwrap_or_default();
     Some(match process.reached_limit? {
         LimitKind::MaxSteps => format!("--max-steps{}", value(process.max_steps.map(|steps| steps.to_string()))),
-        LimitKind::Timeout => format!("--timeout after {}", crate::elapsed(process.elapsed_ms)),
+        LimitKind::Timeout => format!("--timeout{}", value(process.timeout_ms.map(crate::elapsed))),
         LimitKind::MaxTokens => format!("--max-tokens{}", value(process.max_tokens.map(|tokens| tokens.to_string()))),
         LimitKind::MaxCost => "--max-cost".to_owned(),
     })

@@ -77,8 +77,8 @@ fn a_limit_that_suspends_is_named() {
     assert_eq!(world.info(&late.uuid)["reached_limit"], "timeout");
     let shown = world.relive(&["ps", "--columns", "state,detail"]).ok().stdout;
     let row = shown.lines().nth(1).unwrap();
-    assert!(row.starts_with("suspended  reached --timeout after 0."), "{shown}");
-    assert!(world.relive(&["info", "late"]).ok().stdout.contains("suspended (reached --timeout after"), "{shown}");
+    assert!(row.starts_with("suspended  reached --timeout 0.1s"), "{shown}");
+    assert!(world.relive(&["info", "late"]).ok().stdout.contains("suspended (reached --timeout 0.1s)"), "{shown}");
 }
 
 #[test]

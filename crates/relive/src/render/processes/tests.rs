@@ -247,7 +247,7 @@ fn an_end_names_the_limit_that_was_reached() {
         ended.status = serde_json::from_value(json!({ "kind": "killed", "signal": "SIGTERM" })).unwrap();
         ended.exit = serde_json::from_value(json!({ "code": 2, "reason": reason, "err": null })).unwrap();
         (ended.hint, ended.reached_limit) = (limit.map(|_| "relive resume 1 --more".to_owned()), limit);
-        (ended.max_steps, ended.max_tokens) = (Some(20), Some(1000));
+        (ended.max_steps, ended.max_tokens, ended.timeout_ms) = (Some(20), Some(1000), Some(60_000));
         assert_eq!(exit(&ended), Some((2, expect.to_owned())));
         let shown = details(&ended, &Clock::utc(), &Look::plain());
         assert!(shown.contains(&format!("EXIT       2 ({expect})\n")), "{shown}");
@@ -258,7 +258,7 @@ fn an_end_names_the_limit_that_was_reached() {
     check("budget", "budget_exceeded", Some(LimitKind::MaxTokens), "budget exceeded: --max-tokens 1000");
     check("budget", "budget_exceeded", Some(LimitKind::MaxCost), "budget exceeded: --max-cost");
     check("budget", "budget_exceeded", None, "budget exceeded: the budget of an ancestor");
-    check("timeout", "timed out", Some(LimitKind::Timeout), "timed out: --timeout after 1m05s");
+    check("timeout", "timed out", Some(LimitKind::Timeout), "timed out: --timeout 1m00s");
     check("user", "interrupted", Some(LimitKind::MaxSteps), "ended by SIGTERM");
 }
 
