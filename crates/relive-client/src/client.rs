@@ -16,7 +16,7 @@ use serde::de::DeserializeOwned;
 use tokio::sync::watch;
 
 use super::connection::Connection;
-use super::error::Error;
+use super::error::{Error, PATH_MAX};
 use super::http::{self, Ask, Wire};
 use super::ids::new_uuid;
 use super::silence::Witness;
@@ -242,6 +242,9 @@ impl Client {
 
     pub(super) async fn exchange_on(&self, mut connection: Connection, ask: &Ask) -> Result<Answer, Error> {
         let expires = self.deadlines.accept_within.map(|within| SystemTime::now() + within);
+        if ask.path.len() > PATH_MAX {
+            return Err(Error::LongName);
+        }
         let request = ask.request(self.data.as_deref(), expires).map_err(Error::Request)?;
         let response = connection.send(request).await.map_err(|error| http::judge(&self.socket, error))?;
         ask.check(&self.socket, &response)?;
@@ -277,6 +280,7 @@ impl Client {
             | Error::Refused(_)
             | Error::TooLarge
             | Error::Encode(_)
+            | Error::LongName
             | Error::Request(_)
             | Error::Random(_)
             | Error::Start(_) => Err(error),

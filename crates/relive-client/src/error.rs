@@ -10,6 +10,9 @@ use relive_types::ErrorCode;
 use super::owner::UnsafeSocket;
 use super::start::StartError;
 
+/// The longest path of a request. What has a name has a shorter one.
+pub(crate) const PATH_MAX: usize = 8 << 10;
+
 /// The cause of an error.
 pub type Cause = Box<dyn std::error::Error + Send + Sync>;
 
@@ -53,6 +56,9 @@ pub enum Error {
     /// The request is larger than the daemon accepts.
     #[error("the request is larger than {} MiB", BODY_MAX >> 20)]
     TooLarge,
+    /// A request names something that cannot exist.
+    #[error("an id, a name or a pattern is longer than {PATH_MAX} bytes")]
+    LongName,
     /// The request cannot be encoded as JSON.
     #[error("the request cannot be encoded as JSON")]
     Encode(#[source] serde_json::Error),
@@ -86,6 +92,7 @@ impl Error {
             | Self::NotADaemon { .. }
             | Self::OtherVersion { .. }
             | Self::TooLarge
+            | Self::LongName
             | Self::Encode(_)
             | Self::Request(_)
             | Self::Random(_)

@@ -205,7 +205,7 @@ impl From<ClientError> for CommandError {
             ClientError::NotADaemon { source, .. } => {
                 Self::unavailable(message).because(source).with_hint(other_socket())
             }
-            ClientError::TooLarge => Self::invalid(message),
+            ClientError::TooLarge | ClientError::LongName => Self::invalid(message),
             ClientError::Encode(cause) => Self::internal(message).because(cause),
             ClientError::Request(cause) => Self::internal(message).because(cause),
             ClientError::Random(cause) => Self::internal(message).because(cause),

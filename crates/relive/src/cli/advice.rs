@@ -36,10 +36,15 @@ pub(crate) fn advise(error: &clap::Error, typed: &[OsString]) -> Advice {
         ErrorKind::ArgumentConflict => without_terminal(&line).unwrap_or_default(),
         ErrorKind::MissingRequiredArgument => without_terminal(&line).unwrap_or_else(|| missing(&line)),
         ErrorKind::MissingSubcommand | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
-            Advice { message: Some("a command is missing".to_owned()), ..Advice::default() }
+            Advice { message: Some(format!("{} needs a command", command_of(&line))), ..Advice::default() }
         }
         _ => Advice::default(),
     }
+}
+
+/// Returns the command as it was typed, without options: `relive config`.
+fn command_of(line: &Line<'_>) -> String {
+    format!("relive {}", line.name()).trim_end().to_owned()
 }
 
 fn text(error: &clap::Error, kind: ContextKind) -> String {
@@ -303,10 +308,14 @@ fn without_filter(words: &[String], place: usize) -> Option<Vec<String>> {
 }
 
 /// Returns the smallest value of an option that is a number.
-fn least(line: &Line<'_>, option: &str) -> u32 {
+fn least(line: &Line<'_>, option: &str) -> &'static str {
     const FROM_ONE: [&str; 5] = ["--max-steps", "--max-tokens", "--pids", "-n", "--node"];
     let is_lines = line.name() == "logs";
-    u32::from(FROM_ONE.contains(&option) && !is_lines)
+    match option {
+        "--cpu" => "0.01",
+        _ if FROM_ONE.contains(&option) && !is_lines => "1",
+        _ => "0",
+    }
 }
 
 /// Rewrites what the standard library says about a number.

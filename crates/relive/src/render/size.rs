@@ -7,6 +7,9 @@ pub(crate) fn parse_size(text: &str) -> Result<u64, String> {
     let wrong = || "use a size such as 512K, 64M or 2G".to_owned();
     let upper = text.to_ascii_uppercase();
     let short = upper.strip_suffix("IB").or_else(|| upper.strip_suffix('B')).unwrap_or(&upper);
+    if !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit()) {
+        return Err(format!("a size needs a unit, such as {text}M or {text}G"));
+    }
     let split = short.len().checked_sub(1).filter(|split| short.is_char_boundary(*split)).ok_or_else(wrong)?;
     let shift = match &short[split..] {
         "K" => 10,

@@ -86,3 +86,29 @@ fn a_model_with_a_colon_is_offered_with_a_slash() {
     let world = World::new();
     world.relive(&["run", "-n", "--model", "script:s.yaml", "x"]).fails(2, &["hint: did you mean `script/s.yaml`?"]);
 }
+
+#[test]
+fn an_id_that_is_longer_than_any_can_be_is_invalid() {
+    let world = World::new();
+    world.run_hanging(&[]);
+    let told = world.relive(&["info", &"x".repeat(70_000)]).fails(2, &["longer than 8192 bytes"]);
+    assert!(told.stderr.len() < 200, "it is not repeated");
+}
+
+#[test]
+fn piped_text_that_is_not_utf_8_is_refused_like_a_nul_byte() {
+    let world = World::new();
+    let bytes = world.root().join("bytes");
+    std::fs::write(&bytes, b"a\xffb").unwrap();
+    let mut command = world.command(&["run", "--model", "script/demo", "review"]);
+    let told = crate::world::output(command.stdin(std::fs::File::open(&bytes).unwrap()).output().unwrap());
+    told.fails(2, &["the standard input is not text: it is not UTF-8", "hint: relive run -n"]);
+}
+
+#[test]
+fn amounts_say_what_is_missing() {
+    let world = World::new();
+    world.relive(&["exec", "--cpu", "-1", "--", "true"]).fails(2, &["--cpu needs a number of at least 0.01"]);
+    world.relive(&["exec", "--memory", "5", "--", "true"]).fails(2, &["a size needs a unit, such as 5M or 5G"]);
+    world.relive(&["config"]).fails(2, &["error: relive config needs a command"]);
+}

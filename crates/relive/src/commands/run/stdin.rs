@@ -53,12 +53,29 @@ pub(super) fn read(patience: Patience) -> Outcome<Option<Piped>> {
         error.with_hint("relive run -n \"fix the failing test\"")
     };
     let (bytes, cut) = read_from(&stdin, patience).map_err(cannot)?;
+    let not_text = |why: &str| {
+        let error = CommandError::invalid(format!("the standard input is not text: it {why}"));
+        error.with_hint("relive run -n \"fix the failing test\"")
+    };
     if bytes.contains(&0) {
-        let error = CommandError::invalid("the standard input is not text: it has a NUL byte");
-        return Err(error.with_hint("relive run -n \"fix the failing test\""));
+        return Err(not_text("has a NUL byte"));
     }
-    let text = String::from_utf8_lossy(&bytes).into_owned();
+    let text = text_of(bytes, cut).ok_or_else(|| not_text("is not UTF-8"))?;
     Ok((!text.trim().is_empty() || cut == Some(Cut::Silent)).then_some(Piped { text, cut }))
+}
+
+/// Returns the text, without the beginning of a character that was cut; `None` if it is not UTF-8.
+fn text_of(bytes: Vec<u8>, cut: Option<Cut>) -> Option<String> {
+    String::from_utf8(bytes).map_or_else(
+        |wrong| {
+            let error = wrong.utf8_error();
+            let mut whole = wrong.into_bytes();
+            let is_cut = cut.is_some() && error.error_len().is_none();
+            whole.truncate(error.valid_up_to());
+            String::from_utf8(whole).ok().filter(|_| is_cut)
+        },
+        Some,
+    )
 }
 
 fn read_from(input: &impl std::os::fd::AsFd, patience: Patience) -> io::Result<(Vec<u8>, Option<Cut>)> {
@@ -142,6 +159,15 @@ mod tests {
         let zeros = std::fs::File::open("/dev/zero").unwrap();
         let (bytes, cut) = read_from(&zeros, Patience::Endless).unwrap();
         assert_eq!((bytes.len(), cut), (READ_MAX, Some(Cut::TooLong)));
+    }
+
+    #[test]
+    fn only_a_cut_may_leave_a_part_of_a_character() {
+        let text = |bytes: &[u8], cut| text_of(bytes.to_vec(), cut);
+        assert_eq!(text("a\u{e9}".as_bytes(), None).as_deref(), Some("a\u{e9}"));
+        assert_eq!(text(b"a\xc3", Some(Cut::TooLong)).as_deref(), Some("a"));
+        assert_eq!(text(b"a\xc3", None), None);
+        assert_eq!(text(b"a\xffb", Some(Cut::TooLong)), None);
     }
 
     #[test]
