@@ -152,7 +152,12 @@ fn unreadable(name: &str, error: &std::io::Error) -> String {
     if error.kind() == std::io::ErrorKind::InvalidData {
         return format!("script {name} is not UTF-8 text");
     }
-    format!("cannot read script {name}: {error}")
+    // As in all messages: in lower case, and without the number of the error.
+    let text = error.to_string();
+    let text = text.split(" (os error").next().unwrap_or_default();
+    let mut letters = text.chars();
+    let first = letters.next().map(|first| first.to_ascii_lowercase()).map(String::from).unwrap_or_default();
+    format!("cannot read script {name}: {first}{}", letters.as_str())
 }
 
 fn acts(turn: &Turn, values: &Values<'_>, question: &Question) -> VecDeque<Act> {

@@ -221,12 +221,12 @@ impl Checker<'_> {
             (Expected::Word(words), Node::Text(word)) => {
                 let meant = closest(word, words.iter().copied());
                 let meant = meant.map(|meant| format!(" (did you mean `{meant}`?)")).unwrap_or_default();
-                format!("`{key}` must be one of {}, not `{word}`{meant}", words.join(", "))
+                format!("`{key}` must be {}, not `{word}`{meant}", any_of(words))
             }
             // YAML reads a bare `off` as false.
             (Expected::Word(words), Node::Truth(false)) if words.contains(&"off") => return,
             (Expected::Word(words), other) => {
-                format!("`{key}` must be one of {}, not {}", words.join(", "), other.name())
+                format!("`{key}` must be {}, not {}", any_of(words), other.name())
             }
             (Expected::WordOrNothing(_), Node::Nothing) => return,
             (Expected::WordOrNothing(words), _) => return self.value(Expected::Word(words), key, found),
@@ -366,4 +366,12 @@ impl Checker<'_> {
 
 pub(crate) fn problem_of(error: &serde_saphyr::Error, text: &str) -> Problem {
     Source::new(text).mistake(error)
+}
+
+/// Lists the words that are allowed: `allow`, or `one of none, confined, sealed`.
+fn any_of(words: &[&str]) -> String {
+    match words {
+        [word] => (*word).to_owned(),
+        words => format!("one of {}", words.join(", ")),
+    }
 }

@@ -255,7 +255,7 @@ fn check(request: &ResolveRequest, pid: Pid, open: &Open, in_doubt: bool) -> Res
         (_, false, false) => {
             let message = match &open.earlier {
                 Some(earlier) => {
-                    let at = open.earlier_at.map(|at| format!(" ({})", since(at))).unwrap_or_default();
+                    let at = open.earlier_at.map(|at| format!(" ({})", answered_at(at))).unwrap_or_default();
                     format!("PID {pid} has its answer already: {}{at}", approval_in_words(earlier))
                 }
                 None => format!("PID {pid} does not wait for an answer"),
@@ -286,7 +286,7 @@ fn check_answer(request: &ResolveRequest, pid: Pid, open: &Open) -> Result<()> {
     let message = match &open.answered {
         // Without a number, what it asks now is meant.
         Some(Reply { text, at, .. }) if request.id.is_some() || !open.asked => {
-            format!("PID {pid} has its answer already: {text} ({})", since(*at))
+            format!("PID {pid} has its answer already: {text} ({})", answered_at(*at))
         }
         Some(_) | None => format!("PID {pid} asks no question"),
     };
@@ -325,7 +325,7 @@ fn earlier_answer(history: &History, question: Option<u64>) -> Option<String> {
     let in_doubt = verdict.filter(|last| last.outcome.is_some() && last.question > history.question_seq);
     let question = question.or(in_doubt.map(|last| last.question)).unwrap_or(history.question_seq);
     if let Some(reply) = history.last_reply.as_ref().filter(|reply| reply.question == question) {
-        return Some(format!("{} ({})", reply.text, since(reply.at)));
+        return Some(format!("{} ({})", reply.text, answered_at(reply.at)));
     }
     let verdict = verdict.filter(|last| last.question == question)?;
     let said = match verdict.outcome {
@@ -334,7 +334,7 @@ fn earlier_answer(history: &History, question: Option<u64>) -> Option<String> {
         Some(Outcome::Retry) => "the call was to be repeated".to_owned(),
         None => approval_in_words(history.last_answer.as_ref()?),
     };
-    Some(format!("{said} ({})", since(verdict.at)))
+    Some(format!("{said} ({})", answered_at(verdict.at)))
 }
 
 fn approval_in_words(approval: &Approval) -> String {
@@ -346,8 +346,8 @@ fn approval_in_words(approval: &Approval) -> String {
 }
 
 /// Says when an answer was given.
-fn since(at: Timestamp) -> String {
-    format!("since {}", at.strftime("%Y-%m-%d %H:%M:%S UTC"))
+fn answered_at(at: Timestamp) -> String {
+    format!("at {}", at.strftime("%Y-%m-%d %H:%M:%S UTC"))
 }
 
 /// Returns the open questions of a journal, and the records that this answer would add.

@@ -63,6 +63,11 @@ impl LiveSettings {
     }
 }
 
+/// Returns the words of an error, and of its cause.
+fn with_source(error: &dyn std::error::Error) -> String {
+    error.source().map_or_else(|| error.to_string(), |source| format!("{error}: {source}"))
+}
+
 impl Runtime {
     /// Reads the configuration again if its file has changed.
     pub async fn reload_settings(&self) {
@@ -100,7 +105,8 @@ impl Runtime {
             }
             Ok(Err(error)) => {
                 self.warnings.set_configuration(vec![format!(
-                    "the configuration has changed and is invalid, so the previous one stays in force: {error}"
+                    "the configuration has changed and is invalid, so the previous one stays in force: {}",
+                    with_source(&error)
                 )]);
             }
             Err(error) => {

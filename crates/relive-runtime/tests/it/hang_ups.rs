@@ -118,7 +118,7 @@ fn an_answer_whose_client_hangs_up_binds_and_a_later_one_is_told_so() {
     let id = process.uuid.to_string();
     daemon.hang_up(daemon.runtime.answer(&id, answer(Resolution::Deny), request()));
     let error = daemon.block(daemon.runtime.answer(&id, answer(Resolution::Allow), None)).unwrap_err().to_string();
-    assert!(error.contains("has its answer already: the call of write was denied (since 20"), "{error}");
+    assert!(error.contains("has its answer already: the call of write was denied (at 20"), "{error}");
     daemon.until_records(&world, process.uuid, "model_started", 2);
     assert!(!world.work().join("file").exists(), "a call that was denied is not made");
     assert_eq!(world.of_kind(process.uuid, "call_started").len(), 0);

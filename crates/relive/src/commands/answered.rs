@@ -162,7 +162,8 @@ fn told(line: &Line) -> Option<String> {
         "resumed" if text("by").as_deref() == Some("user") => format!("resumed elsewhere{at}"),
         "resumed" => format!("resumed{at}"),
         "acked" => format!("seen elsewhere{at}"),
-        "ended" => format!("it has ended{at}"),
+        "ended" if at.is_empty() => "it has ended".to_owned(),
+        "ended" => format!("it ended{at}"),
         _ => return None,
     })
 }

@@ -37,6 +37,7 @@ Examples:
   relive kill -l               list the signals",
     mut_arg("ids", |ids| ids.required_unless_present("list"))
 )]
+#[command(mut_arg("all", |all| all.help("Select all processes that have not ended")))]
 pub(crate) struct Args {
     #[command(flatten)]
     targets: Targets,

@@ -19,6 +19,7 @@ Examples:
   relive pause 5 --subtree   pause its descendants as well
   relive pause 'test-*' 7    pause several processes
   relive pause --all         pause every running process")]
+#[command(mut_arg("all", |all| all.help("Select all processes that run")))]
 pub(crate) struct Args {
     #[command(flatten)]
     targets: Targets,

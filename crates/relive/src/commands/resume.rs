@@ -30,6 +30,7 @@ Examples:
   relive resume 5 --model openai/gpt-5      continue with another model
   relive resume --fork --from-step 5 fixer  fork it after its step 5
   relive resume --all                       resume every suspended process")]
+#[command(mut_arg("all", |all| all.help("Select all suspended processes")))]
 pub(crate) struct Args {
     #[command(flatten)]
     targets: Targets,

@@ -25,6 +25,7 @@ Examples:
   relive rm 5
   relive rm -y 5 fixer 'test-*'
   relive rm --all               remove everything that has ended; asks first")]
+#[command(mut_arg("all", |all| all.help("Select all processes that have ended")))]
 pub(crate) struct Args {
     #[command(flatten)]
     targets: Targets,

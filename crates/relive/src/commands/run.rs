@@ -58,7 +58,7 @@ Examples:
   while read -r url; do relive run -n \"check $url\"; done < urls
       Do not read the input of the loop.")]
 pub(crate) struct Args {
-    /// What the agent is to do; `-` reads it from standard input
+    /// What you want the agent to do; `-` reads it from standard input
     #[arg(required_unless_present = "tty")]
     intent: Option<String>,
     /// Run in the background and print the PID

@@ -9,8 +9,8 @@ use crate::error::Outcome;
 /// Send a message to an agent, or a line to a program
 ///
 /// An agent reads the message at its next step. A program reads it from its standard input, which `exec -d -i` keeps
-/// open; a program with a terminal receives it as typed keys. The message is durable when this command returns, and is
-/// delivered at most once: a program that ends or closes its input first never reads it.
+/// open; a program with a terminal receives it as typed keys. When this command returns, the message is on the disk and a
+/// crash does not lose it. It is delivered at most once: a program that ends or closes its input first never reads it.
 #[derive(Debug, clap::Args)]
 #[command(before_long_help = "\
 Examples:

@@ -22,7 +22,7 @@ pub(crate) struct Targets {
     /// PIDs, names, UUIDs, first or last digits of UUIDs, or name patterns such as 'test-*'
     #[arg(value_name = "ID", required_unless_present = "all")]
     pub ids: Vec<String>,
-    /// Select all processes that the command can act on
+    /// Select all processes that the command can act on; each command says which
     #[arg(long, conflicts_with = "ids")]
     pub all: bool,
 }

@@ -13,7 +13,7 @@ use crate::terminal::one_line;
 
 /// Show tokens and cost by day, model, project or process
 ///
-/// PROCESSES is the number of agents that the row counts. Days are in UTC. Removed processes count for one year. A cost
+/// PROCESSES is the number of agents in each row. Days are in UTC. Removed processes count for one year. A cost
 /// is `unknown` if the price of a model is not known.
 #[derive(Debug, clap::Args)]
 #[command(before_long_help = "\

@@ -31,6 +31,7 @@ Examples:
   relive wait 5 6 'test-*'      wait for all, also ended ones; 0 if none failed
   relive wait --needs-me        wait until something is in the inbox")]
 #[command(mut_arg("ids", |ids| ids.required_unless_present("needs_me")))]
+#[command(mut_arg("all", |all| all.help("Select all processes that have not ended")))]
 pub(crate) struct Args {
     #[command(flatten)]
     targets: Targets,

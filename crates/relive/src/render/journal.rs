@@ -177,7 +177,7 @@ fn cut_off(cause: Option<&str>) -> String {
 }
 
 fn signalled(signalled: &Signalled) -> String {
-    let state = if signalled.pending { " is pending" } else { " was sent" };
+    let state = if signalled.pending { " was sent, and waits until it is unblocked" } else { " was sent" };
     format!("{}{state}", signalled.signal)
 }
 

@@ -69,7 +69,7 @@ fn a_call_that_is_asked_about_is_not_made_before_the_answer() {
     assert_eq!(world.records(&process.uuid, "call_started").len(), 1);
     world
         .relive(&["resolve", "1", "--allow"])
-        .fails(3, &["has its answer already: the call of write was denied (since 20"]);
+        .fails(3, &["has its answer already: the call of write was denied (at 20"]);
     world.relive(&["resolve", "1"]).fails(3, &["does not wait for an answer"]);
 }
 
@@ -273,7 +273,7 @@ fn without_a_terminal_run_can_wait_for_an_answer_from_elsewhere() {
     let mut lines = BufReader::new(watching.stderr.take().unwrap()).lines().map(Result::unwrap);
     let asked: Vec<String> = lines.by_ref().take_while(|line| !line.starts_with("it waits for an answer")).collect();
     let (first, asked) = asked.split_first().unwrap();
-    assert!(first.starts_with("PID 1 ") && first.contains(", its commands "), "what they may reach is said: {first}");
+    assert!(first.starts_with("PID 1 ") && first.contains("; its commands "), "what they may reach is said: {first}");
     assert_eq!(asked, ["PID 1 asks to write file-1:", "  | +x (no newline)"]);
     world.relive(&["resolve", "1", "--allow"]).ok();
     let later: Vec<String> = lines.collect();

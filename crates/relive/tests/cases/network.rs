@@ -189,7 +189,7 @@ fn the_commands_of_an_agent_are_confined_by_default_and_it_is_said() {
             let line = format!("run --yes --model {model} again");
             let first = world.on_terminal(&line).stdout;
             assert!(
-                first.lines().next().unwrap().ends_with(", its commands can write only in this directory"),
+                first.lines().next().unwrap().ends_with("; its commands can write only in this directory"),
                 "{first}"
             );
         }

@@ -161,7 +161,7 @@ fn open_editor(file: &Path) -> Outcome<()> {
         Ok(status) if status.success() => Ok(()),
         Ok(status) => {
             Err(CommandError::invalid(format!("the editor `{editor}` ended with {status}: nothing was changed"))
-                .with_hint("EDITOR=vi relive config edit"))
+                .with_hint("EDITOR=nano relive config edit"))
         }
         Err(error) => Err(CommandError::invalid(format!("the editor `{editor}` cannot be run")).because(error)),
     }

@@ -195,7 +195,7 @@ impl<'a> Foreground<'a> {
             return;
         }
         let first = match isolation {
-            Some(isolation) => format!("PID {pid} {uuid}, {isolation}"),
+            Some(isolation) => format!("PID {pid} {uuid}; {isolation}"),
             None => format!("PID {pid} {uuid}"),
         };
         if !context.err.is_terminal {
