@@ -12,7 +12,7 @@ use relive_journal::history::Permit;
 use relive_journal::policy::{Permission, Policy};
 use relive_journal::record::{
     Approval, Body, CallStarted, CliLaunch, CliRead, CliRecord, CliSession, CliStart, CliTurn, CliTurnState, Decision,
-    FlowRecord, Granted, OpenedBy, Outcome, Partial, Proceeded, Released, Signalled,
+    FlowRecord, Granted, OpenedBy, Outcome, Partial, Released, Signalled,
 };
 use relive_journal::recovery::Recovery;
 use relive_journal::{Durability, Hash, Health, Next, Opening, Problem, Seen, Writer};
@@ -209,9 +209,16 @@ const ADDITIONS: &[Addition] = &[
     Addition {
         name: "v1-gate",
         sums: "511476c2d1c7154b52c22e321970716b6239cb313810970766564eae6ceb9041",
-        make: make_gate,
-        check: check_gate,
+        make: crate::time::make_gate,
+        check: crate::time::check_gate,
         unknown: Some((3, "proceeded")),
+    },
+    Addition {
+        name: "v1-withdrawn",
+        sums: "23fcd051f5f8f0c61dd910f9560ee4d8ef7611315739656a075d3fc4233dac58",
+        make: crate::attention::make_withdrawn,
+        check: crate::attention::check_withdrawn,
+        unknown: Some((8, "withdrawn")),
     },
 ];
 
@@ -269,7 +276,7 @@ fn as_of_0_1(journal: &[u8]) -> Vec<u8> {
         let value: serde_json::Value = serde_json::from_str(line).unwrap();
         let kind = value["kind"].as_str().unwrap();
         let line = line.replacen(",\"up\":", ",\"new_up\":", 1).replacen(",\"ran_ms\":", ",\"new_ran_ms\":", 1);
-        let line = line.replace(":\"stalled\"", ":\"new_stalled\"");
+        let line = line.replace(":\"stalled\"", ":\"new_stalled\"").replace(":\"withdrawn\"", ":\"new_withdrawn\"");
         if KINDS_OF_0_1.contains(&kind) {
             seen.push(line);
         } else {
@@ -428,7 +435,7 @@ fn check_skip(fixture: &Fixture) {
 }
 
 /// Returns a moment of the second day of a boot.
-fn at(ms: u64) -> Moment {
+pub(crate) fn at(ms: u64) -> Moment {
     let wall = Timestamp::from_millisecond(1_700_000_000_000 + ms.cast_signed()).unwrap();
     Moment { at: wall, up_ms: 86_400_000 + ms }
 }
@@ -776,25 +783,4 @@ fn check_cli(fixture: &Fixture) {
     let facts = fork.history().cli.as_deref().unwrap();
     assert_eq!((facts.session_id.as_deref(), facts.origin_session.as_deref()), (None, Some("7")));
     assert_eq!((facts.is_turn_open(), facts.read, facts.launches.len()), (false, None, 0));
-}
-
-/// A program that waited at its gate for a minute.
-fn make_gate(fixture: &Fixture) {
-    let mut request = spawn_request(uuid(), fixture.data.next_pid().unwrap());
-    request.opening.now = at(0);
-    request.spawned.body = "exec".to_owned();
-    request.spawned.program = serde_json::from_value(serde_json::json!({ "argv": ["make"], "gate": true })).unwrap();
-    (request.meta, request.input) = (None, None);
-    let mut writer = fixture.data.spawn(request).unwrap();
-    writer.append(at(60_000), vec![Body::Proceeded(Proceeded {})], Durability::Synced).unwrap();
-    writer.checkpoint().unwrap();
-    writer.append(at(60_200), vec![paused(SuspendReason::User)], Durability::Synced).unwrap();
-}
-
-fn check_gate(fixture: &Fixture) {
-    let history = fixture.history(uuid());
-    assert_eq!(history.ran_ms(), 200);
-    let journal = journal(fixture);
-    assert!(memchr::memmem::find(&journal, b"\"kind\":\"proceeded\",\"step\":0,\"skip\":true").is_some());
-    assert!(memchr::memmem::find(&journal, b"\"held\":true").is_some());
 }

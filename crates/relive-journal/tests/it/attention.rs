@@ -4,7 +4,7 @@ use relive_core::{End, ProcessStatus, SuspendReason};
 use relive_journal::data::ForkPoint;
 use relive_journal::history::{Asked, Permit};
 use relive_journal::policy::{Permission, Policy};
-use relive_journal::record::{Acked, Body, CallEnded, Decision, Ended, Question};
+use relive_journal::record::{Acked, Body, CallEnded, Decision, Ended, Question, Resumed, ResumedBy};
 use relive_journal::recovery::Recovery;
 use relive_journal::{Next, ProcInfo, WriteError};
 
@@ -83,6 +83,20 @@ pub(crate) fn check_denied(fixture: &Fixture) {
     assert_eq!(history.plan().next, Next::Ask { step: 2, again: false });
     let text = String::from_utf8(journal(fixture)).unwrap();
     assert_eq!(text.matches("\"denied\":true").count(), 1, "a call that was made does not say so");
+}
+
+/// An agent that waited for an answer until its request was closed without one.
+pub(crate) fn make_withdrawn(fixture: &Fixture) {
+    let mut writer = spawn(fixture);
+    append(&mut writer, vec![model_started(), model_ended("wants", 1)]);
+    append(&mut writer, vec![approval(0, Decision::Asked), paused(SuspendReason::Approval)]);
+    append(&mut writer, vec![Body::Resumed(Resumed { by: ResumedBy::Withdrawn, cause: None, req: None })]);
+    append(&mut writer, vec![call_started(0, Recovery::Rerun), call_ended(0, "x")]);
+}
+
+pub(crate) fn check_withdrawn(fixture: &Fixture) {
+    let history = fixture.history(uuid());
+    assert!(history.paused.is_none(), "it runs again");
 }
 
 /// A process whose end somebody had to be told of and saw, and that ended like this again.

@@ -6,6 +6,7 @@ use relive_journal::data::{Beat, ForkPoint};
 use relive_journal::record::{Body, CliRecord, OpenedBy, Proceeded};
 use relive_journal::{Durability, History, Opening, ProcInfo, Seen, Writer};
 
+use crate::additions;
 use crate::open_and_repair::reseal;
 use crate::support::{
     Fixture, cases, completed, fork_request, input, lines, model_ended, model_started, open_journal, opening, paused,
@@ -476,4 +477,25 @@ proptest! {
         }
         ran_ms(watched.fixture.as_ref().unwrap(), watched.writer.as_mut().unwrap());
     }
+}
+
+/// A program that waited at its gate for a minute and was paused 0.2 s after it began.
+pub(crate) fn make_gate(fixture: &Fixture) {
+    let mut request = spawn_request(additions::uuid(), fixture.data.next_pid().unwrap());
+    request.opening.now = additions::at(0);
+    request.spawned.body = "exec".to_owned();
+    request.spawned.program = serde_json::from_value(serde_json::json!({ "argv": ["make"], "gate": true })).unwrap();
+    (request.meta, request.input) = (None, None);
+    let mut writer = fixture.data.spawn(request).unwrap();
+    writer.append(additions::at(60_000), vec![Body::Proceeded(Proceeded {})], Durability::Synced).unwrap();
+    writer.checkpoint().unwrap();
+    writer.append(additions::at(60_200), vec![paused(SuspendReason::User)], Durability::Synced).unwrap();
+}
+
+pub(crate) fn check_gate(fixture: &Fixture) {
+    let history = fixture.history(additions::uuid());
+    assert_eq!(history.ran_ms(), 200);
+    let journal = additions::journal(fixture);
+    assert!(memchr::memmem::find(&journal, b"\"kind\":\"proceeded\",\"step\":0,\"skip\":true").is_some());
+    assert!(memchr::memmem::find(&journal, b"\"held\":true").is_some());
 }

@@ -89,7 +89,7 @@ fn a_question_whose_process_is_ended_is_not_said_to_be_answered() {
     screen.await_text("allow? [y]es");
     world.relive(&["kill", "1"]).ok();
     let shown = screen.await_code(1);
-    assert!(shown.contains("\nit has ended") && !shown.contains("answered elsewhere"), "{shown}");
+    assert!(shown.contains("\nit ended") && !shown.contains("answered elsewhere"), "{shown}");
 }
 
 #[test]

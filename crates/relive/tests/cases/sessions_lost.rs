@@ -77,6 +77,8 @@ fn a_program_of_another_boot_went_down_with_its_host_and_can_be_started_again() 
     let world = World::new();
     let (program, folder) = lost(&world);
     fs::write(folder.join("lock"), "another boot").unwrap();
+    let state = fs::read_to_string(folder.join("state")).unwrap();
+    fs::write(folder.join("state"), state.replace(&boot_id().unwrap(), "another boot")).unwrap();
     let info = world.await_display(&program.uuid, "dead");
     assert_eq!((&info["state"], &info["why"]), (&json!("dead"), &json!("host_lost")));
     assert_eq!(info["session"]["stage"], "errored");
