@@ -94,7 +94,7 @@ fn every_command_says_that_a_run_is_paused_and_names_the_same_command() {
     world.file("go", "");
     let next = "relive resume --subtree 1";
     assert_eq!(up.until("run 1 paused").1, format!("to continue it: {next}"));
-    let (_, continues) = logs.until("second has not started yet: run 1 is suspended: you paused it");
+    let (_, continues) = logs.until("second has not started yet: run 1 is suspended: paused");
     assert_eq!(continues, format!("to continue the run: {next}"));
     let status = world.relive(&["compose", "status", "1"]).ok().stderr;
     assert!(status.contains(&format!("run 1 suspended: paused\nto continue the run: {next}")), "{status}");
