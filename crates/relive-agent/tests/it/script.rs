@@ -87,7 +87,7 @@ fn no_line_of_a_file_without_turns_is_shown() {
 fn a_missing_script_is_named() {
     let world = World::new();
     let error = Script::open("no.yaml", &world.cwd).unwrap_err().to_string();
-    assert!(error.contains(world.cwd.join("no.yaml").to_str().unwrap()) && error.contains("No such file"), "{error}");
+    assert!(error.contains(world.cwd.join("no.yaml").to_str().unwrap()) && error.contains("no such file"), "{error}");
     std::fs::write(world.cwd.join("binary.yaml"), b"\xff").unwrap();
     let error = Script::open("binary.yaml", &world.cwd).unwrap_err().to_string();
     assert!(error.ends_with("binary.yaml is not UTF-8 text"), "{error}");

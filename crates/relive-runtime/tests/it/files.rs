@@ -154,7 +154,7 @@ fn a_workspace_whose_merge_left_a_file_out_names_it() {
     let world = World::new();
     let daemon = world.start();
     fs::write(world.work().join("f"), "old").unwrap();
-    let script = world.script(&format!("turns: [{}, {{text: bye}}]", write("f")));
+    let script = world.script(&format!("turns: [{}, {}, {{text: bye}}]", write("f"), write("g")));
     let request = RunRequest { yes: true, workspace: Some(WorkspaceKind::Own), ..world.request(&script) };
     let uuid = daemon.run(request).uuid;
     daemon.wait(uuid);

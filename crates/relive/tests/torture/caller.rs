@@ -154,7 +154,7 @@ impl Caller<'_> {
         let Some((source, kind)) = self.one().filter(|(_, kind)| is_agent(*kind)) else { return };
         let uuid = self.announce(kind);
         let (verb, body) = match self.dice.between(0, 3) {
-            0 => (Verb::Create, json!({"fork": uuid})),
+            0 => (Verb::ForkOwn, json!({"fork": uuid})),
             1 => (Verb::Create, json!({"fork": uuid, "workspace": "here"})),
             _ => (Verb::ForkOwn, json!({"fork": uuid, "workspace": "own"})),
         };
@@ -283,6 +283,9 @@ impl Caller<'_> {
                 Attempt::Answered { sent, answered, answer } if answer.status != 503 && answer.status != 500 => {
                     let first = sent_at.map_or(self.ledger.at(sent), |(first, _)| first);
                     let told = Told::of(&verb, &answer);
+                    if let (Verb::Create | Verb::ForkOwn, Told::Refused(_)) = (&verb, &told) {
+                        eprintln!("{uuid} was not created: {}", answer.body);
+                    }
                     let promised = match (&verb, &told) {
                         (Verb::Signal(_), Told::Done { changed: true }) => Acknowledged::End,
                         (_, Told::Done { changed: true }) => Acknowledged::Change,

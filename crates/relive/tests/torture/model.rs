@@ -189,7 +189,7 @@ impl State {
             // There is no room, or the daemon is about to go.
             (_, 429 | 503) => true,
             (_, 404) => self.life == Life::Absent,
-            // The files of the step are not known.
+            // The files of the step are not known, or its origin was resumed and completed another one meanwhile.
             (Verb::ForkOwn, 409) => self.life == Life::Absent,
             (_, 409) if self.life == Life::Absent => false,
             // They are not known, are somebody else's, or a command is in the middle of its work.

@@ -8,9 +8,9 @@ use crate::hasty::Answer;
 /// A verb to one process.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Verb {
-    /// `run`, `exec`, or `resume --fork` of another process.
+    /// `run`, `exec`, or `resume --fork --workspace here` of another process.
     Create,
-    /// `resume --fork --workspace own`, which needs the files of the step.
+    /// `resume --fork` with a copy of the files, which needs those of the step.
     ForkOwn,
     /// `rewind` or `restore`: a running process is paused for it.
     PutBack(PutBack),
