@@ -62,17 +62,21 @@ impl Sessions {
     pub async fn order(&self, path: &Path, connection: &Connection, verb: Verb) -> Result<Outcome, Gone> {
         let call = verb.name();
         let stays_still = matches!(verb, Verb::Freeze | Verb::Kill);
-        let (freezes, ends) = (verb == Verb::Freeze, verb == Verb::Kill);
+        let (freezes, thaws, ends) = (verb == Verb::Freeze, verb == Verb::Thaw, verb == Verb::Kill);
         let mut asked = pin!(connection.request(verb));
         tokio::select! {
             answer = timeout(ANSWER_PATIENCE, &mut asked) => if let Ok(answer) = answer {
                 return answer;
             },
             // Nobody but its tracer can let it continue.
-            () = traced(path, connection) => return match ends {
-                true => self.killed_without_shim(path, call).await,
-                false => Ok(silent(call)),
-            },
+            () = traced(path, connection) => {
+                if ends {
+                    return self.killed_without_shim(path, call).await;
+                }
+                let is_done = freezes && self.freeze_without_shim(path).await
+                    || thaws && self.thaw_without_shim(path).await.is_ok();
+                return Ok(if is_done { Outcome::Done } else { silent(call) });
+            }
         }
         let Ok(held) = self.rouse(path).await else { return Ok(silent(call)) };
         let answer = timeout(ANSWER_PATIENCE, &mut asked).await;
@@ -90,6 +94,18 @@ impl Sessions {
             Err(_) if ends => self.killed_without_shim(path, call).await,
             Err(_) => Ok(silent(call)),
         }
+    }
+
+    /// Freezes the tree of a session. Returns whether all of it stands still until it is thawed: without a cgroup the shim
+    /// would not know which processes to continue.
+    async fn freeze_without_shim(&self, path: &Path) -> bool {
+        let Ok(held) = self.rouse(path).await else { return false };
+        if held.is_swept() {
+            held.release();
+            return false;
+        }
+        let Ok(tree) = self.tree_of(path).await else { return false };
+        spawn_blocking(move || tree.is_frozen()).await.unwrap_or(false)
     }
 
     async fn killed_without_shim(&self, path: &Path, call: &str) -> Result<Outcome, Gone> {

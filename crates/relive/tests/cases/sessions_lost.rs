@@ -60,13 +60,22 @@ fn a_program_that_traces_its_shim_is_killed_without_it() {
     let script = "import ctypes, os, time\n\
                   result = ctypes.CDLL(None).ptrace(16, os.getppid(), 0, 0)\n\
                   open('attached' if result == 0 else 'refused', 'w')\n\
-                  time.sleep(1000)\n";
+                  ticks = open('ticks', 'w')\n\
+                  while True: print(file=ticks, flush=True); time.sleep(0.01)\n";
     let program = world.exec(&[], &["python3", "-c", script]);
     let made = |name: &str| world.work().join(name).exists();
     wait_until("it has tried", || made("attached") || made("refused"));
     if made("refused") {
         return;
     }
+    let ticks = || fs::metadata(world.work().join("ticks")).unwrap().len();
+    world.relive(&["pause", &program.uuid]).ok();
+    world.await_display(&program.uuid, "suspended");
+    let paused = ticks();
+    world.exec(&[], &["sleep", "0.1"]);
+    assert_eq!(ticks(), paused, "it is frozen without its shim");
+    world.relive(&["resume", &program.uuid]).ok();
+    wait_until("it continues", || ticks() > paused);
     world.relive(&["kill", "-9", &program.uuid]).ok();
     // Far more than it takes, and less than two answers that do not come.
     world.relive(&["wait", "--timeout", "8s", &program.uuid]).exits(137);
