@@ -330,7 +330,7 @@ impl RunningAgent<'_> {
         let port = self.body.serve(self.process, &route, at, facts.called_to).await?;
         route.apply(port, &token, &mut spec.env, &mut spec.argv, &self.body.live.now().tool_env);
         if route::takes_settings(&facts.agent, &spec.argv) {
-            let mut settings = route::claude_settings(port);
+            let mut settings = route::claude_settings(port, &spec.env);
             if facts.agent.terminal && self.body.gateways.takes_hooks(self.process.uuid).await {
                 settings["hooks"] = hooks::settings(port);
                 spec.env.push((hooks::TOKEN.to_owned(), relive_gateway::hooks_token(&hash)));

@@ -98,7 +98,10 @@ fn settings_of_claude_do_not_lead_its_calls_past_the_gateway() {
             let work = agents.world.work();
             let work = work.strip_prefix(agents.world.root()).unwrap().to_str().unwrap();
             settings(&agents.world, &format!("{work}/.claude/settings.json"), json!({"ANTHROPIC_BASE_URL": url}));
-            let elsewhere = json!({"CLAUDE_CODE_USE_BEDROCK": "1", "ANTHROPIC_BASE_URL": url});
+            let elsewhere = json!({
+                "CLAUDE_CODE_USE_BEDROCK": "1", "ANTHROPIC_BASE_URL": url,
+                "HTTP_PROXY": "http://127.0.0.1:9", "http_proxy": "http://127.0.0.1:9", "NO_PROXY": "",
+            });
             settings(&agents.world, &format!("{work}/.claude/settings.local.json"), elsewhere);
         }
         let process = agents.run("claude", &[]);

@@ -102,10 +102,27 @@ pub(super) fn takes_settings(agent: &CliAgent, argv: &[String]) -> bool {
 }
 
 /// Returns the settings by which a claude asks the gateway, whatever a file says, such as one of the repository that it works on.
-pub(super) fn claude_settings(port: u16) -> Value {
+pub(super) fn claude_settings(port: u16, environment: &[(String, String)]) -> Value {
     let mut env: Map<String, Value> = CLAUDE_ELSEWHERE.iter().map(|name| ((*name).to_owned(), "".into())).collect();
     env.insert(CLAUDE_BASE.to_owned(), format!("http://127.0.0.1:{port}").into());
+    let direct = environment.iter().filter(|(name, _)| DIRECT.contains(&name.as_str()));
+    env.extend(direct.map(|(name, value)| (name.clone(), value.clone().into())));
     json!({ "env": env })
+}
+
+/// The variables that name the hosts to which no proxy leads, in both spellings.
+const DIRECT: [&str; 2] = ["NO_PROXY", "no_proxy"];
+
+/// Has no proxy lead to the gateway: it would be given the prompts, and could ask another provider.
+fn go_directly_to_gateway(env: &mut Vec<(String, String)>) {
+    let values = DIRECT.map(|name| env.iter().find(|(other, _)| other == name).map(|(_, value)| value.clone()));
+    let [upper, lower] = values.clone();
+    env.retain(|(name, _)| !DIRECT.contains(&name.as_str()));
+    for (name, own) in DIRECT.into_iter().zip(values) {
+        let hosts = own.or_else(|| upper.clone()).or_else(|| lower.clone()).filter(|hosts| !hosts.is_empty());
+        let hosts = hosts.map_or_else(|| "127.0.0.1".to_owned(), |hosts| format!("{hosts},127.0.0.1"));
+        env.push((name.to_owned(), hosts));
+    }
 }
 
 /// The settings of claude, as far as they say where its calls go.
@@ -346,6 +363,7 @@ impl Route {
         env.retain(|(name, _)| !is_own(name) && is_kept(name));
         env.push((self.key.clone(), token.to_owned()));
         env.extend(self.base.map(|base| (base.to_owned(), format!("http://127.0.0.1:{port}"))));
+        go_directly_to_gateway(env);
         let port = port.to_string();
         argv.extend(self.arguments.iter().map(|argument| argument.replace("{port}", &port)));
     }
@@ -407,7 +425,7 @@ mod tests {
         for name in ["ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "CLAUDE_CODE_USE_BEDROCK"] {
             assert_eq!(found(&format!(r#"{{"{name}":"1"}}"#)), refused(name));
         }
-        let settings = claude_settings(4711);
+        let settings = claude_settings(4711, &[]);
         assert_eq!(settings["env"]["ANTHROPIC_BASE_URL"], "http://127.0.0.1:4711");
         assert_eq!(settings["env"]["CLAUDE_CODE_USE_BEDROCK"], "");
     }
