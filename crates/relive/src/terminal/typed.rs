@@ -38,6 +38,8 @@ pub(crate) enum Typed {
     Lines(Vec<String>),
     /// Text that Enter did not end, and Ctrl-D: the text does not count.
     Unended,
+    /// A line that the terminal may have cut: it drops what exceeds its buffer without a word.
+    TooLong,
     /// The key that detaches, and what became of the text before it on its line.
     Detach(Untaken),
     /// The end of input, or a terminal that is gone.
@@ -96,7 +98,7 @@ impl Pending {
         self.end_lines();
         let is_text = |typed| match typed {
             Typed::Line(line) => !line.trim().is_empty(),
-            Typed::Lines(_) | Typed::Unended => true,
+            Typed::Lines(_) | Typed::Unended | Typed::TooLong => true,
             Typed::Detach(untaken) => untaken == Untaken::Dropped,
             Typed::End => false,
         };
@@ -347,7 +349,7 @@ impl Lines {
                 self.lines.push(line);
                 None
             }
-            other @ (Typed::Lines(_) | Typed::Unended | Typed::Detach(_) | Typed::End) => Some(other),
+            other @ (Typed::Lines(_) | Typed::Unended | Typed::TooLong | Typed::Detach(_) | Typed::End) => Some(other),
         }
     }
 
@@ -368,6 +370,9 @@ fn parse(bytes: &[u8], key: Key) -> Typed {
     if !bytes.ends_with(b"\n") {
         return Typed::Unended;
     }
+    if bytes.len() >= LINE_MAX {
+        return Typed::TooLong;
+    }
     let text = String::from_utf8_lossy(bytes);
     Typed::Line(text.trim_end_matches(['\n', '\r']).to_owned())
 }
@@ -383,6 +388,9 @@ mod tests {
         check(b"yes\n", Typed::Line("yes".into()));
         check(b"\n", Typed::Line(String::new()));
         check(b"half", Typed::Unended);
+        let line = |length: usize| format!("{}\n", "x".repeat(length));
+        check(line(LINE_MAX - 2).as_bytes(), Typed::Line("x".repeat(LINE_MAX - 2)));
+        check(line(LINE_MAX - 1).as_bytes(), Typed::TooLong);
         check(b"\x1d", Typed::Detach(Untaken::Nothing));
         check(b"half a line\x1d", Typed::Detach(Untaken::Dropped));
     }

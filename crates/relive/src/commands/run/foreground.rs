@@ -424,7 +424,7 @@ impl<'a> Foreground<'a> {
                 }
                 return Ok(Some(left));
             }
-            Typed::Lines(_) | Typed::Unended | Typed::End => match self.questions.end_of_input() {
+            Typed::Lines(_) | Typed::Unended | Typed::TooLong | Typed::End => match self.questions.end_of_input() {
                 Some(error) => {
                     context.say("");
                     return Err(error);

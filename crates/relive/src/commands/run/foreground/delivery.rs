@@ -65,6 +65,14 @@ impl Foreground<'_> {
                 }
                 None
             }
+            Typed::TooLong => {
+                context
+                    .say("not sent: a terminal cuts lines at 4095 bytes; relive inbox takes an answer of up to 64 KiB");
+                if self.questions.is_asking() {
+                    self.questions.show_prompt();
+                }
+                None
+            }
             Typed::Unended => {
                 context.say(&format!("\n{NOT_SENT}"));
                 Some(Typed::End)
