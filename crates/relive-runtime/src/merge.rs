@@ -133,6 +133,21 @@ impl Runtime {
         Ok(first)
     }
 
+    /// Returns the base of a process that works in the copy of another one, as a fork does that stays where its original
+    /// works: what was made for that one, or last merged from it.
+    async fn base_of_copy(&self, uuid: Uuid, spawned: &Spawned, directory: &Path) -> Result<Option<FilesId>> {
+        let name = Path::new(&spawned.cwd).file_name().and_then(|name| name.to_str());
+        let Some(owner) = name.and_then(|name| Uuid::try_parse(name).ok()).filter(|owner| *owner != uuid) else {
+            return Ok(None);
+        };
+        let merged = self.merged_into(owner, directory.to_owned()).await?;
+        if merged.is_some() {
+            return Ok(merged);
+        }
+        let history = self.on_journal(move |data| data.history(owner)).await?.ok().map(|(history, _)| history);
+        Ok(history.filter(works_in_copy).and_then(|history| history.files.first))
+    }
+
     async fn plan_merge(&self, sides: &Sides, force: Force, on_interrupted: OnInterrupted) -> Result<Plan> {
         let (workspaces, base, theirs) = (self.workspaces.clone(), sides.base, sides.theirs);
         let (into, left_out, lacks) = (sides.into.clone(), sides.left_out.clone(), sides.lacks);
@@ -283,7 +298,11 @@ impl Turn {
             Some(_) => None,
             None => self.runtime.base_before_fork(self.uuid(), &into).await?,
         };
-        let base = merged.or(replaced).or(files.first);
+        let copied = match merged.or(replaced) {
+            Some(_) => None,
+            None => self.runtime.base_of_copy(self.uuid(), &spawned, &into).await?,
+        };
+        let base = merged.or(replaced).or(copied).or(files.first);
         let base = base.ok_or_else(|| {
             Error::new(ErrorCode::Conflict, "the files at its start are not known, so nothing can be merged")
         })?;
@@ -302,6 +321,20 @@ impl Turn {
         let last = files.last.map(from_record);
         let (workspaces, path) = (runtime.workspaces.clone(), directory.clone());
         let state = runtime.pools.bulk.run(move || workspaces.look_at_copy(&path)).await??;
+        // A program takes no snapshot at its end: what it changed is only in its copy.
+        let is_unknown = spawned.body == "exec" && files.last == files.first;
+        let (workspaces, path) = (runtime.workspaces.clone(), directory.clone());
+        let is_lost = move || state == CopyState::Replaced || workspaces.remembers_copy(&path).unwrap_or(true);
+        if state != CopyState::There && is_unknown && runtime.pools.bulk.run(is_lost).await? {
+            let message = format!(
+                "what process {} changed in {} is not known: that is not the directory that Relive made any more",
+                self.uuid(),
+                directory.display(),
+            );
+            return Err(
+                Error::new(ErrorCode::Conflict, message).with_hint(format!("relive resume --fork {}", self.uuid()))
+            );
+        }
         if let Some(last) = last.filter(|_| state != CopyState::There) {
             let (left_out, special) = (Vec::new(), Vec::new());
             let note = (state == CopyState::Replaced).then(|| {

@@ -236,7 +236,7 @@ impl Runtime {
         let cwd = original.cwd.as_str();
         if wanted == Some(WorkspaceKind::Here) {
             self.check_settled(Path::new(cwd)).await?;
-            return here(cwd);
+            return self.here(cwd).await;
         }
         let (history, not_yet) = self.files_so_far(original.uuid, step).await?;
         let activity = self.files_activity(original.uuid);
@@ -258,7 +258,7 @@ impl Runtime {
                     .with_hint("--workspace here works in the directory of the original"));
             }
             self.check_settled(Path::new(cwd)).await?;
-            return here(cwd);
+            return self.here(cwd).await;
         };
         let (workspaces, of) = (self.workspaces.clone(), PathBuf::from(cwd));
         let copied = self.in_bulk(move |_| {
@@ -268,7 +268,7 @@ impl Runtime {
         let copied = copied.await?;
         let ((path, copied), state) = match (copied, wanted) {
             // Collected with the journals that named them, or the store was deleted.
-            (Err(error), None) if error.code() == ErrorCode::Conflict => return here(cwd),
+            (Err(error), None) if error.code() == ErrorCode::Conflict => return self.here(cwd).await,
             (copied, _) => copied?,
         };
         let record = with_changes(Record::new(step, to_record(&copied)), &history);
@@ -289,6 +289,19 @@ impl Runtime {
         });
         made.map(Some)
     }
+
+    /// Says that a fork works in the directory of its original, if that is still there.
+    async fn here(&self, cwd: &str) -> Result<Option<MadeCopy>> {
+        let (workspaces, path) = (self.workspaces.clone(), PathBuf::from(cwd));
+        check_no_link(&path)?;
+        self.in_bulk(move |_| workspaces.check_made(&path)).await??;
+        if matches!(Path::new(cwd).try_exists(), Ok(false)) {
+            let message = format!("a fork would work in {cwd}, which no longer exists");
+            return Err(Error::new(ErrorCode::Conflict, message)
+                .with_hint(format!("mkdir -p {}", relive_types::program::quote(cwd))));
+        }
+        Ok(None)
+    }
 }
 
 /// Returns what a fork that works in the directory of its original begins with: the files after its step. What differs
@@ -299,17 +312,6 @@ pub(crate) fn begun_here(history: &FileHistory, step: u32, activity: Activity) -
     // They were seen then, and not when the process is forked.
     let taken = state.snapshot.as_ref().and_then(|snapshot| snapshot.taken).unwrap_or(state.at);
     Some(Box::new(Record { taken: Some(taken), ..with_changes(Record::new(step, files), history) }))
-}
-
-/// Says that a fork works in the directory of its original, if that is still there.
-fn here(cwd: &str) -> Result<Option<MadeCopy>> {
-    check_no_link(Path::new(cwd))?;
-    if matches!(Path::new(cwd).try_exists(), Ok(false)) {
-        let message = format!("a fork would work in {cwd}, which no longer exists");
-        return Err(Error::new(ErrorCode::Conflict, message)
-            .with_hint(format!("mkdir -p {}", relive_types::program::quote(cwd))));
-    }
-    Ok(None)
 }
 
 /// Adds what the step of a fork changed: the record of it stands after the step, and so not in the journal of the fork.

@@ -270,6 +270,14 @@ impl Store {
         if is_made { CopyState::There } else { CopyState::Replaced }
     }
 
+    /// Tells whether a copy was made at a path whose removal nobody has told this store of.
+    #[must_use]
+    pub fn remembers_copy(&self, path: &Path) -> bool {
+        let (Some(above), Some(name)) = (path.parent(), path.file_name()) else { return false };
+        let real = above.canonicalize().map(|above| above.join(name));
+        real.is_ok_and(|real| self.state_directory(&real).join(BASE).symlink_metadata().is_ok())
+    }
+
     /// Removes the state of the workspace at this real path, which is gone, unless an interrupted plan waits for it.
     pub(crate) fn remove_state(&self, root: &Path) -> Result<()> {
         let state = self.state_directory(root);

@@ -118,8 +118,13 @@ impl Workspaces {
         Ok(self.store()?.look_at_copy(path))
     }
 
+    /// Tells whether a copy was made at a path that Relive has not removed since. Blocks.
+    pub(crate) fn remembers_copy(&self, path: &Path) -> Result<bool> {
+        Ok(self.store()?.remembers_copy(path))
+    }
+
     /// Refuses the path of an own workspace where its directory is not any more.
-    pub(super) fn check_made(&self, path: &Path) -> Result<()> {
+    pub(crate) fn check_made(&self, path: &Path) -> Result<()> {
         let (Some(above), Some(name)) = (path.parent(), path.file_name().and_then(OsStr::to_str)) else {
             return Ok(());
         };

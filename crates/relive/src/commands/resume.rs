@@ -343,6 +343,9 @@ pub(crate) fn tell(resumed: &Resumed, fork: bool) -> String {
     if let Some(workspace) = resumed.workspace.as_ref().filter(|_| fork) {
         let path = one_line(&workspace.path);
         told.push_str(&match workspace.kind {
+            WorkspaceKind::Own if !workspace.path.contains(&resumed.uuid.to_string()) => {
+                format!("files: unchanged, in {path}, a copy of another process\n")
+            }
             WorkspaceKind::Own => format!("files: a copy as of step {step}, in {path}\n"),
             WorkspaceKind::Here => format!("files: unchanged, in {path}\n"),
         });

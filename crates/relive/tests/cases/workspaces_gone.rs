@@ -6,7 +6,7 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::symlink;
 
 use crate::workspaces_support::{look, shell};
-use crate::world::{World, output};
+use crate::world::{World, output, wait_until};
 
 #[test]
 fn case_75_a_removed_copy_can_still_be_merged_and_forked_and_is_not_resumed() {
@@ -156,4 +156,62 @@ fn case_75_the_size_of_a_copy_counts_files_that_no_snapshot_has() {
     assert!((3_000_000..4_000_000).contains(&bytes), "{listed}");
     let removed = world.relive(&["workspace", "rm", "--force", "--json", &process.uuid]).ok().json();
     assert_eq!(removed["bytes"], bytes);
+}
+
+/// A directory that somebody made in the place of a copy is not worked in, whatever is in it.
+#[test]
+fn case_75_a_fork_does_not_work_in_what_took_the_place_of_a_copy() {
+    let world = World::new();
+    let process = world.run_commands(&["echo 1 > f", "echo 2 > g"], &["--workspace", "own"]);
+    let own = world.own(&process);
+    fs::remove_dir_all(&own).unwrap();
+    let fork = ["resume", "--fork", "--from-step", "1", "--workspace", "here", &process.uuid];
+    world.relive(&fork).fails(4, &["was removed", &format!("relive resume --fork {}", process.uuid)]);
+    fs::create_dir(&own).unwrap();
+    fs::write(own.join("precious"), "").unwrap();
+    world.relive(&fork).fails(3, &["is not the directory that Relive made"]);
+    assert_eq!(fs::read_dir(&own).unwrap().count(), 1, "nothing was done there");
+}
+
+/// A program takes no snapshot at its end, so what it did is only in its copy.
+#[test]
+fn case_75_the_changes_of_a_program_whose_copy_is_gone_are_not_taken_for_none() {
+    for remade in [false, true] {
+        let world = World::new();
+        world.file("hold.sh", "while [ ! -e ../go ]; do sleep 0.01; done\n");
+        let file = "nodes:
+  p: {command: [sh, -c, 'echo good > good'], workspace: own}
+  hold: {command: [sh, hold.sh]}
+  x: {command: ['true'], depends_on: [p, hold]}
+";
+        world.file("c.yaml", file);
+        let run = world.relive(&["compose", "up", "-d", "--json", "c.yaml"]).ok().json();
+        let run = run["uuid"].as_str().unwrap().to_owned();
+        let node = |name: &str| {
+            let status = world.relive(&["compose", "status", "--json", &run]).ok().json();
+            status["nodes"].as_array().unwrap().iter().find(|node| node["name"] == name).unwrap().clone()
+        };
+        wait_until("p has succeeded", || node("p")["state"] == "succeeded");
+        let p = node("p")["uuid"].as_str().unwrap().to_owned();
+        let own = world.relive(&["workspace", "path", &p]).ok().stdout.trim().to_owned();
+        fs::remove_dir_all(&own).unwrap();
+        if remade {
+            fs::create_dir(&own).unwrap();
+        }
+        fs::write(world.root().join("go"), "").unwrap();
+        world.relive(&["wait", &run]).exits(1);
+        assert_ne!(node("x")["state"], "succeeded");
+        world.relive(&["merge", &p]).fails(3, &["is not known"]);
+    }
+}
+
+/// Such a fork has the changes of both: they are those since the copy was made.
+#[test]
+fn case_75_a_fork_that_works_in_the_copy_of_its_original_merges_the_changes_of_both() {
+    let world = World::new();
+    fs::write(world.work().join("f"), "a\n").unwrap();
+    let process = world.run_commands(&["echo 1 >> f", "echo 2 >> f"], &["--workspace", "own"]);
+    let (fork, _) = world.fork_at(&process, 1, &["--workspace", "here"]);
+    world.relive(&["merge", &fork.uuid]).ok();
+    assert_eq!(fs::read_to_string(world.work().join("f")).unwrap(), "a\n1\n2\n");
 }
