@@ -2,10 +2,14 @@
 
 use std::io;
 use std::task::Poll;
+use std::time::Duration;
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::key::Key;
+
+/// How long after the end of a command that had the terminal a signal may become known that was for that.
+const SETTLED_AFTER: Duration = Duration::from_millis(50);
 
 /// The signals that end the dashboard.
 pub(crate) struct Signals(Vec<(u8, Signal)>);
@@ -59,7 +63,7 @@ impl KeySignals {
     /// Drops those that came so far, which were for whoever had the terminal.
     pub(crate) async fn forget(&mut self) {
         // The runtime looks for signals while this waits: of those that came together with the end of a command it may not know.
-        tokio::task::yield_now().await;
+        tokio::time::sleep(SETTLED_AFTER).await;
         std::future::poll_fn(|cx| {
             let _ = (self.stops.poll_recv(cx), self.interrupts.poll_recv(cx), self.continues.poll_recv(cx));
             Poll::Ready(())

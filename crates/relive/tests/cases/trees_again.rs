@@ -179,7 +179,10 @@ fn the_logs_of_a_node_that_could_not_be_started_say_why() {
 fn the_refusal_to_resume_a_paused_node_names_the_command_that_continues_it() {
     let world = World::new();
     let run = world.up("nodes: {b: {command: [sleep, '1000']}}");
-    let pid = world.await_node(&run, "b", "running")["pid"].to_string();
+    // It is shown as running a moment before its process has a PID.
+    let pid = crate::world::wait_for("it has a PID", || {
+        world.await_node(&run, "b", "running")["pid"].as_u64().map(|pid| pid.to_string())
+    });
     world.relive(&["pause", &pid]).ok();
     world.await_display(&pid, "suspended");
     let refused = world.relive(&["compose", "resume", &run.uuid, "--node", "b"]).exits(3);
