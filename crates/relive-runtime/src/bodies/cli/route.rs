@@ -453,7 +453,9 @@ mod tests {
         let found = route(&built_in("claude").unwrap(), &environment(&variables)).unwrap();
         let (env, _) = applied(&found, &variables);
         let names: Vec<&str> = env.iter().map(|(name, _)| name.as_str()).collect();
-        assert_eq!(names, ["ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL", "GROQ_API_KEY", "SENTRY_API_KEY"]);
+        let expected =
+            ["ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL", "GROQ_API_KEY", "NO_PROXY", "SENTRY_API_KEY", "no_proxy"];
+        assert_eq!(names, expected);
         assert!(!format!("{env:?}").contains("real"), "{env:?}");
     }
 
