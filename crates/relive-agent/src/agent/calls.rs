@@ -142,8 +142,8 @@ impl Loop {
             return Ok(());
         }
         let intent = CallStarted { call, name: asked.name.clone(), recovery: recovery.clone(), rule: rule.clone() };
-        // Before an effect in the world its intent is on the disk. Where there is none, the sync runs beside the tool.
-        let durability = if has_effect(recovery) { Durability::Synced } else { Durability::Beside };
+        // Before an effect in the world its intent is on the disk. Where there is none, nothing depends on the sync.
+        let durability = if has_effect(recovery) { Durability::Synced } else { Durability::Written };
         self.record(Body::CallStarted(intent), durability).await
     }
 

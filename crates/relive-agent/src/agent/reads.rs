@@ -36,7 +36,7 @@ impl Loop {
             let (call, name) = (read.call, read.asked.name.clone());
             Body::CallStarted(CallStarted { call, name, recovery: Recovery::Rerun, rule: None })
         };
-        self.record_batch(reads.iter().map(intent).collect(), Durability::Beside).await?;
+        self.record_batch(reads.iter().map(intent).collect(), Durability::Written).await?;
         let acts = reads.iter().map(|read| {
             let key = self.standing.plan.open.iter().find(|open| open.call == read.call).map(|open| self.key(open));
             let (context, args) = (self.agent.context.clone(), read.asked.args.clone());
