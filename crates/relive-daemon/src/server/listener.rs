@@ -18,8 +18,8 @@ use super::identity::Identities;
 /// How long to wait after a failed accept, and how often that is logged.
 const ACCEPT_AGAIN: Duration = Duration::from_millis(100);
 const LOG_EVERY: Duration = Duration::from_secs(10);
-/// How often to check that the socket file is still there.
-const CHECK_EVERY: Duration = Duration::from_secs(1);
+/// How often to check that the socket file is still there. An idle daemon wakes up for it.
+const CHECK_EVERY: Duration = Duration::from_secs(5);
 
 /// The reason why the socket cannot be bound.
 #[derive(Debug, thiserror::Error)]

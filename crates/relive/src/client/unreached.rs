@@ -12,8 +12,8 @@ use super::meant_data;
 use crate::context::Context;
 use crate::error::{CommandError, Outcome};
 
-/// How long a daemon whose socket is gone may take to listen again. It checks every second.
-const LISTENS_AGAIN_WITHIN: Duration = Duration::from_secs(4);
+/// How long a daemon whose socket is gone may take to listen again. It checks every five seconds.
+const LISTENS_AGAIN_WITHIN: Duration = Duration::from_secs(7);
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 
 /// The daemon that uses a data directory, and where it listens.

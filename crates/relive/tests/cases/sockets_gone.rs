@@ -9,8 +9,10 @@ use crate::world::{World, finish, wait_until};
 /// Puts a file where the socket is, which no daemon removes.
 fn obstruct(world: &World) -> PathBuf {
     let socket = world.socket();
-    fs::remove_file(&socket).unwrap();
-    fs::write(&socket, "").unwrap();
+    let file = socket.with_extension("file");
+    fs::write(&file, "").unwrap();
+    // In one step: the daemon listens again at once where there is no file.
+    fs::rename(&file, &socket).unwrap();
     socket
 }
 
@@ -23,7 +25,8 @@ fn a_daemon_whose_socket_is_removed_listens_again() {
     for removes_directory in [false, true] {
         match removes_directory {
             false => fs::remove_file(&socket).unwrap(),
-            true => fs::remove_dir_all(socket.parent().unwrap()).unwrap(),
+            // The daemon listens again as soon as the socket is gone, which may be before its directory is.
+            true => wait_until("the directory is removed", || fs::remove_dir_all(socket.parent().unwrap()).is_ok()),
         }
         // A command waits for it, also one that starts no daemon.
         world.relive(&["daemon", "status"]).ok();
