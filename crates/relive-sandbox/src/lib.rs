@@ -26,6 +26,7 @@ mod planted;
 mod policy;
 mod prepared;
 mod probe;
+mod real_path;
 mod state;
 mod surroundings;
 mod system;

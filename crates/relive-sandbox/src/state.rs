@@ -11,6 +11,7 @@ use rustix::fs::Mode;
 use serde::{Deserialize, Serialize};
 
 use crate::mounts::c_path;
+use crate::real_path::real_path;
 use crate::surroundings::Shape;
 use crate::{places, system};
 
@@ -84,7 +85,7 @@ impl FoundState {
             self.problems.push(format!("{} is no absolute path", state.base.display()));
             return;
         }
-        let Some(base) = state.base.canonicalize().ok().filter(|base| is_own_directory(base)) else {
+        let Some(base) = real_path(&state.base).ok().filter(|base| is_own_directory(base)) else {
             self.problems.push(format!("{} is no directory of this user", state.base.display()));
             return;
         };
@@ -96,7 +97,7 @@ impl FoundState {
 
     /// Makes the directories that the program may change, and returns those that it can.
     fn make_writable(&mut self, state: &State, base: &Path, writable: &[PathBuf]) -> Vec<PathBuf> {
-        let home = state.home.as_ref().map(|home| home.canonicalize().unwrap_or_else(|_| home.clone()));
+        let home = state.home.as_ref().map(|home| real_path(home).unwrap_or_else(|_| home.clone()));
         let mut directories = Vec::new();
         for below in &state.directories {
             match make_directory(base, below) {
@@ -109,7 +110,7 @@ impl FoundState {
                 Some(path) => directories.push(path),
                 None => {
                     let path = base.join(below);
-                    let target = path.canonicalize().unwrap_or_default();
+                    let target = real_path(&path).unwrap_or_default();
                     // The person has said that a link may lead there.
                     if !writable.iter().any(|other| target.starts_with(other)) {
                         self.problems.push(format!(
@@ -183,7 +184,7 @@ fn make_directory(base: &Path, below: &Path) -> Option<PathBuf> {
         }
         path.push(name);
     }
-    path.canonicalize().ok().filter(|found| *found == path && found.is_dir())
+    real_path(&path).ok().filter(|found| *found == path && found.is_dir())
 }
 
 /// Makes a part, unless there is anything in its place.

@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use crate::mounts::c_path;
 use crate::places::Places;
 use crate::policy::{Isolation, Policy};
+use crate::real_path::real_path;
 use crate::state::FoundState;
 use crate::{git, system};
 
@@ -137,7 +138,7 @@ impl Surroundings {
             let found = Self { cwd: cwd.to_owned(), is_root: is_root(), ..Self::default() };
             return Ok((found, Places::default()));
         }
-        let cwd = cwd.canonicalize()?;
+        let cwd = real_path(cwd)?;
         let variable = |name: &str| variable(env, name);
         let homes = homes(policy, env);
         let temporary = distinct(["/tmp", "/var/tmp"].iter().filter_map(|path| directory(Path::new(path))));
@@ -147,7 +148,7 @@ impl Surroundings {
         let proc_controls = ["bus", "fs", "irq", "sys", "sysrq-trigger"].map(|name| Path::new("/proc").join(name));
         let devices = ["null", "zero", "full", "random", "urandom", "tty"].map(|name| Path::new("/dev").join(name));
         let writable = distinct(policy.writable.iter().filter_map(|path| directory(path)));
-        let within = policy.within.as_deref().map(Path::canonicalize).transpose()?;
+        let within = policy.within.as_deref().map(real_path).transpose()?;
         // A directory that is refused below may be one to which a link was made right now: nothing is made in it.
         let is_refused = within.as_ref().is_some_and(|within| !cwd.starts_with(within));
         let mut repository =
@@ -157,7 +158,7 @@ impl Surroundings {
         let links = configuration.filter_map(|path| replaceable_link(&path, is_writable));
         repository.unprotected.extend(distinct(links).iter().map(|path| git::link(path)));
         // Every program is in it, and nothing would be left to run.
-        let is_everything = |path: &&PathBuf| path.canonicalize().is_ok_and(|path| path.parent().is_none());
+        let is_everything = |path: &&PathBuf| real_path(path).is_ok_and(|path| path.parent().is_none());
         let roots = policy.hidden.iter().filter(is_everything);
         repository.unprotected.extend(roots.map(|path| format!("{} cannot be hidden", path.display())));
         let found = Self {
@@ -193,7 +194,7 @@ impl Surroundings {
 #[must_use]
 pub fn protected(cwd: &Path) -> Vec<PathBuf> {
     // Not those that a link leads to.
-    let is_own = |path: &PathBuf| path.canonicalize().is_ok_and(|found| found == *path);
+    let is_own = |path: &PathBuf| real_path(path).is_ok_and(|found| found == *path);
     distinct(agent_files(cwd).filter(is_own))
 }
 
@@ -220,7 +221,7 @@ pub fn executes(cwd: &Path, path: &Path) -> bool {
 #[must_use]
 pub fn hidden(policy: &Policy, env: &[(String, String)]) -> Vec<PathBuf> {
     let paths = hidden_paths(policy, env, &homes(policy, env)).into_iter().chain(policy.private.iter().cloned());
-    distinct(paths.map(|path| path.canonicalize().unwrap_or(path)).filter(|path| path.parent().is_some()))
+    distinct(paths.map(|path| real_path(&path).unwrap_or(path)).filter(|path| path.parent().is_some()))
 }
 
 fn variable(env: &[(String, String)], name: &str) -> Option<PathBuf> {
@@ -265,7 +266,7 @@ fn replaceable_link(path: &Path, is_writable: impl Fn(&Path) -> bool) -> Option<
     ancestors.reverse();
     let is_link = |path: &Path| path.symlink_metadata().is_ok_and(|found| found.is_symlink());
     let is_replaceable = |path: &Path| {
-        let directory = path.parent().and_then(|parent| parent.canonicalize().ok());
+        let directory = path.parent().and_then(|parent| real_path(parent).ok());
         is_link(path) && directory.is_some_and(|directory| is_writable(&directory))
     };
     ancestors.into_iter().find(|path| is_replaceable(path)).map(Path::to_owned)
@@ -276,11 +277,11 @@ fn is_root() -> bool {
 }
 
 fn directory(path: &Path) -> Option<PathBuf> {
-    path.canonicalize().ok().filter(|path| path.is_dir() && path.parent().is_some())
+    real_path(path).ok().filter(|path| path.is_dir() && path.parent().is_some())
 }
 
 fn file(path: &Path) -> Option<PathBuf> {
-    path.canonicalize().ok().filter(|path| path.is_file())
+    real_path(path).ok().filter(|path| path.is_file())
 }
 
 fn distinct(paths: impl Iterator<Item = PathBuf>) -> Vec<PathBuf> {
@@ -292,7 +293,7 @@ fn distinct(paths: impl Iterator<Item = PathBuf>) -> Vec<PathBuf> {
 
 /// Returns the parts that exist, by their real names. One that is missing, or that the user cannot find, is left out.
 fn shaped(paths: impl Iterator<Item = PathBuf>) -> Vec<(PathBuf, Shape)> {
-    let paths = distinct(paths.filter_map(|path| path.canonicalize().ok()).filter(|path| path.parent().is_some()));
+    let paths = distinct(paths.filter_map(|path| real_path(&path).ok()).filter(|path| path.parent().is_some()));
     let shape = |path: &PathBuf| if path.is_dir() { Shape::Directory } else { Shape::Other };
     paths.into_iter().map(|path| (path.clone(), shape(&path))).collect()
 }
