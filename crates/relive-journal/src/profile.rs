@@ -100,6 +100,8 @@ struct Fold {
     step: u32,
     /// The items in the context; the questions of an item are those before it.
     held: Vec<Item>,
+    /// Their tokens, counted once and not for each question.
+    held_tokens: u64,
     gone: Vec<Item>,
     /// The tools of the last answer's calls.
     asked: Vec<String>,
@@ -128,7 +130,7 @@ impl Fold {
 
     fn ask(&mut self) {
         self.profile.questions += 1;
-        let context_tokens = self.tokens();
+        let context_tokens = self.held_tokens;
         self.profile.context_tokens = context_tokens;
         match self.profile.steps.last_mut() {
             // Asked again, or for a summary first.
@@ -157,13 +159,14 @@ impl Fold {
     }
 
     fn compact(&mut self, seq: u64, compacted: &Compacted) {
-        let tokens_before = self.tokens();
+        let tokens_before = self.held_tokens;
         let stays = |item: &mut Item| item.seq == 0 || (item.seq > compacted.through && item.kind != "summary");
         let questions = self.profile.questions;
         let leaving = self.held.extract_if(.., |item| !stays(item));
         self.gone.extend(leaving.map(|item| Item { questions: questions - item.questions, ..item }));
+        self.held_tokens = self.held.iter().map(|item| item.tokens).sum();
         self.add(seq, "summary", None, bytes(&compacted.summary));
-        let (step, through, tokens_after) = (self.step, compacted.through, self.tokens());
+        let (step, through, tokens_after) = (self.step, compacted.through, self.held_tokens);
         self.profile.compactions.push(Compaction { seq, step, through, tokens_before, tokens_after });
     }
 
@@ -172,11 +175,8 @@ impl Fold {
         if let Some(step) = self.profile.steps.last_mut() {
             *step.added.entry(kind).or_default() += tokens;
         }
+        self.held_tokens += tokens;
         self.held.push(Item { seq, step: self.step, kind, tool, bytes, tokens, questions: self.profile.questions });
-    }
-
-    fn tokens(&self) -> u64 {
-        self.held.iter().map(|item| item.tokens).sum()
     }
 
     fn finish(self) -> Profile {
