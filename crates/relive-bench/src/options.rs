@@ -87,7 +87,7 @@ impl Options {
             agent_rounds: 3,
             path_steps: 2_000,
             path_agents: 64,
-            path_steps_each: 600,
+            path_steps_each: 1_500,
             path_rounds: 5,
             long_steps: 10_000,
             long_rounds: 3,

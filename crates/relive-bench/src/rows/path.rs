@@ -22,7 +22,7 @@ use crate::table::Row;
 /// The number of bytes that a step reads or writes.
 const BYTES: usize = 4096;
 /// Writing takes much longer than reading.
-const WRITES_FEWER: usize = 8;
+const WRITES_FEWER: usize = 20;
 const NOTE: &str = "note.txt";
 
 /// The action of a step.
