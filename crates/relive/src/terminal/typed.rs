@@ -19,6 +19,7 @@ use rustix::termios::{
     LocalModes, OptionalActions, QueueSelector, SpecialCodeIndex, Termios, tcflush, tcgetattr, tcgetpgrp, tcsetattr,
 };
 use tokio::sync::Notify;
+use tokio::time::Interval;
 
 use super::key::Key;
 
@@ -52,6 +53,8 @@ pub(crate) struct Keyboard {
     terminal: Arc<Terminal>,
     /// Lines that came at once, and are taken one by one.
     pasted: VecDeque<String>,
+    /// Set while the key is not set, because a shell has continued us in the background: when to look again.
+    background: Option<Interval>,
 }
 
 #[derive(Debug)]
@@ -141,7 +144,7 @@ impl Keyboard {
         terminal.set_key();
         let reading = Arc::clone(&terminal);
         thread::Builder::new().name("keyboard".into()).spawn(move || reading.read())?;
-        Ok(Some(Self { terminal, pasted: VecDeque::new() }))
+        Ok(Some(Self { terminal, pasted: VecDeque::new(), background: None }))
     }
 
     /// The next thing that is typed. After [`Typed::End`] there may be more.
@@ -153,7 +156,10 @@ impl Keyboard {
             if let Some(typed) = self.terminal.take() {
                 return typed;
             }
-            self.terminal.is_ready.notified().await;
+            tokio::select! {
+                () = self.terminal.is_ready.notified() => {}
+                () = tick(&mut self.background) => self.continued(),
+            }
         }
     }
 
@@ -173,9 +179,22 @@ impl Keyboard {
         self.forget().or(self.terminal.close())
     }
 
-    /// Sets the key again: a shell that stopped us has put its own modes.
-    pub(crate) fn continued(&self) {
-        self.terminal.set_key();
+    /// Sets the key again: a shell that stopped us has put its own modes. In the background it is set later.
+    pub(crate) fn continued(&mut self) {
+        if self.terminal.is_foreground() {
+            self.background = None;
+            self.terminal.set_key();
+        } else if self.background.is_none() {
+            self.background = Some(tokio::time::interval(LOOK_EVERY));
+        }
+    }
+}
+
+/// Waits until it is time to look again; for ever if there is nothing to look for.
+async fn tick(interval: &mut Option<Interval>) {
+    match interval {
+        Some(interval) => drop(interval.tick().await),
+        None => std::future::pending().await,
     }
 }
 

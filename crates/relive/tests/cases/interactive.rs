@@ -81,6 +81,31 @@ fn ctrl_c_does_not_take_a_recovered_process_for_its_own_child() {
     assert!(!shown.contains("below it"), "{shown}");
 }
 
+/// A shell that brings a job to the foreground which runs in the background sends it no signal.
+#[test]
+#[cfg(feature = "faults")]
+fn the_detach_key_works_after_bg_and_fg() {
+    let world = World::new();
+    let Some(screen) = Screen::open(&world, "the_detach_key_works_after_bg_and_fg") else { return };
+    screen.line("PS1=bash: bash --norc --noprofile");
+    screen.await_text("\nbash:");
+    screen.line(&format!("relive run --model {} 'do it'", world.hanging()));
+    screen.await_text("Ctrl-] detaches");
+    wait_until("the key ends a line", || screen.stty().contains("eol = ^]"));
+    screen.keys(&["C-z"]);
+    screen.await_text("Stopped");
+    screen.line("bg");
+    screen.await_text("relive run --model");
+    screen.line("jobs");
+    screen.await_text("Running");
+    assert!(!screen.stty().contains("eol = ^]"), "the shell has the terminal");
+    screen.line("fg");
+    wait_until("the key ends a line again", || screen.stty().contains("eol = ^]"));
+    screen.keys(&["C-]"]);
+    screen.await_text("detached, PID 1 keeps running: relive attach 1");
+    wait_until("the key is reset", || !screen.stty().contains("eol = ^]"));
+}
+
 #[test]
 fn ctrl_c_asks_it_to_stop() {
     let world = World::new();

@@ -237,7 +237,7 @@ impl<'a> Foreground<'a> {
                 }
                 number = signals.told() => match number {
                     Some(number) => return Ok(Left::Signaled(number)),
-                    None => self.keyboard.iter().for_each(Keyboard::continued),
+                    None => self.keyboard.iter_mut().for_each(Keyboard::continued),
                 },
                 typed = typed(&mut self.keyboard), if !self.is_sending => {
                     if let Some(left) = self.typed(typed)? {
