@@ -115,10 +115,16 @@ impl Keys {
     }
 
     /// Asks for a text that is shown as it is typed; `None` after Esc or Ctrl-D, or an error for a signal. Only the key Enter
-    /// ends it, not a line break that was pasted. After a stop, `above` is shown again, and the prompt below it.
-    pub(crate) async fn line(&mut self, above: &str, prompt: &str) -> io::Result<Result<Option<String>, u8>> {
-        let mut line = Line::default();
-        echo(prompt.as_bytes());
+    /// ends it, not a line break that was pasted. The text begins with `typed`. After a stop, `above` is shown again, and the
+    /// prompt below it.
+    pub(crate) async fn line(
+        &mut self,
+        above: &str,
+        prompt: &str,
+        typed: String,
+    ) -> io::Result<Result<Option<String>, u8>> {
+        let mut line = Line::from(typed);
+        echo(format!("{prompt}{}", line.shown()).as_bytes());
         loop {
             match self.heard().await? {
                 Heard::Signal(code) => return Ok(Err(code)),

@@ -22,6 +22,12 @@ pub(crate) struct Line {
     is_after_return: bool,
 }
 
+impl From<String> for Line {
+    fn from(text: String) -> Self {
+        Self { text, ..Self::default() }
+    }
+}
+
 impl Line {
     /// Adds what was typed, with its line breaks and without other control characters. Returns what is shown of it.
     pub(crate) fn push(&mut self, bytes: &[u8]) -> String {

@@ -8,6 +8,8 @@ use relive_fake_model::{FakeModel, Turn};
 use serde_json::{Value, json};
 
 use crate::cli_agents::Agents;
+use crate::inbox::until;
+use crate::screen::Screen;
 use crate::world::{Begun, World, begun, kill, wait_after, wait_for, wait_until, write_program};
 
 /// A user with an ACP agent, which offers some of what it could do with conversations.
@@ -224,6 +226,32 @@ fn an_acp_agent_that_uses_the_id_of_a_request_again_is_answered_each_time() {
     assert_eq!(acp.said(&process).last().unwrap(), "refused: -32601Again.");
     let refused = acp.world.records(&process.uuid, "cli");
     assert_eq!(refused.iter().filter(|record| !record["unsupported"].is_null()).count(), 3);
+}
+
+#[test]
+fn an_answer_that_was_refused_is_not_typed_again() {
+    let acp = Acp::offering("");
+    let Some(screen) = Screen::open(&acp.world, "an_answer_that_was_refused_is_not_typed_again") else { return };
+    let place = r#"{"place": {"type": "string", "enum": ["here", "there"], "description": "the place"}}"#;
+    let process = acp.run(&["--name", "deployer"], &format!("form {place}"));
+    acp.world.await_display(&process.uuid, "question");
+    screen.command("relive next");
+    // A key that comes right after the item was shown is ignored.
+    let asked = || screen.text().matches("your answer, then Enter (Esc: none): ").count();
+    let reply = |count: usize| until("it asks for the text", || screen.keys(&["r"]), || asked() == count);
+    screen.await_text("[r] reply");
+    reply(1);
+    // A key that was pressed again came late.
+    screen.keys(&["C-u"]);
+    screen.line("elsewhere");
+    screen.await_text("it can only be answered with");
+    reply(2);
+    wait_until("it is there", || screen.text().matches("(Esc: none): elsewhere").count() == 2);
+    screen.keys(&["C-u"]);
+    screen.line("there");
+    screen.await_code(0);
+    acp.await_idle(&process, 1);
+    assert_eq!(acp.said(&process).concat(), r#"{"action": "accept", "content": {"place": "there"}}"#);
 }
 
 #[test]

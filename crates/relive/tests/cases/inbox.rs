@@ -322,7 +322,7 @@ fn a_key_that_was_typed_ahead_does_not_answer_the_next_item() {
 
 /// Types something that may be ignored, again each second until it has its effect.
 #[track_caller]
-fn until(what: &str, types: impl Fn(), has_effect: impl Fn() -> bool) {
+pub(crate) fn until(what: &str, types: impl Fn(), has_effect: impl Fn() -> bool) {
     let mut typed_at: Option<Instant> = None;
     wait_for(what, || {
         if typed_at.is_none_or(|at| at.elapsed() > Duration::from_secs(1)) {
@@ -371,6 +371,25 @@ fn ctrl_c_leaves_while_an_answer_waits_for_the_daemon() {
     crate::world::kill(daemon, rustix::process::Signal::CONT);
     assert!(shown.contains("it is not known whether the answer was given, see: relive inbox"), "{shown}");
     assert!(took < Duration::from_secs(30), "{took:?}");
+}
+
+#[test]
+fn ctrl_c_leaves_while_an_answer_is_typed() {
+    let world = World::new();
+    let Some(screen) = Screen::open(&world, "ctrl_c_leaves_while_an_answer_is_typed") else { return };
+    let asks = world.run(ASKS);
+    world.await_display(&asks.uuid, "question");
+    screen.command("relive next");
+    screen.await_text("[r] reply");
+    until("it asks for the text", || screen.keys(&["r"]), || screen.text().contains("your answer, then Enter"));
+    // A key that was pressed again came late.
+    screen.keys(&["C-u"]);
+    screen.text_keys("half");
+    screen.await_text("(Esc: none): half");
+    screen.keys(&["C-c"]);
+    let shown = screen.await_code(130);
+    assert!(shown.contains("(Esc: none): half\ncode 130\n"), "{shown}");
+    assert_eq!(world.records(&asks.uuid, "question").len(), 1, "asked, and not answered");
 }
 
 /// The first letter of a pasted text is one of the keys.

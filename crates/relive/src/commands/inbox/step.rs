@@ -292,6 +292,7 @@ fn not_whole(item: &Item, answer: &Answer) -> String {
 async fn ask(context: &Context, asked: &Asked<'_>, keys: &mut Keys) -> Outcome<Then> {
     let Asked { client, waiting, .. } = asked;
     let mut daemon = Daemon::Runs;
+    let mut words = String::new();
     loop {
         if keys.take_continued() {
             // The shell has printed something since.
@@ -341,7 +342,7 @@ async fn ask(context: &Context, asked: &Asked<'_>, keys: &mut Keys) -> Outcome<T
                 return Ok(Then::Next);
             }
             key => {
-                if let Some(then) = answer_by(context, asked, key, keys).await? {
+                if let Some(then) = answer_by(context, asked, key, keys, &mut words).await? {
                     return Ok(then);
                 }
             }
@@ -349,8 +350,14 @@ async fn ask(context: &Context, asked: &Asked<'_>, keys: &mut Keys) -> Outcome<T
     }
 }
 
-/// Answers with a key; `None` if the item has to be asked about again.
-async fn answer_by(context: &Context, asked: &Asked<'_>, key: char, keys: &mut Keys) -> Outcome<Option<Then>> {
+/// Answers with a key; `None` if the item has to be asked about again. `words` are those of the person that were refused.
+async fn answer_by(
+    context: &Context,
+    asked: &Asked<'_>,
+    key: char,
+    keys: &mut Keys,
+    words: &mut String,
+) -> Outcome<Option<Then>> {
     let Asked { client, item, waiting, shown, .. } = asked;
     let Some(answer) = item.answers.iter().find(|answer| answer.key == key) else {
         context.print("this key does nothing here\n")?;
@@ -361,9 +368,13 @@ async fn answer_by(context: &Context, asked: &Asked<'_>, key: char, keys: &mut K
         context.print(&not_whole(item, answer))?;
         return Ok(None);
     }
-    let command = match complete(context, asked, answer, keys).await? {
+    let command = match complete(context, asked, answer, keys, words).await? {
         Completed::Command(command) => command,
         Completed::No => return Ok(None),
+        Completed::Leave(code) => {
+            context.print("\n")?;
+            return Ok(Some(Then::Leave(code)));
+        }
         Completed::Answered => {
             context.print("\n")?;
             return Ok(Some(Then::Next));
@@ -435,34 +446,46 @@ enum Completed {
     Command(String),
     /// The person has no text.
     No,
+    /// A signal asks the command to end, with this exit code.
+    Leave(u8),
     /// Somebody else has answered meanwhile, and the person was told.
     Answered,
 }
 
-/// Returns the command of an answer; asks for the text where it needs one.
-async fn complete(context: &Context, asked: &Asked<'_>, answer: &Answer, keys: &mut Keys) -> Outcome<Completed> {
+/// Returns the command of an answer; asks for the text where it needs one, beginning with the one that was refused.
+async fn complete(
+    context: &Context,
+    asked: &Asked<'_>,
+    answer: &Answer,
+    keys: &mut Keys,
+    words: &mut String,
+) -> Outcome<Completed> {
     let command = asked.item.exact_command(answer);
     if answer.kind != AnswerKind::Text {
         return Ok(Completed::Command(command));
     }
     // That there is no daemon is told when the answer is sent.
     let above = asked.text(context);
-    let line = keys.line(&above, "your answer, then Enter (Esc: none): ");
+    let line = keys.line(&above, "your answer, then Enter (Esc: none): ", std::mem::take(words));
     let typed = match while_open(asked.client, &asked.waiting, None, line).await? {
         Waited::Typed(typed) => typed,
         Waited::Answered(outcome) => {
             // Whoever is typing types on for a moment, and does not answer the next item by that.
             let prompt = format!("\n{outcome}; your words are not sent: press Enter ");
-            return Ok(match keys.line("", &prompt).await.map_err(unusable)? {
+            return Ok(match keys.line("", &prompt, String::new()).await.map_err(unusable)? {
                 Ok(_) => Completed::Answered,
-                Err(_) => Completed::No,
+                Err(code) => Completed::Leave(code),
             });
         }
         Waited::Daemon(_) => return Ok(Completed::No),
     };
     Ok(match typed {
-        Ok(Some(typed)) if !typed.trim().is_empty() => Completed::Command(with_words(&command, &typed)),
-        Ok(Some(_) | None) | Err(_) => Completed::No,
+        Ok(Some(typed)) if !typed.trim().is_empty() => {
+            words.clone_from(&typed);
+            Completed::Command(with_words(&command, &typed))
+        }
+        Ok(Some(_) | None) => Completed::No,
+        Err(code) => Completed::Leave(code),
     })
 }
 
