@@ -7,7 +7,7 @@ use relive_types::program::{commands, quote, relive_commands};
 
 use crate::content::Tab;
 use crate::rows::RowKind;
-use crate::state::{Effect, Focus, Output, Overlay, Prompt, State, asks};
+use crate::state::{Effect, Focus, Output, Prompt, State, asks};
 
 /// The signals of the menu, each with its key.
 pub(crate) const SIGNALS: [(char, &str, &str); 5] = [
@@ -172,8 +172,7 @@ impl State {
         let (command, kind, id) = (item.exact_command(answer), answer.kind, item.id.clone());
         match kind {
             AnswerKind::Text => {
-                let prompt = Prompt::Answer { command, id };
-                self.overlay = Some(Overlay::Typing { prompt, typed: String::new() });
+                self.type_for(Prompt::Answer { command, id });
                 Vec::new()
             }
             AnswerKind::Look => match relive_commands(&command) {

@@ -199,8 +199,16 @@ impl State {
         match prompt {
             Prompt::Filter => Vec::new(),
             Prompt::Command => self.type_in(typed),
-            Prompt::Send(uuid) => self.send(uuid, typed),
-            Prompt::Answer { command, id } => self.answer_with(&command, id, typed),
+            Prompt::Send(uuid) => {
+                let effects = self.send(uuid, typed);
+                self.keep_draft(Prompt::Send(uuid), typed);
+                effects
+            }
+            Prompt::Answer { command, id } => {
+                let effects = self.answer_with(&command, id.clone(), typed);
+                self.keep_draft(Prompt::Answer { command, id }, typed);
+                effects
+            }
             Prompt::Withdrawn { .. } => Vec::new(),
         }
     }
@@ -306,7 +314,7 @@ impl State {
             ':' => self.overlay = Some(Overlay::Typing { prompt: Prompt::Command, typed: String::new() }),
             's' => {
                 if let Some(uuid) = self.selected_uuid() {
-                    self.overlay = Some(Overlay::Typing { prompt: Prompt::Send(uuid), typed: String::new() });
+                    self.type_for(Prompt::Send(uuid));
                 }
             }
             'Y' => {

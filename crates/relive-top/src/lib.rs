@@ -8,6 +8,7 @@ mod actions;
 mod attached;
 mod content;
 mod counts;
+mod draft;
 mod draw;
 mod drive;
 mod elsewhere;

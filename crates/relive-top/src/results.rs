@@ -19,6 +19,7 @@ impl State {
             // It was not accepted.
             self.answering = None;
         }
+        self.end_draft(&command, ok);
         let lines: Vec<String> = text.lines().map(crate::text::clean).collect();
         let said = telling(&lines).unwrap_or(if ok { "done" } else { "failed" });
         // A command that is cut cannot be typed again; of one that is cut anyway, what came of it is worth more room.

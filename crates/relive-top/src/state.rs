@@ -7,6 +7,7 @@ use relive_core::State as Life;
 use relive_types::{Generation, Timestamp, Uuid};
 
 use crate::content::{Line, Part, Tab};
+use crate::draft::Draft;
 use crate::elsewhere::OwnCommands;
 use crate::key::Key;
 pub use crate::overlay::{Overlay, Prompt};
@@ -242,6 +243,8 @@ pub struct State {
     pub(crate) own: OwnCommands,
     /// The item that was answered elsewhere last, as it is named.
     pub(crate) answered: Option<(String, String)>,
+    /// The text that was sent last, until it is accepted.
+    pub(crate) draft: Option<Draft>,
 }
 
 impl State {
@@ -284,6 +287,7 @@ impl State {
             wall: Timestamp::UNIX_EPOCH,
             own: OwnCommands::default(),
             answered: None,
+            draft: None,
         }
     }
 

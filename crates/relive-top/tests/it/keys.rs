@@ -669,6 +669,47 @@ fn ctrl_u_and_ctrl_w_erase_as_in_a_shell() {
     check(Erase::Line, "x");
 }
 
+#[test]
+fn a_text_that_was_refused_is_not_typed_again() {
+    let finish = |dashboard: &mut Dashboard, command: &str, ok| {
+        let (command, text) = (command.to_owned(), "error: no\n".to_owned());
+        dashboard.apply(Input::Finished(Finished { command, ok, text, output: Output::StatusLine }));
+    };
+    let assert_typed = |dashboard: &mut Dashboard, expect: &str| {
+        let screen = dashboard.screen(80, 24);
+        assert!(screen.contains(&format!("│{expect}_ ")), "{expect}: {screen}");
+    };
+    let mut fields = paused("question");
+    fields["question"] = json!({"id": 9, "text": "Which?", "choices": [], "at": "2026-11-15T12:01:30Z"});
+    let mut dashboard = one(&fields);
+    dashboard.press(&[Key::Char('r')]);
+    dashboard.type_in("main");
+    let words = ["resolve", "00000001", "--answer", "main", "--question", "9"];
+    assert_eq!(dashboard.press(&[Key::Enter]), run(&words));
+    finish(&mut dashboard, "relive ps", false);
+    finish(&mut dashboard, &format!("relive {}", words.join(" ")), false);
+    dashboard.press(&[Key::Char('s')]);
+    assert_typed(&mut dashboard, "");
+    dashboard.press(&[Key::Escape, Key::Char('r')]);
+    assert_typed(&mut dashboard, "main");
+    // Whoever leaves it has no use for it.
+    dashboard.press(&[Key::Escape, Key::Char('r')]);
+    assert_typed(&mut dashboard, "");
+
+    let sent = |ended: Option<bool>| {
+        let mut dashboard = one(&json!({}));
+        dashboard.press(&[Key::Char('s')]);
+        dashboard.type_in("hi");
+        dashboard.press(&[Key::Enter]);
+        ended.into_iter().for_each(|ok| finish(&mut dashboard, "relive send 00000001 hi", ok));
+        dashboard.press(&[Key::Char('s')]);
+        dashboard
+    };
+    assert_typed(&mut sent(None), "");
+    assert_typed(&mut sent(Some(true)), "");
+    assert_typed(&mut sent(Some(false)), "hi");
+}
+
 /// It is shown to be typed again.
 #[test]
 fn the_id_of_a_command_stays_when_its_result_is_long() {
