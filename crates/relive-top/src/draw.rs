@@ -98,6 +98,8 @@ fn hint(state: &State) -> String {
         Place::Item | Place::Process => {
             format!("{pause}Enter open  f fork  d diff  s send  K signal  / filter  ? keys  q quit")
         }
+        Place::Nothing if state.filter.is_empty() => format!("{pause}: type a command  ? keys  q quit"),
+        Place::Nothing => format!("Esc clear the filter  {pause}/ filter  : type a command  ? keys  q quit"),
         Place::Detail => "j k move  Tab tab  f fork here  r rewind  d diff  Enter attach  Esc back  ? keys".to_owned(),
     }
 }

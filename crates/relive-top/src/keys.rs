@@ -17,35 +17,39 @@ pub(crate) enum Place {
     Process,
     /// In the detail pane.
     Detail,
+    /// In a list without a row.
+    Nothing,
 }
 
 const LIST: &[Place] = &[Place::Item, Place::Process];
 const PROCESS: &[Place] = &[Place::Process];
 const DETAIL: &[Place] = &[Place::Detail];
-const ANYWHERE: &[Place] = &[Place::Item, Place::Process, Place::Detail];
+const SELECTED: &[Place] = &[Place::Item, Place::Process, Place::Detail];
+const ANYWHERE: &[Place] = &[Place::Item, Place::Process, Place::Detail, Place::Nothing];
+const LIST_OR_NOTHING: &[Place] = &[Place::Item, Place::Process, Place::Nothing];
 
 /// The keys, what they do, and where.
 const KEYS: [(&str, &str, &[Place]); 23] = [
-    ("j k g G PgUp PgDn Home End", "move", ANYWHERE),
+    ("j k g G PgUp PgDn Home End", "move", SELECTED),
     ("Enter", "open; a question is shown in full first", &[Place::Item]),
     ("Enter", "open", PROCESS),
     ("Enter", "attach", DETAIL),
-    ("Esc", "clear the filter, then the tags", LIST),
+    ("Esc", "clear the filter, then the tags", LIST_OR_NOTHING),
     ("Esc", "back to the list", DETAIL),
-    ("Tab Shift-Tab", "next tab, tab before", ANYWHERE),
-    ("p", "pause or resume it (or the tagged) and all below", ANYWHERE),
-    ("K", "send a signal to it (or to the tagged)", ANYWHERE),
+    ("Tab Shift-Tab", "next tab, tab before", SELECTED),
+    ("p", "pause or resume it (or the tagged) and all below", SELECTED),
+    ("K", "send a signal to it (or to the tagged)", SELECTED),
     ("f", "fork", LIST),
     ("f", "fork, at the step of the Timeline", DETAIL),
-    ("r", "rewind to the step of the Timeline, after asking", ANYWHERE),
+    ("r", "rewind to the step of the Timeline, after asking", SELECTED),
     ("d", "diff", LIST),
     ("d", "diff, of the step in the Timeline", DETAIL),
-    ("s", "send a message", ANYWHERE),
-    ("l S c", "log, events, context", ANYWHERE),
-    ("Space", "tag", ANYWHERE),
-    ("t + - *", "tree or list, unfold, fold, unfold all", ANYWHERE),
+    ("s", "send a message", SELECTED),
+    ("l S c", "log, events, context", SELECTED),
+    ("Space", "tag", SELECTED),
+    ("t + - *", "tree or list, unfold, fold, unfold all", SELECTED),
     ("/ :", "filter, type a command", ANYWHERE),
-    ("Y", "copy the id", ANYWHERE),
+    ("Y", "copy the id", SELECTED),
     ("?", "this help", ANYWHERE),
     ("Ctrl-Z", "back to the shell; its fg comes back here", ANYWHERE),
     ("q Ctrl-C", "quit; the processes continue", ANYWHERE),
@@ -54,9 +58,10 @@ const KEYS: [(&str, &str, &[Place]); 23] = [
 impl State {
     pub(crate) fn place(&self) -> Place {
         match (self.focus, self.row().map(|row| &row.kind)) {
-            (Focus::Detail, _) => Place::Detail,
+            (_, None) => Place::Nothing,
+            (Focus::Detail, Some(_)) => Place::Detail,
             (Focus::List, Some(RowKind::Item(_))) => Place::Item,
-            (Focus::List, Some(RowKind::Process { .. }) | None) => Place::Process,
+            (Focus::List, Some(RowKind::Process { .. })) => Place::Process,
         }
     }
 
@@ -224,12 +229,13 @@ impl State {
             Key::Enter => match self.focus {
                 Focus::List => match self.item().map(|item| item.id.clone()).filter(|_| self.is_cut()) {
                     Some(id) => self.overlay = Some(Overlay::Asked { id, from: 0 }),
-                    None => self.focus = Focus::Detail,
+                    None if self.row().is_some() => self.focus = Focus::Detail,
+                    None => {}
                 },
                 Focus::Detail => return self.attach(),
             },
             Key::Escape => {
-                if self.focus == Focus::Detail {
+                if self.place() == Place::Detail {
                     self.focus = Focus::List;
                     self.line = None;
                 } else if !self.filter.is_empty() {
@@ -282,6 +288,10 @@ impl State {
     fn letter(&mut self, c: char) -> Vec<Effect> {
         if self.focus == Focus::List && self.has_answer(c) {
             return self.answer(c, false);
+        }
+        if self.row().is_none() && ("frds Y".contains(c) || "pK".contains(c) && self.tagged.is_empty()) {
+            self.refuse("nothing is selected");
+            return Vec::new();
         }
         if "pfrsK ".contains(c) && self.has_just_moved() {
             self.refuse("the cursor has just moved: look at what it is on now");

@@ -710,6 +710,26 @@ fn a_text_that_was_refused_is_not_typed_again() {
     assert_typed(&mut sent(Some(false)), "hi");
 }
 
+#[test]
+fn where_nothing_is_selected_no_key_is_offered_that_does_nothing() {
+    let mut dashboard = one(&json!({}));
+    dashboard.press(&[Key::Char('/')]);
+    dashboard.type_in("nobody");
+    dashboard.press(&[Key::Enter]);
+    let screen = dashboard.screen(80, 24);
+    assert!(screen.contains("Esc clear the filter  / filter  : type a command  ? keys  q quit"), "{screen}");
+    assert_eq!(dashboard.press(&[Key::Char('K')]), []);
+    let screen = dashboard.screen(80, 24);
+    assert!(screen.contains("nothing is selected") && !screen.contains("kill -s"), "{screen}");
+    dashboard.press(&[Key::Char('?')]);
+    let screen = dashboard.screen(80, 24);
+    assert!(screen.contains("clear the filter") && !screen.contains("diff"), "{screen}");
+    dashboard.press(&[Key::Char('q'), Key::Enter, Key::Escape]);
+    assert!(dashboard.screen(80, 24).contains("PROCESSES 1"), "the filter is cleared at once");
+    let screen = Dashboard::new(PLAIN, Vec::new()).screen(80, 24);
+    assert!(screen.contains("\n: type a command  ? keys  q quit"), "{screen}");
+}
+
 /// It is shown to be typed again.
 #[test]
 fn the_id_of_a_command_stays_when_its_result_is_long() {
