@@ -50,7 +50,8 @@ impl State {
         if targets.is_empty() {
             return Vec::new();
         }
-        self.command(verb.iter().map(|word| (*word).to_owned()).chain(targets).collect(), Output::StatusLine)
+        let output = Output::of_each(targets.len());
+        self.command(verb.iter().map(|word| (*word).to_owned()).chain(targets).collect(), output)
     }
 
     /// Tells whether `p` resumes: all that it is about is paused, or will be once it is answered. `None` if all of it has ended.

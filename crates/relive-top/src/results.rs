@@ -21,7 +21,12 @@ impl State {
         }
         self.end_draft(&command, ok);
         let lines: Vec<String> = text.lines().map(crate::text::clean).collect();
-        let said = telling(&lines).unwrap_or(if ok { "done" } else { "failed" });
+        let said = match output {
+            Output::Each { count } => &told_of_each(&lines, count, ok),
+            Output::Window | Output::StatusLine | Output::Plan { .. } => {
+                telling(&lines).unwrap_or(if ok { "done" } else { "failed" })
+            }
+        };
         // A command that is cut cannot be typed again; of one that is cut anyway, what came of it is worth more room.
         let beside = |result: usize| self.drawn.width.saturating_sub(result + ": ".len());
         let whole = Some(beside(RESULT_MIN)).filter(|room| command.width() <= *room);
@@ -44,7 +49,7 @@ impl State {
                 self.overlay = Some(Overlay::Text { title: command, lines, from: 0 });
             }
             // What went wrong is read in full, unless the person is in the middle of something.
-            Output::Plan { .. } | Output::Window | Output::StatusLine => {
+            Output::Plan { .. } | Output::Window | Output::StatusLine | Output::Each { .. } => {
                 let fits = lines.len() <= 1 && self.status.width() <= self.drawn.width;
                 if !ok && !fits && self.overlay.is_none() {
                     self.overlay = Some(Overlay::Text { title: command, lines, from: 0 });
@@ -73,8 +78,22 @@ impl State {
     }
 }
 
+/// Says for how many of several processes a command did something, and which is the first for which it did nothing.
+fn told_of_each(lines: &[String], count: usize, ok: bool) -> String {
+    let mut undone = lines.iter().filter(|line| line.starts_with("error: ") || changed_nothing(line));
+    match undone.next() {
+        None if ok => format!("done for all {count}"),
+        None => telling(lines).unwrap_or("failed").to_owned(),
+        Some(first) => format!("done for {} of {count}; {first}", count.saturating_sub(1 + undone.count())),
+    }
+}
+
+fn changed_nothing(line: &str) -> bool {
+    line.ends_with("nothing changed") || line.ends_with("nothing to do")
+}
+
 /// Returns the line that tells most of what a command did: one that says that nothing changed tells less than any other.
 fn telling(lines: &[String]) -> Option<&str> {
     let told = || lines.iter().map(String::as_str).filter(|line| !line.is_empty());
-    told().find(|line| !line.ends_with("nothing changed")).or_else(|| told().next())
+    told().find(|line| !changed_nothing(line)).or_else(|| told().next())
 }

@@ -84,7 +84,7 @@ impl Runner {
             // All of it is for the person who is asked.
             out.append(&mut err);
         }
-        let wants_data = has_data && *output != Output::StatusLine;
+        let wants_data = has_data && matches!(output, Output::Window | Output::Plan { .. });
         let bytes = if err.is_empty() || wants_data && ok { &out } else { &err };
         let text = format!("{}{}", String::from_utf8_lossy(bytes), cut(bytes));
         Ended { ok, text: if note.is_empty() { text } else { format!("{note}\n{text}") } }

@@ -104,8 +104,17 @@ pub enum Output {
     Window,
     /// Its first line to the status line.
     StatusLine,
+    /// How many of several processes it was done for to the status line; it has an error for each of the others.
+    Each { count: usize },
     /// It says what another command would do, which is run if the person agrees.
     Plan { then: Vec<String> },
+}
+
+impl Output {
+    /// Returns where the output of a command about so many processes goes.
+    pub(crate) fn of_each(count: usize) -> Self {
+        if count > 1 { Self::Each { count } } else { Self::StatusLine }
+    }
 }
 
 /// Something to be done.

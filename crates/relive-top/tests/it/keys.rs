@@ -14,6 +14,10 @@ fn run(words: &[&str]) -> Vec<Effect> {
     effect(words, Output::StatusLine)
 }
 
+fn each(count: usize, words: &[&str]) -> Vec<Effect> {
+    effect(words, Output::Each { count })
+}
+
 fn shown(words: &[&str]) -> Vec<Effect> {
     effect(words, Output::Window)
 }
@@ -490,7 +494,7 @@ fn pause_and_signal_act_on_all_tagged_processes() {
     dashboard.press(&[Key::Char(' '), Key::Char('j'), Key::Char('j'), Key::Char(' ')]);
     // The cursor on another one changes nothing, whatever that does.
     for _ in 0..3 {
-        assert_eq!(dashboard.press(&[Key::Char('p')]), run(&["pause", "--subtree", "00000001", "00000003"]));
+        assert_eq!(dashboard.press(&[Key::Char('p')]), each(2, &["pause", "--subtree", "00000001", "00000003"]));
         dashboard.press(&[Key::Char('j')]);
     }
     dashboard.press(&[Key::Char('K')]);
@@ -498,7 +502,7 @@ fn pause_and_signal_act_on_all_tagged_processes() {
         dashboard.screen(80, 24).contains("relive kill -s SIGNAL 00000001 00000003 "),
         "those that get it are named"
     );
-    assert_eq!(dashboard.press(&[Key::Char('1')]), run(&["kill", "-s", "TERM", "00000001", "00000003"]));
+    assert_eq!(dashboard.press(&[Key::Char('1')]), each(2, &["kill", "-s", "TERM", "00000001", "00000003"]));
 }
 
 #[test]
@@ -708,6 +712,35 @@ fn a_text_that_was_refused_is_not_typed_again() {
     assert_typed(&mut sent(None), "");
     assert_typed(&mut sent(Some(true)), "");
     assert_typed(&mut sent(Some(false)), "hi");
+}
+
+#[test]
+fn of_several_processes_it_is_said_for_how_many_something_was_done() {
+    let tagged = || {
+        let mut dashboard = Dashboard::new(PLAIN, (1..=3).map(|pid| process(pid, 0, &json!({}))).collect());
+        let tag = [Key::Char(' '), Key::Down];
+        dashboard.press(&[&tag[..], &tag, &tag, &[Key::Char('p')]].concat());
+        dashboard
+    };
+    let effects = || {
+        let mut dashboard = tagged();
+        dashboard.press(&[Key::Char('p')])
+    };
+    let Effect::Run { commands, output } = effects().remove(0) else { panic!("{:?}", effects()) };
+    let command = format!("relive {}", commands[0].join(" "));
+    let check = |ok, text: &str, expect: &str| {
+        let mut dashboard = tagged();
+        let finished = Finished { command: command.clone(), ok, text: text.into(), output: output.clone() };
+        dashboard.apply(Input::Finished(finished));
+        let screen = dashboard.screen(120, 24);
+        assert!(screen.contains(&format!("{command}: {expect}")), "{screen}");
+    };
+    let done = "PID 1 paused (undo: relive resume 1)\n";
+    check(true, &done.repeat(3), "done for all 3");
+    let already = "PID 2 is already paused: nothing changed";
+    check(true, &format!("{done}{already}\n{done}"), &format!("done for 2 of 3; {already}"));
+    let error = "error: PID 3 has ended, so it cannot be paused";
+    check(false, &format!("{done}{error}\nhint: relive ps\n{done}"), &format!("done for 2 of 3; {error}"));
 }
 
 #[test]
