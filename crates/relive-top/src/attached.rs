@@ -14,6 +14,19 @@ use crate::terminal::restore_modes;
 /// How long a command may take to give the terminal back when the dashboard has to end.
 const GIVEN_BACK_WITHIN: Duration = Duration::from_secs(5);
 
+/// The exit code of a command that was left with Ctrl-C: 128 and the number of SIGINT.
+const INTERRUPTED: i32 = 130;
+
+/// Returns whether a command did what it was asked for, and what to say of its end. It has said the rest itself.
+pub(crate) fn end_of(status: ExitStatus) -> (bool, String) {
+    match status.code() {
+        Some(0) => (true, String::new()),
+        Some(INTERRUPTED) => (true, "left with Ctrl-C".to_owned()),
+        Some(code) => (false, format!("exit code {code}")),
+        None => (false, status.to_string()),
+    }
+}
+
 /// A command that has the terminal.
 pub(crate) struct Attached {
     child: Child,

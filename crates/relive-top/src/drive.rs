@@ -10,15 +10,14 @@ use ratatui::DefaultTerminal;
 use relive_api::Change;
 use relive_client::{Client, Error, Pulse};
 use relive_types::{ErrorCode, Timestamp, Uuid};
-use rustix::process::{getpid, kill_process};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
 
-use crate::attached::Attached;
+use crate::attached::{Attached, end_of};
 use crate::content::{Compared, Content, Outcome, Part, Tab};
 use crate::keyboard::{Heard, Held, Keyboard};
 use crate::runner::Runner;
-use crate::signals::{KeySignals, Signals, Told};
+use crate::signals::{InterruptsIgnored, KeySignals, Signals, Told};
 use crate::state::{Drawn, Effect, Finished, Input, Look, Output, State};
 use crate::terminal::{RestoreTerminal, give_terminal_back, take_terminal, unmark_pastes_at_panic};
 use crate::{actions, draw};
@@ -364,12 +363,8 @@ impl Dashboard<'_> {
         let status = self.run_attached(&words).await;
         self.attached = None;
         self.take_back(held).await?;
-        let finished = Finished {
-            command: actions::shown(&[words]),
-            ok: status.as_ref().is_ok_and(ExitStatus::success),
-            text: status.err().map(|error| error.to_string()).unwrap_or_default(),
-            output: Output::StatusLine,
-        };
+        let (ok, text) = status.map_or_else(|error| (false, error.to_string()), end_of);
+        let finished = Finished { command: actions::shown(&[words]), ok, text, output: Output::StatusLine };
         let now = self.now_ms();
         self.state.apply(Input::Finished(finished), now);
         Ok(())
@@ -378,14 +373,16 @@ impl Dashboard<'_> {
     /// Runs a command that has the terminal. Ctrl-Z stops both, as the shell expects of a foreground job.
     async fn run_attached(&mut self, words: &[String]) -> io::Result<ExitStatus> {
         let mut children = signal(SignalKind::child())?;
-        let attached = self.attached.insert(Attached::start(words)?);
+        let Self { attached, key_signals, .. } = self;
+        let attached = attached.insert(Attached::start(words)?);
+        let _ignored = InterruptsIgnored::begin();
         loop {
             let ended = attached.ended_or_stopped(&mut children).await;
             attached.restore_modes();
             if let Some(status) = ended? {
                 return Ok(status);
             }
-            kill_process(getpid(), rustix::process::Signal::STOP)?;
+            key_signals.stop().await?;
             // The shell continues both, another program may not.
             attached.send(rustix::process::Signal::CONT);
         }
@@ -394,7 +391,7 @@ impl Dashboard<'_> {
     /// Stops until the shell continues it.
     async fn suspend(&mut self) -> io::Result<()> {
         let held = self.release().await;
-        kill_process(getpid(), rustix::process::Signal::STOP)?;
+        self.key_signals.stop().await?;
         self.take_back(held).await
     }
 }

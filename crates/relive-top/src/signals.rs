@@ -1,15 +1,12 @@
 //! The signals that end, stop and continue the dashboard.
 
-use std::io;
 use std::task::Poll;
-use std::time::Duration;
+use std::{io, mem, ptr};
 
+use rustix::process::{getpid, kill_process};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::key::Key;
-
-/// How long after the end of a command that had the terminal a signal may become known that was for that.
-const SETTLED_AFTER: Duration = Duration::from_millis(50);
 
 /// The signals that end the dashboard.
 pub(crate) struct Signals(Vec<(u8, Signal)>);
@@ -60,14 +57,45 @@ impl KeySignals {
         }
     }
 
+    /// Stops the dashboard until it is continued.
+    pub(crate) async fn stop(&mut self) -> io::Result<()> {
+        kill_process(getpid(), rustix::process::Signal::STOP)?;
+        self.continues.recv().await;
+        Ok(())
+    }
+
     /// Drops those that came so far, which were for whoever had the terminal.
     pub(crate) async fn forget(&mut self) {
-        // The runtime looks for signals while this waits: of those that came together with the end of a command it may not know.
-        tokio::time::sleep(SETTLED_AFTER).await;
         std::future::poll_fn(|cx| {
             let _ = (self.stops.poll_recv(cx), self.interrupts.poll_recv(cx), self.continues.poll_recv(cx));
             Poll::Ready(())
         })
         .await;
+    }
+}
+
+/// While this lives, Ctrl-C is for the command that has the terminal. The kernel sends it to the dashboard too, whose handler may
+/// run on another thread, and only after the command has ended; a signal that is ignored when it is sent never comes.
+pub(crate) struct InterruptsIgnored {
+    before: libc::sigaction,
+}
+
+impl InterruptsIgnored {
+    /// Begins once the command runs, which would inherit it.
+    pub(crate) fn begin() -> Self {
+        // SAFETY: all zeros are a valid action, which is replaced by the current one. Both pointers are valid for the call.
+        unsafe {
+            let (mut ignore, mut before) = (mem::zeroed::<libc::sigaction>(), mem::zeroed());
+            ignore.sa_sigaction = libc::SIG_IGN;
+            libc::sigaction(libc::SIGINT, &raw const ignore, &raw mut before);
+            Self { before }
+        }
+    }
+}
+
+impl Drop for InterruptsIgnored {
+    fn drop(&mut self) {
+        // SAFETY: the action was in force before, and the pointer is valid for the call.
+        unsafe { libc::sigaction(libc::SIGINT, &raw const self.before, ptr::null_mut()) };
     }
 }

@@ -472,6 +472,8 @@ fn ctrl_c_in_an_attached_agent_returns_to_the_dashboard() {
         wait_for("it has ended", || is_zombie(attached).then_some(()));
         kill(dashboard, Signal::CONT);
         screen.await_text("PROCESSES 1");
+        screen.await_text("relive attach");
+        assert!(screen.text().contains(": left with Ctrl-C"), "{}", screen.text());
         // Only a dashboard that runs on does this.
         screen.keys(&[":"]);
         screen.await_text("relive, then Enter");
