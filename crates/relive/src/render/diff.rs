@@ -1,4 +1,6 @@
-//! The difference of two texts, for a person: the common beginning and end are left out.
+//! The difference of two texts, for a person: lines that are the same are left out, except for those around changes.
+
+use imara_diff::{Algorithm, Diff, InternedInput};
 
 /// How many unchanged lines are shown around changed ones.
 const AROUND: usize = 3;
@@ -27,28 +29,43 @@ impl Mark {
 
 /// Returns the changed lines and those around them.
 pub(crate) fn lines(before: &str, after: &str) -> Vec<(Mark, String)> {
+    let input = InternedInput::new(before, after);
+    // As `relive diff` compares files.
+    let mut diff = Diff::compute(Algorithm::Histogram, &input);
+    diff.postprocess_lines(&input);
     let (old, new): (Vec<&str>, Vec<&str>) =
         (before.split_inclusive('\n').collect(), after.split_inclusive('\n').collect());
-    let shorter = old.len().min(new.len());
-    let head = old.iter().zip(&new).take_while(|(old, new)| old == new).count();
-    let tail = old.iter().rev().zip(new.iter().rev()).take(shorter - head).take_while(|(old, new)| old == new).count();
     let mut lines = Vec::new();
-    let skipped = |count: usize| {
-        let same = if count == 1 { " 1 line is the same".to_owned() } else { format!(" {count} lines are the same") };
-        (Mark::Skipped, same)
-    };
-    if head > AROUND {
-        lines.push(skipped(head - AROUND));
+    let (mut at, mut shown_after_change) = (0, 0);
+    for hunk in diff.hunks() {
+        let (removed, added) = (range(hunk.before), range(hunk.after));
+        push_same(&mut lines, &old[at..removed.start], shown_after_change, AROUND);
+        at = removed.end;
+        lines.extend(old[removed].iter().map(|line| (Mark::Removed, ended(line))));
+        lines.extend(new[added].iter().map(|line| (Mark::Added, ended(line))));
+        shown_after_change = AROUND;
     }
-    let same = |lines: &mut Vec<_>, part: &[&str]| lines.extend(part.iter().map(|line| (Mark::Same, shown(line))));
-    same(&mut lines, &old[head.saturating_sub(AROUND)..head]);
-    lines.extend(old[head..old.len() - tail].iter().map(|line| (Mark::Removed, ended(line))));
-    lines.extend(new[head..new.len() - tail].iter().map(|line| (Mark::Added, ended(line))));
-    same(&mut lines, &old[old.len() - tail..old.len() - tail.saturating_sub(AROUND)]);
-    if tail > AROUND {
-        lines.push(skipped(tail - AROUND));
-    }
+    // Of equal texts the end is shown.
+    push_same(&mut lines, &old[at..], shown_after_change, AROUND - shown_after_change);
     lines
+}
+
+fn range(range: std::ops::Range<u32>) -> std::ops::Range<usize> {
+    range.start as usize..range.end as usize
+}
+
+/// Adds lines that are the same: so many at their beginning and at their end, and the number of those between.
+fn push_same(lines: &mut Vec<(Mark, String)>, part: &[&str], first: usize, last: usize) {
+    let same = |line: &&str| (Mark::Same, shown(line));
+    let skipped = part.len().saturating_sub(first + last);
+    if skipped == 0 {
+        lines.extend(part.iter().map(same));
+        return;
+    }
+    lines.extend(part[..first].iter().map(same));
+    let are = if skipped == 1 { " 1 line is the same".to_owned() } else { format!(" {skipped} lines are the same") };
+    lines.push((Mark::Skipped, are));
+    lines.extend(part[part.len() - last..].iter().map(same));
 }
 
 fn shown(line: &str) -> String {
@@ -81,6 +98,20 @@ mod tests {
             "1\n2\n3\n4\n5\nx\n6\n7\n8\n9\n",
             "1\n2\n3\n4\n5\ny\n6\n7\n8\n9\n",
             "@ 2 lines are the same\n 3\n 4\n 5\n-x\n+y\n 6\n 7\n 8\n@ 1 line is the same",
+        );
+        check("1\n2\n3\n4\n", "1\n2\n3\n4\n", "@ 1 line is the same\n 2\n 3\n 4");
+    }
+
+    #[test]
+    fn lines_between_two_changes_are_no_change() {
+        check("a\n1\n2\nb\n", "x\n1\n2\ny\n", "-a\n+x\n 1\n 2\n-b\n+y");
+        let same: String = (1..=8).map(|line| format!("{line}\n")).collect();
+        let expect = "+use x;\n 1\n 2\n 3\n@ 2 lines are the same\n 6\n 7\n 8\n-end";
+        check(&format!("{same}end\n"), &format!("use x;\n{same}"), expect);
+        check(
+            "fn a() {\n}\n\nfn b() {\n}\n",
+            "fn a() {\n}\n\nfn c() {\n}\n\nfn b() {\n}\n",
+            " fn a() {\n }\n \n+fn c() {\n+}\n+\n fn b() {\n }",
         );
     }
 }
