@@ -58,7 +58,7 @@ pub(crate) fn resume_with(pid: Pid, raise: Raise) -> String {
     format!("relive resume {pid} {raise}")
 }
 
-/// The limits that stop a process, each with a value that lets it continue: twice as much.
+/// The limits that stop a process, each with a value that lets it continue: about twice as much.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Raise {
     pub(crate) steps: Option<u64>,
@@ -68,7 +68,7 @@ pub(crate) struct Raise {
 }
 
 impl Raise {
-    /// Allows twice as many tokens and dollars.
+    /// Allows about twice as many tokens and dollars.
     fn budget(tokens: Option<u64>, cost: Option<Usd>) -> Self {
         let cost = cost.map(|cost| Usd::from_nanos(twice(cost.nanos())));
         Self { tokens: tokens.map(twice), cost, ..Self::default() }
@@ -170,9 +170,11 @@ fn seconds(millis: u64) -> String {
     format!("{}s", millis.div_ceil(1000))
 }
 
-/// Doubles a limit; zero becomes one.
-fn twice(limit: u64) -> u64 {
-    limit.max(1).saturating_mul(2)
+/// Doubles a limit, or what was used of it, and rounds it up to two digits. Zero becomes one.
+pub(crate) fn twice(limit: u64) -> u64 {
+    let doubled = limit.max(1).saturating_mul(2);
+    let unit = 10_u64.pow(doubled.ilog10().saturating_sub(1));
+    doubled.div_ceil(unit).saturating_mul(unit)
 }
 
 /// Returns the limit that a process itself has for its tree, if that is the one that is used up.
@@ -216,6 +218,18 @@ impl Runtime {
             Some(payer) if payer.of.pid == pid => resume_with(pid, raise),
             Some(payer) => format!("{} && relive resume {pid}", resume_with(payer.of.pid, raise)),
             None => format!("relive resume {payer} {raise} && relive resume {pid}"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::twice;
+
+    #[test]
+    fn a_hint_names_a_round_number() {
+        for (limit, expect) in [(0, 2), (2, 4), (62, 130), (450, 900), (213_456, 430_000), (u64::MAX, u64::MAX)] {
+            assert_eq!(twice(limit), expect, "{limit}");
         }
     }
 }

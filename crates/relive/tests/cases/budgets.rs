@@ -286,7 +286,7 @@ fn case_24_the_hint_of_a_child_names_the_ancestor_whose_budget_is_spent() {
     let child = world.named("child");
     let expected = |world: &World| {
         let pid = |uuid: &str| world.info(uuid)["pid"].clone();
-        format!("relive resume {} --max-tokens 124 && relive resume {}", pid(&parent.uuid), pid(&child.uuid))
+        format!("relive resume {} --max-tokens 130 && relive resume {}", pid(&parent.uuid), pid(&child.uuid))
     };
     world.await_field(&child.uuid, "suspend_reason", "budget_exceeded");
     let listed = |world: &World| {

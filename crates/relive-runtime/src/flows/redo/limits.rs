@@ -7,7 +7,7 @@ use relive_core::{Body, ErrorCode, Limits, Pid, Usd, Uuid};
 
 use super::{Redo, command};
 use crate::error::{Error, Result};
-use crate::hints::Raise;
+use crate::hints::{Raise, twice};
 use crate::reached::with_given;
 use crate::runtime::Runtime;
 
@@ -85,11 +85,6 @@ fn exceeded(process: &Process, request: &ResumeRequest) -> Option<Exceeded> {
     let max = max_cost_usd.filter(|max| *max <= cost)?;
     let raise = Raise { cost: Some(Usd::from_nanos(twice(cost.nanos()))), ..Raise::default() };
     Some(Exceeded { used: format!("${cost}"), option: format!("--max-cost {max}"), raise })
-}
-
-/// Doubles an amount; zero becomes two.
-fn twice(amount: u64) -> u64 {
-    amount.max(1).saturating_mul(2)
 }
 
 #[cfg(test)]
