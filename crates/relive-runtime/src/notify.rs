@@ -32,6 +32,9 @@ const WITHIN: Duration = Duration::from_secs(10);
 const KILLED_WITHIN: Duration = Duration::from_secs(1);
 /// How often changes are looked at.
 const PACE: Duration = Duration::from_millis(200);
+/// The exit codes of a shell for a command that is not there, and for one that cannot be executed.
+const NOT_FOUND: i32 = 127;
+const UNUSABLE: i32 = 126;
 /// How much of a text is passed on.
 const TEXT_MAX: usize = 1_000;
 
@@ -114,7 +117,10 @@ impl Notifier {
             if let Err(problem) = run(&program, &command, &item, &link).await
                 && let Some(runtime) = runtime.upgrade()
             {
-                runtime.warn_once(format!("the command of `notify` failed: {problem}"));
+                let failed = "the command of `notify` failed";
+                let at = runtime.now().strftime("%Y-%m-%d %H:%M:%S UTC");
+                // Whether it has failed since a change of the configuration, only the time tells.
+                runtime.warnings.warn_instead(failed, format!("{failed} at {at}: {problem}"));
             }
             drop(place);
         });
@@ -137,6 +143,9 @@ async fn run(program: &Path, command: &str, item: &Item, link: &str) -> Result<(
         Some(signal) if signal == Signal::KILL.as_raw() => {
             Err(format!("it, or something that it started, took longer than {} s", WITHIN.as_secs()))
         }
+        // What a shell says.
+        None if status.code() == Some(NOT_FOUND) => Err("exit code 127: a command in it was not found".to_owned()),
+        None if status.code() == Some(UNUSABLE) => Err("exit code 126: a command in it cannot be executed".to_owned()),
         None | Some(_) => Err(status.to_string()),
     }
 }
@@ -144,7 +153,6 @@ async fn run(program: &Path, command: &str, item: &Item, link: &str) -> Result<(
 /// Runs one command of `notify:` as its parent, until everything that it has started has ended. After [`WITHIN`] all of that is
 /// killed, also what has a process group or a session of its own, and so is this process.
 pub fn main() -> ! {
-    const UNUSABLE: i32 = 126;
     const SIGNALED: i32 = 128;
     static IS_LATE: AtomicBool = AtomicBool::new(false);
     let Some(command) = std::env::args_os().nth(1) else { std::process::exit(UNUSABLE) };

@@ -37,6 +37,12 @@ impl Warnings {
         }
     }
 
+    /// Reports a warning that takes the place of an earlier one with the same beginning.
+    pub(crate) fn warn_instead(&self, beginning: &str, text: String) {
+        self.lock().retain(|kept| !kept.starts_with(beginning));
+        self.warn(text);
+    }
+
     /// Replaces the warnings about the configuration: those about an earlier state of the file no longer apply.
     pub(crate) fn set_configuration(&self, warnings: Vec<String>) {
         let mut current = self.configuration.lock().unwrap_or_else(PoisonError::into_inner);

@@ -367,6 +367,29 @@ fn the_command_of_notify_hears_of_each_item_once_and_nothing_waits_for_it() {
     }
 }
 
+#[test]
+fn a_command_of_notify_that_is_not_there_is_said_to_be() {
+    let world = World::new();
+    world.configure("notify: notify-sent \"$RELIVE_TITLE\"\n");
+    let asks = world.run(ASKS);
+    world.await_display(&asks.uuid, "question");
+    let warning = |part: &str| {
+        wait_for("it is said", || {
+            let status = world.relive(&["daemon", "status"]).ok().stdout;
+            status.lines().find(|line| line.contains("`notify`") && line.contains(part)).map(str::to_owned)
+        })
+    };
+    let told = warning("exit code 127: a command in it was not found");
+    assert!(told.contains("the command of `notify` failed at 20") && told.contains(" UTC: "), "{told}");
+    // Of several failures the last is told.
+    wait_for("a later one is said", || {
+        world.run(ASKS);
+        (warning("exit code 127") > told).then_some(())
+    });
+    let status = world.relive(&["daemon", "status"]).ok().stdout;
+    assert_eq!(status.matches("the command of `notify` failed").count(), 1, "{status}");
+}
+
 /// Nobody but its own parent is left to end it.
 #[test]
 fn the_command_of_notify_is_ended_in_time_also_if_the_daemon_is_killed() {
