@@ -166,6 +166,7 @@ fn answer(pid: Pid, uuid: Uuid, end: &End) -> WaitAnswer {
         timed_out: false,
         exit_code: end.exit_code(),
         note: None,
+        output_lost: false,
     }
 }
 
@@ -173,12 +174,22 @@ fn answer_of_disk(found: OnDisk) -> WaitAnswer {
     let (pid, uuid, note) = (found.pid, found.info.uuid, found.note);
     match &found.end {
         Some(end) => WaitAnswer { note, ..answer(pid, uuid, end) },
-        None => WaitAnswer { pid, uuid, status: None, why: None, exit: None, timed_out: false, exit_code: 1, note },
+        None => WaitAnswer { timed_out: false, exit_code: 1, ..timed_out(pid, uuid, note) },
     }
 }
 
 fn timed_out(pid: Pid, uuid: Uuid, note: Option<String>) -> WaitAnswer {
-    WaitAnswer { pid, uuid, status: None, why: None, exit: None, timed_out: true, exit_code: 124, note }
+    WaitAnswer {
+        pid,
+        uuid,
+        status: None,
+        why: None,
+        exit: None,
+        timed_out: true,
+        exit_code: 124,
+        note,
+        output_lost: false,
+    }
 }
 
 /// Returns the last text of a model.

@@ -90,7 +90,7 @@ async fn wait(
         waited = client.wait(id, &uuid, left) => waited?,
         never = say_what_it_waits_for(client, &process, id) => match never {},
     };
-    let answer = match waited {
+    let mut answer = match waited {
         Waited::Answer(answer) => *answer,
         Waited::TimedOut => timed_out(&process),
     };
@@ -105,21 +105,23 @@ async fn wait(
             None => error(format!("{message}, and keeps running")).with_hint(format!("relive wait {id}")),
         });
     }
-    say_what_is_missing(client, &process).await;
+    if let Some(missing) = missing_output(client, &process).await {
+        answer.output_lost = true;
+        if !context.json {
+            context.say(&format!("output of PID {}: {}", answer.pid, missing.in_row()));
+        }
+    }
     Ok(answer)
 }
 
-/// Says that output of a program is missing: its exit code does not tell that.
-async fn say_what_is_missing(client: &Client<'_>, process: &Process) {
-    let context = client.context();
-    if context.json || !matches!(process.body, Body::Exec | Body::Cli) {
-        return;
+/// Returns which output of a program is missing: its exit code does not tell that.
+async fn missing_output(client: &Client<'_>, process: &Process) -> Option<MissingOutput> {
+    if !matches!(process.body, Body::Exec | Body::Cli) {
+        return None;
     }
-    // Only for the words: it has ended whatever becomes of this.
-    let Ok(ended) = std::ops::Deref::deref(client).process(&process.uuid.to_string()).await else { return };
-    if let Some(missing) = ended.session.as_ref().and_then(MissingOutput::of_session) {
-        context.say(&format!("output of PID {}: {}", ended.pid, missing.in_row()));
-    }
+    // It has ended whatever becomes of this.
+    let ended = std::ops::Deref::deref(client).process(&process.uuid.to_string()).await.ok()?;
+    ended.session.as_ref().and_then(MissingOutput::of_session)
 }
 
 /// Why a process cannot end before a person has done something, and the command that does it.
@@ -237,6 +239,7 @@ fn timed_out(process: &Process) -> WaitAnswer {
         timed_out: true,
         exit_code: ErrorCode::Timeout.exit_code(),
         note: None,
+        output_lost: false,
     }
 }
 

@@ -86,6 +86,7 @@ fn lost_output_is_reported_by_info_logs_wait_and_exec() {
     world.relive(&["logs", "much"]).fails(0, &["some of the output is missing"]);
     world.relive(&["wait", "much"]).fails(0, &["output of PID 1: some is missing: it could not be written to disk"]);
     assert_eq!(world.info("much")["session"]["output_lost"], true);
+    assert_eq!(world.relive(&["wait", "--json", "much"]).ok().json()["output_lost"], true);
     assert!(world.relive(&["info", "much"]).ok().stdout.contains("some is missing"));
     world.relive(&["exec", "--", "sh", "-c", "yes | head -c 12000000; exit 7"]).fails(7, &["some of the output"]);
 }
