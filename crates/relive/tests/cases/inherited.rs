@@ -114,4 +114,7 @@ fn a_limit_that_cannot_be_raised_again_is_shown() {
     let sleeper = world.exec(&[], &["sleep", "1000"]);
     let degraded = world.await_stage(&sleeper, "running")["degraded"].to_string();
     assert!(degraded.contains("open files: at most 1000 instead of"), "{degraded}");
+    let shown = world.relive(&["info", &sleeper.uuid]).ok().stdout;
+    let row = shown.lines().find(|line| line.starts_with("DEGRADED")).unwrap_or(&shown);
+    assert!(row.contains("open files: at most 1000 instead of"), "{shown}");
 }
