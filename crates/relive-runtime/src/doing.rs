@@ -43,20 +43,26 @@ impl Runtime {
         if view.body == Body::Cli {
             return self.with_agent(process);
         }
-        if view.body != Body::Exec || view.display != Display::Running {
+        if view.body != Body::Exec || !matches!(view.display, Display::Running | Display::Suspended) {
             return process;
         }
         if let Some(with) = self.frozen_with(state, view.uuid) {
             let told = with.told(true);
+            let process = Process { resumable: false, hint: told.resume, ..process };
+            if view.display == Display::Suspended {
+                return process;
+            }
             return Process {
                 display: Display::Suspended.word().to_owned(),
                 paused: true,
                 paused_at: with.paused_at,
                 suspend_reason: Some(with.reason),
                 paused_by: Some(format!("the pause of {}, whose session it entered", told.who)),
-                hint: told.resume,
                 ..process
             };
+        }
+        if view.display == Display::Suspended {
+            return process;
         }
         let session = self.owners.find(view.uuid).and_then(|owner| owner.session());
         // Every program passes this stage, but only one with a gate stays there.

@@ -1,11 +1,12 @@
 //! Programs that enter the session of another one.
 
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
 use relive_api::{EnterRequest, ExecRequest, Namespace, NamespaceKind, Network};
 use relive_core::program::Entered;
-use relive_core::{Body as Kind, Display, ErrorCode, Holder, Pid, Signal, SuspendReason, Timestamp, Uuid};
+use relive_core::{Body as Kind, Display, ErrorCode, Holder, OsSignal, Pid, Signal, SuspendReason, Timestamp, Uuid};
 use relive_session::proc::Identity;
 use relive_session::protocol::{Outcome, Stat, Verb};
 use relive_session::stage::Stage;
@@ -46,7 +47,7 @@ impl Runtime {
         let LookedUp::Living { process, note: _ } = self.look_up_to_change(&wanted.id).await? else {
             return Err(ended(&wanted.id));
         };
-        self.check_can_be_entered(process.of.pid)?;
+        self.check_can_be_entered(above.by(), process)?;
         let (stat, program) = self.running_program(process, &wanted.id).await?;
         let namespaces = joined(process.of.pid, &wanted, &stat.rungs.namespaces)?;
         if request.cwd.is_empty() {
@@ -89,16 +90,10 @@ impl Runtime {
 
     /// Refuses to resume a program that is frozen together with the session it entered.
     pub(crate) fn refuse_if_frozen_with(&self, by: Pid, pid: Pid, uuid: Uuid) -> Result<()> {
-        let state = self.lock();
-        let Some(with) = self.frozen_with(&state, uuid) else { return Ok(()) };
-        let is_seen = with.is_seen_by(&state, by);
-        let with = with.told(is_seen);
-        let message = format!("PID {pid} is paused with {}, whose session it entered", with.who);
-        let refusal = Error::new(ErrorCode::Conflict, message);
-        Err(match with.resume {
-            Some(resume) => refusal.with_hint(resume),
-            None => refusal,
-        })
+        match self.told_frozen_with(&self.lock(), by, uuid) {
+            Some(with) => Err(with.refusal(&format!("PID {pid} {}", with.paused()))),
+            None => Ok(()),
+        }
     }
 
     /// Says when a signal takes effect on a program that is frozen together with the session it entered: unlike a process
@@ -106,23 +101,31 @@ impl Runtime {
     pub(crate) fn note_while_frozen(&self, by: Pid, pid: Pid, uuid: Uuid, signal: Signal) -> Option<String> {
         let state = self.lock();
         let with = self.frozen_with(&state, uuid)?;
+        let told = self.told_frozen_with(&state, by, uuid)?;
         match (signal, with.freezer) {
-            (Signal::Pause | Signal::Resume, _) | (Signal::Kill, FreezerVersion::V2) => None,
-            (Signal::Term | Signal::Int | Signal::Kill, _) => {
-                let is_seen = with.is_seen_by(&state, by);
-                let with = with.told(is_seen);
-                let resume = with.resume.map(|resume| format!(": {resume}")).unwrap_or_default();
-                Some(format!(
-                    "PID {pid} is paused with {}, whose session it entered, and {signal} takes effect when that is \
-                     resumed{resume}",
-                    with.who
-                ))
+            (Signal::Resume, _) | (Signal::Kill, FreezerVersion::V2) => None,
+            (Signal::Pause, _) => {
+                Some(told.with_resume(&format!("{}, whose session it entered, is paused too", told.who)))
             }
+            (Signal::Term | Signal::Int | Signal::Kill, _) => Some(told.delays(pid, &signal)),
         }
     }
 
-    fn check_can_be_entered(&self, pid: Pid) -> Result<()> {
-        let state = self.lock();
+    /// The same of a signal of the operating system.
+    pub(crate) fn note_os_while_frozen(&self, by: Pid, process: ProcessRef, signal: OsSignal) -> Option<String> {
+        let told = self.told_frozen_with(&self.lock(), by, process.uuid)?;
+        Some(told.delays(process.of.pid, &signal))
+    }
+
+    /// Returns what a process is told of the one with which a program is frozen.
+    fn told_frozen_with(&self, state: &Published, by: Pid, uuid: Uuid) -> Option<ToldFrozenWith> {
+        let with = self.frozen_with(state, uuid)?;
+        let is_seen = with.is_seen_by(state, by);
+        Some(with.told(is_seen))
+    }
+
+    fn check_can_be_entered(&self, by: Pid, process: ProcessRef) -> Result<()> {
+        let (state, pid) = (self.lock(), process.of.pid);
         if state.table.view(pid, self.moment()).map(|view| view.body) != Some(Kind::Exec) {
             let message = format!("PID {pid} is not a program, so there is no session to enter");
             return Err(Error::new(ErrorCode::Invalid, message).with_hint(format!("relive info {pid}")));
@@ -130,6 +133,10 @@ impl Runtime {
         if state.table.machine(pid).is_some_and(|machine| machine.pause().is_some()) {
             let message = format!("PID {pid} is suspended, and a program that enters its session would be too");
             return Err(Error::new(ErrorCode::Conflict, message).with_hint(format!("relive resume {pid}")));
+        }
+        if let Some(with) = self.told_frozen_with(&state, by, process.uuid) {
+            let message = format!("PID {pid} {}, and a program that enters its session would be too", with.paused());
+            return Err(with.refusal(&message));
         }
         Ok(())
     }
@@ -202,6 +209,30 @@ impl FrozenWith {
         }
         let name = self.name.as_ref().map(|name| format!(" ({name})")).unwrap_or_default();
         ToldFrozenWith { who: format!("PID {}{name}", self.pid), resume: Some(format!("relive resume {}", self.pid)) }
+    }
+}
+
+impl ToldFrozenWith {
+    fn paused(&self) -> String {
+        format!("is paused with {}, whose session it entered", self.who)
+    }
+
+    fn refusal(&self, message: &str) -> Error {
+        let refusal = Error::new(ErrorCode::Conflict, message);
+        match &self.resume {
+            Some(resume) => refusal.with_hint(resume),
+            None => refusal,
+        }
+    }
+
+    fn with_resume(&self, message: &str) -> String {
+        let resume = self.resume.as_ref().map(|resume| format!(": {resume}")).unwrap_or_default();
+        format!("{message}{resume}")
+    }
+
+    fn delays(&self, pid: Pid, signal: &dyn fmt::Display) -> String {
+        let paused = self.paused();
+        self.with_resume(&format!("PID {pid} {paused}, and {signal} takes effect when that is resumed"))
     }
 }
 

@@ -76,6 +76,7 @@ impl Runtime {
         // Whoever sent the signal that ends the program has ended it; the shim remembers that across a restart.
         let by = sender(cause);
         let verb = Verb::Signal { number: i32::from(signal.number()), request: Some(request), by };
+        let note = note.or(self.note_os_while_frozen(cause.by, process, signal));
         let affected = Affected { affected: 1, pids: vec![pid], note, ..Affected::default() };
         // Before the program can end because of it: an ended process has no more events.
         let by = self.in_words_now(cause, None);

@@ -80,15 +80,16 @@ impl Access {
 
     /// Leaves out with which process a program is frozen, unless the caller may see that one.
     fn without_frozen_with(&self, state: &Published, caller: Pid, process: Process) -> Process {
-        let own = state.table.view(process.pid, self.runtime.moment()).and_then(|view| view.paused_by);
-        if process.paused_by.is_none() || own.is_some() {
+        if !process.paused {
             return process;
         }
         let with = self.runtime.frozen_with(state, process.uuid);
-        if with.is_some_and(|with| with.is_seen_by(state, caller)) {
+        if with.is_none_or(|with| with.is_seen_by(state, caller)) {
             return process;
         }
-        Process { paused_by: Some(ANOTHER.to_owned()), hint: None, ..process }
+        let own = state.table.view(process.pid, self.runtime.moment()).and_then(|view| view.paused_by);
+        let paused_by = if own.is_some() { process.paused_by } else { Some(ANOTHER.to_owned()) };
+        Process { paused_by, hint: None, ..process }
     }
 
     /// The same of one process, with the words that say who ended, paused and resumed it.

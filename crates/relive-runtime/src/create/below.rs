@@ -4,7 +4,7 @@ use std::io;
 use std::sync::Arc;
 
 use relive_api::{Created, Environment, Inherited, Isolated};
-use relive_core::{ErrorCode, Uuid};
+use relive_core::{ErrorCode, Pid, Uuid};
 use relive_journal::History;
 use relive_journal::data::Known;
 use relive_journal::history::CliFacts;
@@ -39,6 +39,13 @@ pub(crate) struct Above {
     pub(super) environment: Option<Environment>,
     /// The settings of its programs, from the shell in which its command was typed.
     pub(super) shell: Option<Inherited>,
+}
+
+impl Above {
+    /// Returns the PID of the process that asks; PID 0 is the person.
+    pub(crate) fn by(&self) -> Pid {
+        self.parent.map_or(Pid::RUNTIME, |parent| parent.of.pid)
+    }
 }
 
 /// The nearest agent above a new process that is asked before it does something.

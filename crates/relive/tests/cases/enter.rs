@@ -153,8 +153,17 @@ fn a_program_that_is_frozen_with_the_session_it_entered_is_shown_so_and_not_resu
 
     let refused = [&format!("is paused with PID {pid} (held)"), hint.as_str()];
     world.relive(&["resume", "guest"]).fails(3, &refused);
-    pause(&world, "guest");
+    world.relive(&["enter", "guest", "--", "true"]).fails(3, &refused);
+    assert_eq!(shown["resumable"], false);
+    let told = world.relive(&["kill", "-s", "WINCH", "guest"]).ok().stderr;
+    assert!(told.contains(&format!("SIGWINCH takes effect when that is resumed: {hint}")), "{told}");
+    assert!(!told.contains("got SIGWINCH"), "{told}");
+    let told = world.relive(&["pause", "guest"]).ok().stderr;
+    assert!(told.contains(&format!("PID {pid} (held), whose session it entered, is paused too: {hint}")), "{told}");
+    assert!(!told.contains("undo"), "{told}");
+    world.await_display("guest", "suspended");
     world.relive(&["resume", "guest"]).fails(3, &refused);
+    assert_eq!((&world.info("guest")["hint"], &world.info("guest")["resumable"]), (&json!(hint), &json!(false)));
     world.relive(&["resume", "held"]).ok();
     assert_eq!(world.info("guest")["display"], "suspended", "by itself");
     world.relive(&["resume", "guest"]).ok();
