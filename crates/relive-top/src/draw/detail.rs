@@ -5,6 +5,7 @@ use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::style::{Modifier, Style};
 use ratatui::text::{Line, Span};
 use ratatui::widgets::{Block, Borders, Paragraph};
+use relive_core::Body;
 
 use super::asked;
 use super::list::sign;
@@ -37,13 +38,18 @@ fn about(state: &State, width: usize) -> Vec<Line<'static>> {
     let process = &known.process;
     let name = clean(process.name.as_deref().unwrap_or(&process.intent));
     let first = format!("PID {} {} {name}", process.pid, process.short);
+    let spent = match process.body {
+        Body::Exec => String::new(),
+        Body::Agent | Body::Cli | Body::Compose | Body::Supervisor => {
+            let tokens = count(process.tokens_in.saturating_add(process.tokens_out));
+            format!("  step {}  {tokens} tokens", process.step)
+        }
+    };
     let numbers = format!(
-        "{}{}{}  step {}  {} tokens  {}",
+        "{}{}{}{spent}  {}",
         if process.paused { format!("{} ", sign(process)) } else { String::new() },
         process.display,
         if process.pause_kept { ", then paused" } else { "" },
-        process.step,
-        count(process.tokens_in.saturating_add(process.tokens_out)),
         span(known.elapsed_ms(state.clock_ms())),
     );
     let doing = process.doing.as_deref().map(|doing| format!("  {}", clean(doing))).unwrap_or_default();

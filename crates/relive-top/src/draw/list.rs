@@ -6,6 +6,7 @@ use ratatui::style::{Color, Modifier, Style};
 use ratatui::text::{Line, Span};
 use ratatui::widgets::Paragraph;
 use relive_api::{Item, ItemKind, Process};
+use relive_core::Body;
 use relive_types::text::exact;
 
 use crate::rows::{Row, RowKind};
@@ -125,7 +126,13 @@ fn process_text(state: &State, known: &Known, depth: usize, folded: usize, width
     let more = if folded > 0 { format!(" +{folded}") } else { String::new() };
     let left = format!("{}{} {name}{more}", "  ".repeat(depth.min(8)), process.pid);
     let elapsed = span(known.elapsed_ms(state.clock_ms()));
-    let tokens = count(process.tokens_in.saturating_add(process.tokens_out));
+    let (step, tokens) = match process.body {
+        // A program takes no steps and spends no tokens.
+        Body::Exec => ("-".to_owned(), "-".to_owned()),
+        Body::Agent | Body::Cli | Body::Compose | Body::Supervisor => {
+            (process.step.to_string(), count(process.tokens_in.saturating_add(process.tokens_out)))
+        }
+    };
     let doing = process.doing.as_deref().map(clean).unwrap_or_default();
     let right = if width >= 70 {
         let has_tokens = process.tokens_in > 0 || process.tokens_out > 0;
@@ -136,10 +143,9 @@ fn process_text(state: &State, known: &Known, depth: usize, folded: usize, width
             Some(_) | None => "-".to_owned(),
         };
         format!(
-            "{} {:<9} {:>4} {tokens:>7} {cost:>8} {elapsed:>6} {}",
+            "{} {:<9} {step:>4} {tokens:>7} {cost:>8} {elapsed:>6} {}",
             sign,
             process.display,
-            process.step,
             fit(&doing, 24, state.look.ascii)
         )
     } else {

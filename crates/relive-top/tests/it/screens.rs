@@ -55,6 +55,14 @@ fn ascii_is_enough() {
 }
 
 #[test]
+fn a_program_has_no_steps_and_no_tokens() {
+    let program = json!({"body": "exec", "step": 0, "tokens_in": 0, "tokens_out": 0, "cost_usd": null});
+    let screen = Dashboard::new(PLAIN, vec![process(1, 0, &program)]).screen(200, 24);
+    assert!(screen.contains("running      -       -        -  1m02s"), "{screen}");
+    assert!(!screen.contains("step 0") && screen.contains("│running  1m02s"), "{screen}");
+}
+
+#[test]
 fn nothing_waits() {
     assert_snapshot!(Dashboard::new(PLAIN, Vec::new()).screen(80, 24));
 }
