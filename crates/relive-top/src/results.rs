@@ -7,6 +7,8 @@ use crate::state::{Effect, Finished, Output, Overlay, State};
 
 /// How much of a command is shown at least beside what came of it.
 const COMMAND_MIN: usize = 24;
+/// How a command begins the line that says that there is nothing to do.
+const NOTHING_TO_DO: &str = "nothing to do: ";
 /// How much of what came of it is shown at least beside a command that fits.
 const RESULT_MIN: usize = 24;
 
@@ -23,6 +25,7 @@ impl State {
         let lines: Vec<String> = text.lines().map(crate::text::clean).collect();
         let said = match output {
             Output::Each { count } => &told_of_each(&lines, count, ok),
+            Output::Window if ok => telling(&lines).unwrap_or("it has printed nothing"),
             Output::Window | Output::StatusLine | Output::Plan { .. } => {
                 telling(&lines).unwrap_or(if ok { "done" } else { "failed" })
             }
@@ -36,6 +39,8 @@ impl State {
         self.status = format!("{typed}: {said}");
         self.status_since = None;
         match output {
+            // It would change nothing, and says so.
+            Output::Plan { .. } if ok && lines.iter().any(|line| line.starts_with(NOTHING_TO_DO)) => {}
             Output::Plan { then } if ok => {
                 if self.overlay.is_some() {
                     "not asked, because a window was open: press r again".clone_into(&mut self.status);

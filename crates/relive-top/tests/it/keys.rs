@@ -403,6 +403,12 @@ fn a_rewind_is_done_only_after_what_it_changes_was_shown_and_agreed_to() {
         assert_eq!(dashboard.press(&[Key::Char('y')]), Vec::new(), "nothing is asked any more");
         assert_eq!(dashboard.press(&[Key::Char('Y')]).len(), 1, "it is the key of another place again: copy");
     }
+    let mut dashboard = one(&json!({}));
+    let (command, text) = ("relive rewind".into(), "nothing to do: the files are already in step 2\n".into());
+    let output = Output::Plan { then: vec!["rewind".into()] };
+    dashboard.apply(Input::Finished(Finished { command, ok: true, text, output }));
+    let screen = dashboard.screen(80, 24);
+    assert!(screen.contains("relive rewind: nothing to do: ") && !screen.contains("[y] yes"), "{screen}");
     // In the middle of typing no key agrees to anything.
     let mut dashboard = one(&json!({}));
     dashboard.press(&[Key::Char('/')]);
