@@ -3,7 +3,7 @@
 use relive_api::Item;
 use unicode_width::UnicodeWidthStr as _;
 
-use crate::state::{Effect, Finished, Output, Overlay, State};
+use crate::state::{Effect, Overlay, State};
 
 /// How much of a command is shown at least beside what came of it.
 const COMMAND_MIN: usize = 24;
@@ -11,6 +11,35 @@ const COMMAND_MIN: usize = 24;
 const NOTHING_TO_DO: &str = "nothing to do: ";
 /// How much of what came of it is shown at least beside a command that fits.
 const RESULT_MIN: usize = 24;
+
+/// The end of a command that the dashboard started.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Finished {
+    pub command: String,
+    pub ok: bool,
+    pub text: String,
+    pub output: Output,
+}
+
+/// Where the output of a command goes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Output {
+    /// Into a window, if it has more than a line: it is what was asked for.
+    Window,
+    /// Its first line to the status line.
+    StatusLine,
+    /// To the status line, for how many of several processes it did something.
+    Each { count: usize },
+    /// It says what another command would do, which is run if the person agrees.
+    Plan { then: Vec<String> },
+}
+
+impl Output {
+    /// Returns where the output of a command about so many processes goes.
+    pub(crate) fn of_each(count: usize) -> Self {
+        if count > 1 { Self::Each { count } } else { Self::StatusLine }
+    }
+}
 
 impl State {
     /// Takes in the end of a command.

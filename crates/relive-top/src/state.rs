@@ -11,6 +11,7 @@ use crate::draft::Draft;
 use crate::elsewhere::OwnCommands;
 use crate::key::Key;
 pub use crate::overlay::{Overlay, Prompt};
+pub use crate::results::{Finished, Output};
 use crate::rows::{ListSource, Row, RowKind};
 use crate::selection::Selection;
 use crate::status::{STOPPED, Silence};
@@ -86,35 +87,6 @@ pub enum Batch {
     Whole,
     /// It is longer than what is taken in at once: its rest may follow.
     Cut,
-}
-
-/// The end of a command that the dashboard started.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Finished {
-    pub command: String,
-    pub ok: bool,
-    pub text: String,
-    pub output: Output,
-}
-
-/// Where the output of a command goes.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Output {
-    /// Into a window, if it has more than a line: it is what was asked for.
-    Window,
-    /// Its first line to the status line.
-    StatusLine,
-    /// How many of several processes it was done for to the status line; it has an error for each of the others.
-    Each { count: usize },
-    /// It says what another command would do, which is run if the person agrees.
-    Plan { then: Vec<String> },
-}
-
-impl Output {
-    /// Returns where the output of a command about so many processes goes.
-    pub(crate) fn of_each(count: usize) -> Self {
-        if count > 1 { Self::Each { count } } else { Self::StatusLine }
-    }
 }
 
 /// Something to be done.

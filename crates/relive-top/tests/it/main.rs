@@ -4,5 +4,6 @@
 
 mod elsewhere;
 mod keys;
+mod results;
 mod screens;
 mod world;
