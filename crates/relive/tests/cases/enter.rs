@@ -174,6 +174,8 @@ fn a_program_that_is_frozen_with_the_session_it_entered_is_shown_so_and_not_resu
     world.relive(&["resume", "--all"]).ok();
     assert_eq!(world.info("guest")["display"], "running");
     pause(&world, "held");
+    let told = world.relive(&["kill", "-s", "PAUSE", "guest"]).ok().stderr;
+    assert!(told.contains("whose session it entered, is paused too") && !told.contains("undo"), "{told}");
     let told = world.relive(&["kill", "guest"]).ok().stderr;
     assert!(told.contains(&format!("SIGTERM takes effect when that is resumed: {hint}")), "{told}");
     world.relive(&["resume", "held"]).ok();
