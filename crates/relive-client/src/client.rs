@@ -182,7 +182,7 @@ impl Client {
         {
             return Ok(connection);
         }
-        Connection::open(&self.socket).await
+        self.admitted().await
     }
 
     /// Keeps a connection whose last answer was read completely.
@@ -271,11 +271,12 @@ impl Client {
                 tokio::time::sleep(self.retry.every).await;
                 Ok(())
             }
+            Error::NotADaemon { .. } => Err(self.named(error)),
             Error::CannotConnect { .. }
             | Error::Unsafe(_)
             | Error::Silent(_)
             | Error::Mute { .. }
-            | Error::NotADaemon { .. }
+            | Error::Full { .. }
             | Error::OtherVersion { .. }
             | Error::Refused(_)
             | Error::TooLarge

@@ -3,6 +3,7 @@
 use std::io;
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::path::Path;
+use std::time::Duration;
 
 use http_body_util::Full;
 use hyper::body::{Bytes, Incoming};
@@ -58,8 +59,9 @@ async fn connect(socket: &Path) -> Result<UnixStream, Error> {
     UnixStream::connect(socket).await.map_err(|error| {
         if matches!(error.kind(), NotFound | ConnectionRefused) {
             Error::NotRunning(error)
-        } else if matches!(error.kind(), WouldBlock | ConnectionReset) {
-            // The daemon has a full backlog of connections.
+        } else if error.kind() == WouldBlock {
+            Error::Full { socket: socket.to_owned(), within: Duration::ZERO, daemon: None }
+        } else if error.kind() == ConnectionReset {
             Error::Lost(error.into())
         } else {
             Error::CannotConnect { socket: socket.to_owned(), source: error }

@@ -36,14 +36,23 @@ pub enum Error {
     Silent(Duration),
     /// A program listens on the socket, is not the daemon, and does not answer.
     #[error(
-        "{}: the program that listens on this socket (OS pid {os_pid}) has not answered for {} s, and is not the daemon",
+        "{}: the program that listens on this socket (OS pid {os_pid}) has not answered for {} s, and is not the daemon{}",
         socket.display(),
-        within.as_secs()
+        within.as_secs(),
+        in_its_place(*daemon)
     )]
-    Mute { socket: PathBuf, os_pid: u32, within: Duration },
+    Mute { socket: PathBuf, os_pid: u32, within: Duration, daemon: Option<u32> },
+    /// As many connections wait to be accepted as there may be. Nobody can tell who should accept them.
+    #[error(
+        "{}: the program that listens on this socket has not accepted a connection for {} s{}",
+        socket.display(),
+        within.as_secs(),
+        in_its_place(*daemon)
+    )]
+    Full { socket: PathBuf, within: Duration, daemon: Option<u32> },
     /// The answer is not that of a Relive daemon.
-    #[error("{}: the program that answers is not a Relive daemon", socket.display())]
-    NotADaemon { socket: PathBuf, source: Cause },
+    #[error("{}: the program that answers is not a Relive daemon{}", socket.display(), in_its_place(*daemon))]
+    NotADaemon { socket: PathBuf, source: Cause, daemon: Option<u32> },
     /// The daemon has another version of the protocol.
     #[error(
         "the daemon is version {version} (protocol {api}), this command is version {ours} (protocol {API_VERSION})",
@@ -73,10 +82,16 @@ pub enum Error {
     Start(#[from] StartError),
 }
 
+/// Names the daemon that should be listening.
+fn in_its_place(daemon: Option<u32>) -> String {
+    daemon.map(|os_pid| format!("; the daemon of this data directory has OS pid {os_pid}")).unwrap_or_default()
+}
+
 impl Error {
     /// Returns whether another attempt with a restarted daemon may succeed.
     pub fn is_transient(&self) -> bool {
-        matches!(self, Self::NotRunning(_) | Self::Lost(_)) || self.code() == Some(ErrorCode::Unavailable)
+        matches!(self, Self::NotRunning(_) | Self::Lost(_) | Self::Full { .. })
+            || self.code() == Some(ErrorCode::Unavailable)
     }
 
     /// Returns the code of a refusal.
@@ -89,6 +104,7 @@ impl Error {
             | Self::Lost(_)
             | Self::Silent(_)
             | Self::Mute { .. }
+            | Self::Full { .. }
             | Self::NotADaemon { .. }
             | Self::OtherVersion { .. }
             | Self::TooLarge

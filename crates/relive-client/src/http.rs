@@ -118,7 +118,7 @@ pub(crate) fn judge(socket: &Path, error: hyper::Error) -> Error {
 }
 
 pub(crate) fn not_a_daemon(socket: &Path, source: impl Into<Cause>) -> Error {
-    Error::NotADaemon { socket: socket.to_owned(), source: source.into() }
+    Error::NotADaemon { socket: socket.to_owned(), source: source.into(), daemon: None }
 }
 
 /// Percent-encodes a path segment: whatever a person typed stays one segment.

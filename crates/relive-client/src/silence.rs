@@ -7,7 +7,7 @@ use std::fmt;
 use std::path::Path;
 use std::pin::pin;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::client::{Answer, Client, get};
 use super::connection::Connection;
@@ -20,14 +20,19 @@ const NOTICED_AFTER: Duration = Duration::from_secs(2);
 const PROBED_WITHIN: Duration = Duration::from_millis(500);
 /// How much longer a listener may be silent that is not the daemon.
 const GIVEN_UP_AFTER: Duration = Duration::from_secs(4);
+/// How long a listener may be silent in all that is not the daemon.
+const SILENT_WITHIN: Duration = NOTICED_AFTER.saturating_add(PROBED_WITHIN).saturating_add(GIVEN_UP_AFTER);
 
 /// Knows the daemon by other means than its answers.
 pub trait Witness: fmt::Debug + Send + Sync {
     /// Returns whether the process with this OS pid is the daemon, which may be starting.
     fn is_daemon(&self, os_pid: u32) -> bool;
 
-    /// Called once for each request to a listener that is silent.
-    fn is_silent(&self, socket: &Path, os_pid: u32);
+    /// Returns the OS pid of the daemon that should be listening on this socket, if it runs.
+    fn daemon_of(&self, socket: &Path) -> Option<u32>;
+
+    /// Called once for each request to a listener that is silent. Nobody knows the OS pid of one that accepts no connection.
+    fn is_silent(&self, socket: &Path, os_pid: Option<u32>);
 
     /// Called each time the daemon says that a request is not done yet, and is asked again.
     fn is_not_done(&self, work: LongWork);
@@ -66,6 +71,36 @@ impl Client {
         }
     }
 
+    /// Connects, and waits for a moment while as many connections wait to be accepted as there may be. A daemon that has
+    /// answered before is given as long as one that went away.
+    pub(super) async fn admitted(&self) -> Result<Connection, Error> {
+        let answered = self.answered.load(Ordering::Relaxed);
+        let within = if answered { self.retry.within } else { self.retry.within.min(SILENT_WITHIN) };
+        let (begun, mut has_told) = (Instant::now(), false);
+        loop {
+            let (socket, waited) = match Connection::open(&self.socket).await {
+                Err(Error::Full { socket, .. }) => (socket, begun.elapsed()),
+                opened => return opened,
+            };
+            if waited >= within {
+                let daemon = self.witness.as_ref().and_then(|witness| witness.daemon_of(&socket));
+                return Err(Error::Full { socket, within, daemon });
+            }
+            if let Some(witness) = self.witness.as_ref().filter(|_| !has_told && waited >= NOTICED_AFTER) {
+                witness.is_silent(&socket, None);
+                has_told = true;
+            }
+            tokio::time::sleep(self.retry.every).await;
+        }
+    }
+
+    /// Names the daemon in the error of an answer that is not one of a daemon.
+    pub(super) fn named(&self, error: Error) -> Error {
+        let Error::NotADaemon { socket, source, daemon: None } = error else { return error };
+        let daemon = self.witness.as_ref().and_then(|witness| witness.daemon_of(&socket));
+        Error::NotADaemon { socket, source, daemon }
+    }
+
     /// Sends a request on a connection. Fails if the listener is silent and is not the daemon.
     pub(super) async fn attend(&self, connection: Connection, ask: &Ask) -> Result<Answer, Error> {
         let os_pid = connection.listener.os_pid;
@@ -83,7 +118,7 @@ impl Client {
             () = &mut probe => return exchange.await,
             () = tokio::time::sleep(PROBED_WITHIN) => {}
         }
-        witness.is_silent(&self.socket, os_pid);
+        witness.is_silent(&self.socket, Some(os_pid));
         if witness.is_daemon(os_pid) {
             return exchange.await;
         }
@@ -91,8 +126,8 @@ impl Client {
             answered = &mut exchange => answered,
             () = &mut probe => exchange.await,
             () = tokio::time::sleep(GIVEN_UP_AFTER) => {
-                let within = NOTICED_AFTER + PROBED_WITHIN + GIVEN_UP_AFTER;
-                Err(Error::Mute { socket: self.socket.clone(), os_pid, within })
+                let daemon = witness.daemon_of(&self.socket);
+                Err(Error::Mute { socket: self.socket.clone(), os_pid, within: SILENT_WITHIN, daemon })
             }
         }
     }

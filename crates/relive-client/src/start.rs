@@ -121,8 +121,8 @@ pub(super) async fn start(socket: &Path, launcher: &dyn Launcher) -> Result<Conn
                 return Ok(connection);
             }
             Err(error @ (Error::CannotConnect { .. } | Error::Unsafe(_))) => return Err(error),
-            // A daemon listens, and has a full backlog of connections.
-            Err(Error::Lost(_)) => {}
+            // A daemon listens, and has no room for another connection now.
+            Err(Error::Full { .. } | Error::Lost(_)) => {}
             Err(_) => start.look().await?,
         }
         start.be_patient()?;

@@ -177,6 +177,12 @@ fn other_socket() -> &'static str {
     if is_set { "unset RELIVE_SOCKET" } else { "export RELIVE_SOCKET=~/.relive-socket" }
 }
 
+/// Returns the hint if another program listens on the socket. A daemon that it has displaced has to be stopped first: while
+/// it runs, none can be started on another socket.
+fn listen_again(daemon: Option<u32>) -> &'static str {
+    if daemon.is_some() { "relive daemon stop" } else { other_socket() }
+}
+
 /// Adds a hint and the exit code to an error of the client.
 impl From<ClientError> for CommandError {
     fn from(error: ClientError) -> Self {
@@ -201,9 +207,11 @@ impl From<ClientError> for CommandError {
             ClientError::Silent(_) | ClientError::OtherVersion { .. } => {
                 Self::unavailable(message).with_hint("relive daemon restart")
             }
-            ClientError::Mute { .. } => Self::unavailable(message).with_hint(other_socket()),
-            ClientError::NotADaemon { source, .. } => {
-                Self::unavailable(message).because(source).with_hint(other_socket())
+            ClientError::Mute { daemon, .. } | ClientError::Full { daemon, .. } => {
+                Self::unavailable(message).with_hint(listen_again(daemon))
+            }
+            ClientError::NotADaemon { source, daemon, .. } => {
+                Self::unavailable(message).because(source).with_hint(listen_again(daemon))
             }
             ClientError::TooLarge | ClientError::LongName => Self::invalid(message),
             ClientError::Encode(cause) => Self::internal(message).because(cause),

@@ -40,6 +40,10 @@ impl Unreached {
         }
     }
 
+    pub(super) fn is_meant_to_listen_on(&self, socket: &Path) -> bool {
+        is_same_socket(&self.socket, socket)
+    }
+
     /// Returns why a command that uses the socket `ours` does not reach it, and what to do.
     pub(crate) fn error(&self, ours: &Path) -> CommandError {
         let Self { os_pid, socket } = self;

@@ -4,6 +4,8 @@ use std::path::{Path, PathBuf};
 
 use relive_client::{LongWork, Witness};
 
+use super::unreached::Unreached;
+
 /// The daemon is the process that has locked the data directory.
 #[derive(Debug)]
 pub(super) struct LockHolder {
@@ -15,12 +17,18 @@ impl Witness for LockHolder {
         relive_journal::data::holder(&self.data) == Some(os_pid)
     }
 
-    fn is_silent(&self, socket: &Path, os_pid: u32) {
+    fn daemon_of(&self, socket: &Path) -> Option<u32> {
+        Unreached::of(&self.data).filter(|daemon| daemon.is_meant_to_listen_on(socket)).map(|daemon| daemon.os_pid)
+    }
+
+    fn is_silent(&self, socket: &Path, os_pid: Option<u32>) {
         let socket = socket.display();
-        crate::context::say(&if self.is_daemon(os_pid) {
-            format!("waiting for the daemon, OS pid {os_pid}, which does not answer yet")
-        } else {
-            format!("waiting for OS pid {os_pid}, which listens on {socket} and does not answer")
+        crate::context::say(&match os_pid {
+            Some(os_pid) if self.is_daemon(os_pid) => {
+                format!("waiting for the daemon, OS pid {os_pid}, which does not answer yet")
+            }
+            Some(os_pid) => format!("waiting for OS pid {os_pid}, which listens on {socket} and does not answer"),
+            None => format!("waiting for the program that listens on {socket} and accepts no connections"),
         });
     }
 

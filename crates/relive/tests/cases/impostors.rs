@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::io::Read as _;
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::{PermissionsExt as _, chown};
 use std::os::unix::net::UnixListener;
 use std::path::Path;
@@ -9,6 +10,8 @@ use std::process::Stdio;
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
 
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, connect, listen, socket_with};
 use rustix::process::Uid;
 
 use super::environments::SECRET;
@@ -128,6 +131,45 @@ fn a_listener_that_never_answers_is_named_and_not_waited_for() {
     };
     std::thread::scope(|scope| {
         for args in [&["ps"][..], &["daemon", "status"], &["run", "-d", "--model", "script/demo", "x"]] {
+            scope.spawn(move || check(args));
+        }
+    });
+}
+
+/// Listens on a socket whose queue is full: the listener, and the connections in its queue.
+pub(crate) fn listen_and_be_full(path: &Path) -> Vec<OwnedFd> {
+    let stream = || socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::NONBLOCK, None).unwrap();
+    let (address, listener) = (SocketAddrUnix::new(path).unwrap(), stream());
+    bind(&listener, &address).unwrap();
+    listen(&listener, 0).unwrap();
+    let mut all = vec![listener];
+    loop {
+        let connection = stream();
+        match connect(&connection, &address) {
+            Ok(()) => all.push(connection),
+            Err(Errno::AGAIN) => return all,
+            Err(error) => panic!("{error}"),
+        }
+    }
+}
+
+#[test]
+fn a_listener_that_accepts_no_connections_is_not_waited_for() {
+    let check = |args: &[&str]| {
+        let world = World::new();
+        let socket = world.root().join("full");
+        let _queue = listen_and_be_full(&socket);
+        let socket = socket.display().to_string();
+        let begun = std::time::Instant::now();
+        let waits = format!("waiting for the program that listens on {socket} and accepts no connections\n");
+        let fails =
+            format!("error: {socket}: the program that listens on this socket has not accepted a connection for");
+        let said = world.relive_with(&[("RELIVE_SOCKET", &socket)], args);
+        said.fails(6, &[&waits, &fails, "hint: unset RELIVE_SOCKET\n"]);
+        assert!(begun.elapsed() < WITHIN / 2, "{:?}", begun.elapsed());
+    };
+    std::thread::scope(|scope| {
+        for args in [&["ps"][..], &["daemon", "status"], &["daemon", "stop"], &["exec", "-d", "--", "true"]] {
             scope.spawn(move || check(args));
         }
     });
