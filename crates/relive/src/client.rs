@@ -18,7 +18,7 @@ use relive_core::{ErrorCode, Uuid};
 
 use launch::{Launch, is_set};
 pub(crate) use own::{OwnSocket, refuse_isolated, refuse_output};
-pub(crate) use unreached::{Unreached, chmod, holder_without_socket, refuse_unreached};
+pub(crate) use unreached::{Unreached, chmod, holder_of_socket, holder_without_socket, refuse_unreached};
 use witness::LockHolder;
 
 use crate::context::Context;

@@ -86,6 +86,12 @@ pub(crate) fn holder_without_socket(context: &Context) -> Option<u32> {
     meant_data(context).and_then(Unreached::of).filter(Unreached::has_no_socket).map(|found| found.os_pid)
 }
 
+/// Returns the daemon that uses the data directory if it is the one that should be listening on our socket.
+pub(crate) fn holder_of_socket(context: &Context) -> Option<u32> {
+    let found = meant_data(context).and_then(Unreached::of);
+    found.filter(|found| found.is_meant_to_listen_on(&context.paths.socket)).map(|found| found.os_pid)
+}
+
 /// Waits until a daemon whose socket is gone listens again; returns whether it does.
 pub(super) async fn listens_again(context: &Context, daemon: &relive_client::Client) -> bool {
     let begun = Instant::now();

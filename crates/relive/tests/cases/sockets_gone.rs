@@ -1,8 +1,10 @@
 //! A daemon whose socket file was removed, or replaced: it listens again, or is found and stopped without it.
 
 use std::fs;
+use std::os::unix::net::UnixListener;
 use std::path::PathBuf;
 
+use crate::impostors::listen_and_be_full;
 use crate::start_and_stop::daemons;
 use crate::world::{World, finish, wait_until};
 
@@ -77,4 +79,45 @@ fn a_start_that_fails_never_has_a_daemon_that_waits_for_the_end_of_another() {
     world.kill_daemon();
     fs::remove_file(&socket).unwrap();
     world.relive(&["daemon", "status"]).exits(3);
+}
+
+/// Another program listens on the socket of a daemon that runs: one that is silent, one with a full queue, and one that talks.
+#[test]
+fn a_daemon_whose_socket_was_taken_by_another_program_is_named_and_stopped() {
+    let check = |takes: &dyn Fn(&std::path::Path) -> Box<dyn std::any::Any>, said: &str| {
+        let world = World::new();
+        world.run_hanging(&[]);
+        let (daemon, socket) = (world.daemon_pid().unwrap(), world.socket());
+        let other = socket.with_extension("other");
+        let _listener = takes(&other);
+        // In one step: the daemon listens again at once where nobody does.
+        fs::rename(&other, &socket).unwrap();
+        let runs = format!("; the daemon of this data directory has OS pid {daemon}");
+        world.relive(&["daemon", "status"]).fails(6, &[said, &runs, "hint: relive daemon stop\n"]);
+        let told = world.relive(&["daemon", "stop"]).ok();
+        assert!(told.stderr.ends_with(&format!("the daemon has stopped (OS pid {daemon})\n")), "{told:?}");
+        assert_eq!(world.daemon_pid(), None);
+        assert!(socket.exists(), "that of the other program is left alone");
+        world.relive(&["daemon", "status"]).fails(6, &[said, "hint: export RELIVE_SOCKET="]);
+        fs::remove_file(&socket).unwrap();
+        assert_eq!(world.info(1)["display"], "running");
+    };
+    std::thread::scope(|scope| {
+        let mute = |path: &std::path::Path| Box::new(UnixListener::bind(path).unwrap()) as Box<dyn std::any::Any>;
+        let full = |path: &std::path::Path| Box::new(listen_and_be_full(path)) as Box<dyn std::any::Any>;
+        scope.spawn(move || check(&mute, "has not answered for"));
+        scope.spawn(move || check(&full, "has not accepted a connection for"));
+        let talks = |path: &std::path::Path| {
+            let listener = UnixListener::bind(path).unwrap();
+            std::thread::spawn(move || {
+                let mut kept = Vec::new();
+                for mut connection in listener.incoming().flatten() {
+                    let _ = std::io::Write::write_all(&mut connection, b"hello\r\n\r\n");
+                    kept.push(connection);
+                }
+            });
+            Box::new(()) as Box<dyn std::any::Any>
+        };
+        scope.spawn(move || check(&talks, "is not a Relive daemon"));
+    });
 }

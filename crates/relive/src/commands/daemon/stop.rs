@@ -8,7 +8,7 @@ use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use serde_json::json;
 
-use crate::client::{Client, Start, holder_without_socket, meant_data, refuse_unreached};
+use crate::client::{Client, Start, holder_of_socket, holder_without_socket, meant_data, refuse_unreached};
 use crate::context::Context;
 use crate::error::{CommandError, Outcome};
 
@@ -39,14 +39,20 @@ pub(crate) async fn run(context: &Context) -> Outcome<u8> {
 pub(super) async fn stopped(context: &Context, query: StopQuery) -> Outcome<Option<u32>> {
     let (begun, mut only) = (Instant::now(), None);
     loop {
-        if let Some(os_pid) = told(context, only, query).await? {
-            while is_alive(os_pid) {
-                wait(os_pid, begun).await?;
+        let unreached = match told(context, only, query).await {
+            Ok(Some(os_pid)) => {
+                while is_alive(os_pid) {
+                    wait(os_pid, begun).await?;
+                }
+                return Ok(Some(os_pid));
             }
-            return Ok(Some(os_pid));
-        }
+            Ok(None) => holder_without_socket(context),
+            // Another program listens in its place, or it hangs itself. A refusal is no reason to go past it.
+            Err(error) if error.code() == Some(ErrorCode::Unavailable) => Some(holder_of_socket(context).ok_or(error)?),
+            Err(error) => return Err(error),
+        };
         if only.is_none() {
-            if let Some(os_pid) = holder_without_socket(context) {
+            if let Some(os_pid) = unreached {
                 signal(context, os_pid)?;
                 while is_alive(os_pid) {
                     wait(os_pid, begun).await?;
@@ -82,10 +88,10 @@ async fn told(context: &Context, only: Option<u32>, query: StopQuery) -> Outcome
     Ok(Some(stopping.os_pid))
 }
 
-/// Tells the daemon that uses the data directory to stop by SIGTERM, since it does not listen.
+/// Tells the daemon that uses the data directory to stop by SIGTERM, since it does not answer on its socket.
 fn signal(context: &Context, os_pid: u32) -> Outcome<()> {
     let failed = |why: &str| {
-        let message = format!("the daemon with OS pid {os_pid} does not listen on its socket, and {why}");
+        let message = format!("the daemon with OS pid {os_pid} does not answer on its socket, and {why}");
         CommandError::unavailable(message).with_hint(format!("kill {os_pid}"))
     };
     let pid = i32::try_from(os_pid).ok().and_then(Pid::from_raw).ok_or_else(|| failed("its OS pid is not valid"))?;
