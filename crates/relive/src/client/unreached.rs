@@ -7,6 +7,8 @@ use std::time::{Duration, Instant};
 use relive_api::{UnsafeDirectory, check_directory};
 use relive_core::ErrorCode;
 use relive_types::program::quote;
+use rustix::fs::{Access, access};
+use rustix::io::Errno;
 
 use super::meant_data;
 use crate::context::Context;
@@ -74,11 +76,24 @@ pub(crate) fn chmod(directory: &Path) -> String {
 /// Refuses to say that no daemon runs if one uses the data directory and this command does not reach it, for commands that
 /// start none.
 pub(crate) fn refuse_unreached(context: &Context) -> Outcome<()> {
-    let found = meant_data(context).and_then(Unreached::of);
-    match found.filter(|found| found.has_no_socket() || !is_same_socket(&found.socket, &context.paths.socket)) {
-        Some(found) => Err(found.error(&context.paths.socket)),
-        None => Ok(()),
+    let data = &context.paths.data;
+    let Some(found) = Unreached::of(data) else { return refuse_unreadable(data) };
+    let ours = &context.paths.socket;
+    if found.is_meant_to_listen_on(ours) && !found.has_no_socket() {
+        return Ok(());
     }
+    let error = found.error(ours);
+    // `RELIVE_SOCKET` alone may mean the daemon of any data directory: with it, none is stopped that does not listen there.
+    let is_lost = meant_data(context).is_none() && found.has_no_socket();
+    Err(if is_lost { error.with_hint("env -u RELIVE_SOCKET relive daemon stop") } else { error })
+}
+
+/// Refuses to say that no daemon runs where this user may not see whether one has locked the data directory.
+fn refuse_unreadable(data: &Path) -> Outcome<()> {
+    let Err(error @ Errno::ACCESS) = access(data.join("lock"), Access::READ_OK) else { return Ok(()) };
+    let message = format!("{}: cannot find out whether a daemon uses this data directory", data.display());
+    let error = CommandError::unavailable(message).because(std::io::Error::from(error));
+    Err(error.with_hint("export RELIVE_DATA_DIR=~/relive-data"))
 }
 
 /// Returns the daemon that uses the data directory if its socket is gone.

@@ -121,3 +121,27 @@ fn a_daemon_whose_socket_was_taken_by_another_program_is_named_and_stopped() {
         scope.spawn(move || check(&talks, "is not a Relive daemon"));
     });
 }
+
+/// `RELIVE_SOCKET` alone may lead to the daemon of any data directory. Where it leads to none, the one that runs is not denied.
+#[test]
+fn a_socket_that_leads_nowhere_does_not_hide_the_daemon_that_runs() {
+    let world = World::new();
+    let home = world.root().join("share").display().to_string();
+    let nowhere = world.root().join("nowhere").display().to_string();
+    let ours = [("RELIVE_DATA_DIR", ""), ("XDG_DATA_HOME", home.as_str())];
+    let elsewhere = [&ours[..], &[("RELIVE_SOCKET", nowhere.as_str())]].concat();
+    let status = world.relive_with(&ours, &["daemon", "start", "--json"]).ok().json();
+    let (os_pid, socket) = (&status["daemon"]["os_pid"], status["daemon"]["socket"].as_str().unwrap());
+    let said = format!(
+        "the daemon with OS pid {os_pid} is running, but its socket {socket} is not {nowhere}, which this command uses"
+    );
+    let hint = format!("hint: export RELIVE_SOCKET={socket}\n");
+    for verb in ["status", "stop"] {
+        world.relive_with(&elsewhere, &["daemon", verb]).fails(6, &[&said, &hint]);
+    }
+    let rows = world.relive_with(&elsewhere, &["doctor", "--json"]).json();
+    let row = rows["rows"].as_array().unwrap().iter().find(|row| row["name"] == "daemon").unwrap().clone();
+    assert!(row["state"] == "failed" && row["means"].as_str().unwrap().contains(&said), "{row}");
+    world.relive_with(&ours, &["daemon", "stop"]).ok();
+    world.relive_with(&elsewhere, &["daemon", "status"]).exits(3);
+}

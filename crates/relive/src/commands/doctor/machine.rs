@@ -51,7 +51,7 @@ pub(super) async fn daemon(context: &Context) -> Row {
     let ours = env!("CARGO_PKG_VERSION");
     let unusable = |error: crate::error::CommandError| {
         let row = Row::ok("daemon", "", format!("does not answer correctly: {}", error.message));
-        row.failed(format!("tail {}", context.paths.log.display()))
+        row.failed(error.hint.unwrap_or_else(|| format!("tail {}", context.paths.log.display())))
     };
     let client = match Client::open(context, Start::Never).await {
         Ok(Some(client)) => client,
