@@ -5,6 +5,7 @@
 
 use std::sync::Arc;
 
+use jiff::tz::TimeZone;
 use relive_api::{ANSWER_MAX, Affected, PendingCall, PendingQuestion, Process, Resolution, ResolveRequest};
 use relive_cli_agent::{FORM_TOOL, Form};
 use relive_core::{ErrorCode, Pid, SuspendReason, Timestamp, Uuid};
@@ -345,9 +346,9 @@ fn approval_in_words(approval: &Approval) -> String {
     }
 }
 
-/// Says when an answer was given.
+/// Says when an answer was given, in the time zone of the daemon, which is that of the shell that started it.
 fn answered_at(at: Timestamp) -> String {
-    format!("at {}", at.strftime("%Y-%m-%d %H:%M:%S UTC"))
+    format!("at {}", at.to_zoned(TimeZone::system()).strftime("%Y-%m-%d %H:%M:%S %:z"))
 }
 
 /// Returns the open questions of a journal, and the records that this answer would add.

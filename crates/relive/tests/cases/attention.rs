@@ -237,7 +237,7 @@ fn a_question_waits_for_its_answer_whatever_becomes_of_the_daemon_and_the_first_
 
 #[test]
 fn a_later_answer_is_told_of_the_first_also_when_the_agent_works_on() {
-    let world = World::new();
+    let world = World::new().with_env("TZ", "JST-9");
     let ask = |question: &str| format!("{{calls: [{{name: ask, args: {{question: '{question}'}}}}]}}");
     let works = "{calls: [{name: shell, args: {command: 'while [ ! -e go ]; do sleep 0.01; done'}}]}";
     let script = format!("turns: [{}, {works}, {}, {{text: done}}]", ask("Which branch?"), ask("And which tag?"));
@@ -245,7 +245,7 @@ fn a_later_answer_is_told_of_the_first_also_when_the_agent_works_on() {
     let first = world.await_display(&process.uuid, "question")["question"]["id"].to_string();
     world.relive(&["resolve", &process.uuid, "--answer", "main"]).ok();
     world.await_records(&process, "call_started", 1);
-    let told = [" has its answer already: main (at 20", " UTC)"];
+    let told = [" has its answer already: main (at 20", " +09:00)"];
     world.relive(&["resolve", &process.uuid, "--answer", "dev"]).fails(3, &told);
     world.relive(&["resolve", &process.uuid, "--answer", "dev", "--question", &first]).fails(3, &told);
     world.kill_daemon();
@@ -263,19 +263,19 @@ fn a_later_answer_is_told_of_the_first_also_when_the_agent_works_on() {
 
 #[test]
 fn a_later_answer_is_told_of_the_first_also_when_the_process_has_ended() {
-    let world = World::new();
+    let world = World::new().with_env("TZ", "JST-9");
     let asked = world.run(ASKS);
     let question = world.await_display(&asked.uuid, "question")["question"]["id"].to_string();
     world.relive(&["resolve", &asked.uuid, "--answer", "main"]).ok();
     world.relive(&["wait", &asked.uuid]).ok();
-    let told = [" has its answer already: main (at 20", " UTC); it has ended since\n"];
+    let told = [" has its answer already: main (at 20", " +09:00); it has ended since\n"];
     world.relive(&["resolve", &asked.uuid, "--answer", "dev"]).fails(3, &told);
     world.relive(&["resolve", &asked.uuid, "--answer", "dev", "--question", &question]).fails(3, &told);
     let allowed = world.run(RUNS_COMMAND);
     let call = world.await_display(&allowed.uuid, "approval")["approval"]["id"].to_string();
     world.relive(&["resolve", &allowed.uuid, "--allow"]).ok();
     world.relive(&["wait", &allowed.uuid]).ok();
-    let told = [" has its answer already: the call of shell was allowed (at 20", " UTC); it has ended since\n"];
+    let told = [" has its answer already: the call of shell was allowed (at 20", " +09:00); it has ended since\n"];
     world.relive(&["resolve", &allowed.uuid, "--deny"]).fails(3, &told);
     world.kill_daemon();
     world.relive(&["resolve", &allowed.uuid, "--deny", "--question", &call]).fails(3, &told);
