@@ -25,6 +25,18 @@ pub fn short(uuid: Uuid) -> String {
     }
 }
 
+/// How much of an id is shown that nothing has: as much as a name may have.
+const UNKNOWN_MAX: usize = 64;
+
+/// Returns what somebody typed as an id, for the message that nothing has it: the beginning of what is too long for an id.
+#[must_use]
+pub fn unknown(typed: &str) -> String {
+    match typed.char_indices().nth(UNKNOWN_MAX) {
+        Some((end, _)) => format!("{}...", &typed[..end]),
+        None => typed.to_owned(),
+    }
+}
+
 /// Tells whether a text is looked up as the beginning or the end of a UUID: at least four digits, one of them a letter.
 #[must_use]
 pub fn is_part(text: &str) -> bool {

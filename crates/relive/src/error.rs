@@ -8,6 +8,7 @@ use relive_api::{ErrorDetail, UnsafeDirectory};
 use relive_client::{Error as ClientError, StartError, UnsafeSocket};
 use relive_core::{ErrorCode, Pid};
 use relive_types::program::quote;
+use relive_types::short_id::unknown;
 
 use crate::client::{Unreached, chmod};
 
@@ -53,7 +54,7 @@ impl CommandError {
     }
 
     pub(crate) fn not_found(id: &str) -> Self {
-        let error = Self::new(ErrorCode::NotFound, format!("no process `{id}`"));
+        let error = Self::new(ErrorCode::NotFound, format!("no process `{}`", unknown(id)));
         error.with_hint("relive ps -a")
     }
 

@@ -50,8 +50,10 @@ pub(crate) async fn run(context: &Context, args: &Args) -> Outcome<u8> {
     let mut batch = Batch::new(context, &args.targets);
     let Some(client) = args.targets.client(context).await? else { return batch.finish("no process is running") };
     let deadline = args.timeout.and_then(|timeout| Instant::now().checked_add(timeout));
-    let targets = args.targets.expand(&client, Scope::Named).await?;
-    refuse_unknown(&client, &targets).await?;
+    let mut targets = args.targets.expand(&client, Scope::Named).await?;
+    if refuse_unknown(&client, &mut targets, &mut batch).await? {
+        return batch.finish("");
+    }
     for target in targets {
         // One after the other takes as long as the longest of them.
         let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
@@ -67,14 +69,27 @@ pub(crate) async fn run(context: &Context, args: &Args) -> Outcome<u8> {
     batch.finish("no process is running")
 }
 
-/// Looks up all of them before the first wait: a mistyped name is told at once, and not after hours.
-async fn refuse_unknown(client: &Client<'_>, targets: &[Target]) -> Outcome<()> {
+/// Looks up all of them before the first wait: mistyped names and patterns are told at once, and not after hours. Returns
+/// whether there are any.
+async fn refuse_unknown(client: &Client<'_>, targets: &mut [Target], batch: &mut Batch<'_>) -> Outcome<bool> {
     // One is looked up by its wait.
-    for target in targets.iter().filter(|target| targets.len() > 1 && target.error.is_none() && target.found.is_none())
-    {
-        client.process(&target.id).await?;
+    if targets.len() < 2 {
+        return Ok(false);
     }
-    Ok(())
+    let mut is_refused = false;
+    for target in targets {
+        let error = match (target.error.take(), &target.found) {
+            (Some(error), _) => error,
+            (None, Some(_)) => continue,
+            (None, None) => match client.process(&target.id).await {
+                Ok(_) => continue,
+                Err(error) => error,
+            },
+        };
+        batch.failure(&target.id, error)?;
+        is_refused = true;
+    }
+    Ok(is_refused)
 }
 
 async fn wait(

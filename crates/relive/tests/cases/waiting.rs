@@ -189,6 +189,12 @@ fn a_mistyped_name_is_refused_before_the_first_wait() {
     world.run_hanging(&["--name", "alive"]);
     // It would never end.
     world.relive(&["wait", "alive", "nosuch"]).fails(4, &["no process `nosuch`"]);
+    let both = ["no process matches `test-*`", "no process `nosuch`"];
+    world.relive(&["wait", "alive", "test-*", "nosuch"]).fails(4, &both);
+    let long = "x".repeat(4_000);
+    let pattern = format!("{}*", "y".repeat(200));
+    let told = world.relive(&["wait", &long, &pattern, "alive"]).fails(4, &["xxx...`", "yyy...`"]);
+    assert!(told.stderr.len() < 400, "{told:?}");
 }
 
 #[test]
