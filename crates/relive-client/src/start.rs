@@ -108,6 +108,14 @@ pub struct Unwritable {
     source: io::Error,
 }
 
+impl Unwritable {
+    /// Returns whether this user may not write to it.
+    #[must_use]
+    pub fn is_denied(&self) -> bool {
+        matches!(self.source.kind(), io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem)
+    }
+}
+
 /// Starts the daemon and returns when it accepts connections.
 pub(super) async fn start(socket: &Path, launcher: &dyn Launcher) -> Result<Connection, Error> {
     if launcher.cannot_start() {

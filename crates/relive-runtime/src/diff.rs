@@ -134,8 +134,8 @@ impl Runtime {
     /// Reads the states of the files of a process, as its journal has them.
     pub(crate) async fn file_history(&self, uuid: Uuid) -> Result<FileHistory> {
         match self.on_disk(move |data| data.file_history(uuid)).await? {
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Err(self.gone_error(uuid).await?),
-            read => Ok(read?),
+            Ok(read) => Ok(read),
+            Err(error) => Err(self.unread_error(uuid, error).await?),
         }
     }
 }

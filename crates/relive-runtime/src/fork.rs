@@ -131,11 +131,8 @@ impl Runtime {
         let point = request.from_step.map_or(ForkPoint::End, ForkPoint::Step);
         // As of that byte: the files are copied of the step that is the last one there, whatever the origin does meanwhile.
         let (origin, _) = match self.on_journal(move |data| data.history_within(source, within)).await? {
-            // Collected since it was looked up.
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-                return Err(self.gone_error(source).await?);
-            }
-            read => read?,
+            Ok(read) => read,
+            Err(error) => return Err(self.unread_error(source, error).await?),
         };
         let kind = origin.identity.as_ref().and_then(|identity| body_of(&identity.spawned.body));
         let body = kind.and_then(|kind| self.bodies.of(kind)).ok_or_else(crate::resume::unknown_body)?;

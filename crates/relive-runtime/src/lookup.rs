@@ -12,6 +12,7 @@ use relive_core::{End, ErrorCode, Holder, Pid, Refusal, Uuid};
 use relive_index::{Freshness, PidEntry, Row};
 use relive_journal::data::Known;
 use relive_journal::{ProcInfo, ProcessDirectory};
+use relive_types::program::quote;
 
 use crate::error::{Error, Result};
 use crate::owner::Lane;
@@ -185,6 +186,20 @@ impl Runtime {
             Presence::Collected => collected(uuid),
             Presence::Here | Presence::Never => Error::new(ErrorCode::NotFound, format!("process {uuid} is gone")),
         })
+    }
+
+    /// Returns the error for a process of which a file cannot be read.
+    pub(crate) async fn unread_error(&self, uuid: Uuid, error: std::io::Error) -> Result<Error> {
+        // Usually collected since it was looked up: then that is the error.
+        if error.kind() == std::io::ErrorKind::NotFound {
+            return self.gone_error(uuid).await;
+        }
+        if error.kind() != std::io::ErrorKind::PermissionDenied {
+            return Ok(error.into());
+        }
+        let directory = self.data.directory(uuid).path().display().to_string();
+        let message = format!("{directory}: permission denied: the daemon cannot read all of its files");
+        Ok(Error::new(ErrorCode::Internal, message).with_hint(format!("chmod -R u+rwX {}", quote(&directory))))
     }
 
     /// Returns whether a process has a journal. No other journal is read.

@@ -116,10 +116,7 @@ impl Runtime {
                     tokio::time::sleep(LOOK_EVERY).await;
                 }
                 Ok(None) => return Err(self.not_ended(uuid)),
-                Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-                    return Err(self.gone_error(uuid).await?);
-                }
-                Err(error) => return Err(error.into()),
+                Err(error) => return Err(self.unread_error(uuid, error).await?),
             }
         }
     }

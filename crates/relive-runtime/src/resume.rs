@@ -93,8 +93,8 @@ impl Runtime {
     /// Refuses a model that does not exist, cannot be reached, or cannot be paid.
     pub(crate) async fn check_model(&self, uuid: Uuid, model: &str, request: &ResumeRequest) -> Result<()> {
         let (history, _) = match self.on_journal(move |data| data.history(uuid)).await? {
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Err(self.gone_error(uuid).await?),
-            read => read?,
+            Ok(read) => read,
+            Err(error) => return Err(self.unread_error(uuid, error).await?),
         };
         let Some(identity) = history.identity else {
             return Err(Error::new(ErrorCode::Internal, "the journal does not describe a process"));

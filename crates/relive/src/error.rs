@@ -231,6 +231,9 @@ impl From<StartError> for CommandError {
                 Ok(refusal) => *refusal,
                 Err(cause) => Self::unavailable(message).because(cause),
             },
+            StartError::Unwritable(cause) if cause.is_denied() => {
+                Self::unavailable(message).because(cause).with_hint("export RELIVE_DATA_DIR=~/relive-data")
+            }
             StartError::Unwritable(cause) => Self::unavailable(message).because(cause),
             StartError::Spawn(cause) => Self::unavailable(message).because(cause),
             StartError::Busy(_) | StartError::Hidden(_) => Self::unavailable(message).with_hint("relive daemon status"),

@@ -126,9 +126,8 @@ impl Turn {
         let uuid = self.uuid();
         let read = self.runtime.on_journal(move |data| data.history(uuid).map(|(history, _)| look(&history))).await?;
         match read {
-            // Usually collected since it was looked up: then that is the error.
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Err(self.runtime.gone_error(uuid).await?),
-            read => Ok(read?),
+            Ok(looked) => Ok(looked),
+            Err(error) => Err(self.runtime.unread_error(uuid, error).await?),
         }
     }
 

@@ -11,6 +11,9 @@ use std::collections::VecDeque;
 use jiff::Timestamp;
 use relive_client::{Event, Source};
 use relive_core::{Body, ErrorCode};
+use relive_types::program::quote;
+use rustix::fs::{Access, access};
+use rustix::io::Errno;
 
 use super::incarnations::Incarnations;
 use crate::client::{Client, loses_sight};
@@ -105,7 +108,13 @@ pub(crate) async fn run(context: &Context, args: &Args) -> Outcome<u8> {
     }
     if !shown.any {
         // A journal begins with two records before anybody can know its process.
-        let path = context.paths.data.join("steps").join(&uuid).join("steps.jsonl");
+        let directory = context.paths.data.join("steps").join(&uuid);
+        let path = directory.join("steps.jsonl");
+        if let Err(error @ Errno::ACCESS) = access(&path, Access::READ_OK) {
+            let message = format!("{}: the journal of PID {} cannot be read", path.display(), process.pid);
+            let hint = format!("chmod -R u+rwX {}", quote(&directory.display().to_string()));
+            return Err(CommandError::internal(message).because(std::io::Error::from(error)).with_hint(hint));
+        }
         let message = format!("the journal of PID {} is missing or empty: {}", process.pid, path.display());
         let error = CommandError::new(ErrorCode::NotFound, message);
         return Err(error.with_hint(format!("relive strace {}", process.pid)));

@@ -96,8 +96,21 @@ impl From<NotShown> for CommandError {
     }
 }
 
-/// Returns the error of a log that cannot be read. Unless the disk fails, it was changed: by its program, or by somebody.
+/// Opens the log of a session. An error names the directory that this user may not read.
+pub(crate) fn open_log(folder: &Path, from: u64) -> io::Result<Reader> {
+    Reader::open(folder, from).map_err(|error| {
+        let is_denied = error.kind() == io::ErrorKind::PermissionDenied;
+        let named = || io::Error::new(error.kind(), format!("{}: permission denied", folder.display()));
+        if is_denied { named() } else { error }
+    })
+}
+
+/// Returns the error of a log that cannot be read. Unless the disk fails, or this user may not read it, it was changed: by its
+/// program, or by somebody.
 pub(crate) fn unreadable(error: io::Error) -> CommandError {
+    if error.kind() == io::ErrorKind::PermissionDenied {
+        return CommandError::internal("the output cannot be read").because(error);
+    }
     let is_of_disk = error.raw_os_error() == Some(rustix::io::Errno::IO.raw_os_error());
     let why = if is_of_disk { "the disk does not return its log" } else { "somebody has changed its log" };
     CommandError::internal(format!("the output cannot be read: {why}")).because(error)
@@ -110,7 +123,7 @@ impl Output {
         from: u64,
         sink: impl FnMut(Option<Item>) -> io::Result<()> + Send + 'static,
     ) -> io::Result<Self> {
-        let reader = Reader::open(folder, from)?;
+        let reader = open_log(folder, from)?;
         let (grown, nudges) = sync_channel(1);
         let (finished, done) = oneshot::channel();
         let (showing, shown) = watch::channel(from);

@@ -1,6 +1,7 @@
 //! Something else where a file of the data directory is expected.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::process::Command;
 
@@ -150,5 +151,52 @@ fn a_stream_continues_after_the_last_event_that_a_client_has_seen() {
         }
         let (status, told) = world.http("GET", &path, "last-event-id: nonsense\r\n", "");
         assert!(status == 400 && told.contains("not an id"), "{status} {told}");
+    }
+}
+
+/// Root may read everything, so this shows nothing where only root can be had.
+#[test]
+fn files_that_may_not_be_read_are_named_with_what_helps() {
+    for world in World::of_each_kind() {
+        if world.user().is_none() && rustix::process::getuid().is_root() {
+            continue;
+        }
+        world.relive(&["exec", "--name", "job", "--", "true"]).ok();
+        let uuid = world.info("job")["uuid"].as_str().unwrap().to_owned();
+        world.await_retired(&uuid);
+        let directory = world.directory(&uuid);
+        let close = |closed: &Path, mode| fs::set_permissions(closed, fs::Permissions::from_mode(mode)).unwrap();
+        close(&directory, 0);
+        let said = format!("error: {}: permission denied", directory.display());
+        let hint = format!("hint: chmod -R u+rwX {}\n", directory.display());
+        for args in [&["rm", "-y", "job"][..], &["resume", "job"], &["rename", "job", "other"]] {
+            world.relive(args).fails(125, &[&said, &hint]);
+        }
+        world.relive(&["logs", "job"]).fails(125, &["the journal of PID 1 cannot be read\n  permission denied", &hint]);
+        close(&directory, 0o700);
+        close(&directory.join("sessions"), 0);
+        world.relive(&["rm", "-y", "job"]).fails(125, &[&said, &hint]);
+        close(&directory.join("sessions"), 0o700);
+
+        let runs = world.exec(&[], &["sleep", "1000"]);
+        let sessions = world.directory(&runs.uuid).join("sessions");
+        close(&sessions, 0);
+        let session = format!("{}/1: permission denied", sessions.display());
+        world.relive(&["logs", &runs.uuid]).fails(125, &["error: the output cannot be read\n", &session]);
+        close(&sessions, 0o700);
+        world.relive(&["kill", &runs.uuid]).ok();
+        world.ends(&runs, 143);
+
+        world.relive(&["daemon", "stop"]).ok();
+        close(&world.data(), 0);
+        let hint = "hint: export RELIVE_DATA_DIR=~/relive-data\n";
+        let data = format!("{}: cannot be written to", world.data().display());
+        world.relive(&["ps"]).fails(6, &[&data, hint]);
+        let unknown = format!("{}: cannot find out whether a daemon uses this data directory", world.data().display());
+        for verb in ["status", "stop"] {
+            world.relive(&["daemon", verb]).fails(6, &[&unknown, hint]);
+        }
+        close(&world.data(), 0o700);
+        world.relive(&["rm", "-y", "job"]).ok();
     }
 }

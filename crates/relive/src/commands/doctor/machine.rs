@@ -20,8 +20,9 @@ pub(super) fn data(context: &Context) -> Row {
     let shown = path.display().to_string();
     let place = first_that_exists(path);
     if rustix::fs::access(&place, Access::WRITE_OK | Access::EXEC_OK).is_err() || !place.is_dir() {
-        let row = Row::ok("data", shown, format!("{} cannot be written to", place.display()));
-        return row.failed("RELIVE_DATA_DIR=~/relive-data relive doctor");
+        let what = if place == *path { String::new() } else { format!("{} ", place.display()) };
+        return Row::ok("data", shown, format!("{what}cannot be written to"))
+            .failed("export RELIVE_DATA_DIR=~/relive-data");
     }
     let Ok(disk) = rustix::fs::statvfs(&place) else {
         return Row::ok("data", shown, "the free space is not known").weak(format!("df {}", place.display()));

@@ -7,14 +7,14 @@ use std::path::Path;
 
 use relive_api::{Process, Session};
 use relive_session::SessionDirectory;
-use relive_session::log::{BEGINNING, Item, Reader};
+use relive_session::log::{BEGINNING, Item};
 
 use super::Args;
 use super::printer::{Form, Piece, Printer};
 use crate::client::refuse_output;
 use crate::context::Context;
 use crate::error::Outcome;
-use crate::session::output::{MissingOutput, Output, say_gap, unreadable, write};
+use crate::session::output::{MissingOutput, Output, open_log, say_gap, unreadable, write};
 use crate::session::{self, Opened};
 
 pub(super) async fn run(context: &Context, args: &Args, process: &Process, session: &Session) -> Outcome<u8> {
@@ -104,7 +104,7 @@ fn warn_of_gap(item: &Item, form: &Form) {
 /// Shows the last lines, or objects. Returns where the log continues after them.
 fn show_last(folder: &Path, count: usize, form: &Form, since: u64) -> Outcome<u64> {
     let mut printer = Printer::by_lines(form.clone());
-    let mut reader = Reader::open(folder, 0).map_err(unreadable)?;
+    let mut reader = open_log(folder, 0).map_err(unreadable)?;
     let mut kept = VecDeque::new();
     let mut from = 0;
     let mut keep = |pieces: Vec<Piece>| {
