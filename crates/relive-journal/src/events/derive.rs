@@ -47,7 +47,7 @@ struct ResultEvent<'a> {
     ok: bool,
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     denied: bool,
-    /// What was denied: such a call was never made, so that no other event has its arguments.
+    /// What was denied, or failed before it began: such a call was never made, so that no other event has its arguments.
     #[serde(skip_serializing_if = "Option::is_none")]
     args: Option<&'a str>,
     /// Their length, if they are not shown completely.
@@ -98,20 +98,31 @@ pub(super) fn call(record: &Entry, started: &CallStarted, calls: &[Call], blobs:
     event(record, record.id, "call", &body)
 }
 
-/// Returns the event that a call has a result.
-pub(super) fn call_result(record: &Entry, ended: &CallEnded, calls: &[Call], blobs: &Blobs) -> Option<Entry> {
+/// Tells whether a record says that this call was made.
+pub(super) fn starts(record: &Entry, call: u32) -> bool {
+    matches!(body(record), Some(Body::CallStarted(started)) if started.call == call)
+}
+
+/// Returns the event that a call has a result. With its arguments, if it was never made.
+pub(super) fn call_result(
+    record: &Entry,
+    ended: &CallEnded,
+    calls: &[Call],
+    was_made: bool,
+    blobs: &Blobs,
+) -> Option<Entry> {
     let name = calls.get(ended.call as usize).map_or("", |call| &call.name);
     let result = whole(Some(ended.result.clone()), blobs);
     let last = result.lines().last().filter(|_| result.len() > RESULT_MAX).map(|last| head(last, RESULT_MAX));
     let CallEnded { call, ok, denied, .. } = *ended;
-    let args = if denied { arguments(call, calls, blobs) } else { String::new() };
+    let args = (!was_made).then(|| arguments(call, calls, blobs));
     let body = ResultEvent {
         call,
         name,
         ok,
         denied,
-        args: denied.then_some(head(&args, ARGS_MAX)),
-        args_bytes: (args.len() > ARGS_MAX).then_some(args.len()),
+        args: args.as_deref().map(|args| head(args, ARGS_MAX)),
+        args_bytes: args.as_ref().map(String::len).filter(|len| *len > ARGS_MAX),
         text: head(&result, RESULT_MAX),
         last,
     };

@@ -41,6 +41,8 @@ pub struct EventReader {
     asked: Option<Cursor>,
     told: Told,
     answer: LastAnswer,
+    /// The records that say which of its calls were made, read only if one has failed.
+    started: Vec<Entry>,
     ready: VecDeque<Item>,
 }
 
@@ -87,6 +89,7 @@ impl EventReader {
             asked: None,
             told: Told::default(),
             answer: LastAnswer::None,
+            started: Vec::new(),
             ready: VecDeque::new(),
         }
     }
@@ -169,17 +172,23 @@ impl EventReader {
             "model_ended" => {
                 self.tell_rest(&record);
                 self.answer = LastAnswer::Unread(record);
+                self.started.clear();
             }
             "partial" => self.tell_rest(&record),
-            "call_started" if self.is_news(&record) => {
-                if let Some(Body::CallStarted(started)) = derive::body(&record) {
+            "call_started" => {
+                if self.is_news(&record)
+                    && let Some(Body::CallStarted(started)) = derive::body(&record)
+                {
                     let event = derive::call(&record, &started, self.answer.calls(), &self.blobs);
                     self.derive(event);
                 }
+                self.started.push(record);
             }
             "call_ended" if self.is_news(&record) => {
                 if let Some(Body::CallEnded(ended)) = derive::body(&record) {
-                    let event = derive::call_result(&record, &ended, self.answer.calls(), &self.blobs);
+                    let was_made = ended.ok || self.started.iter().any(|started| derive::starts(started, ended.call));
+                    let was_made = was_made && !ended.denied;
+                    let event = derive::call_result(&record, &ended, self.answer.calls(), was_made, &self.blobs);
                     self.derive(event);
                 }
             }

@@ -5,7 +5,7 @@ use relive_journal::events::EventReader;
 use relive_journal::journal::Event;
 use relive_journal::payload::Text;
 use relive_journal::reader::{Cursor, Entry, Item};
-use relive_journal::record::{AskedFor, Body, ModelEnded, ModelStarted, OpenedBy, Partial};
+use relive_journal::record::{AskedFor, Body, CallEnded, ModelEnded, ModelStarted, OpenedBy, Partial};
 use relive_journal::recovery::Recovery;
 use relive_journal::{Durability, OpenJournal, Pool, ProcessDirectory, WriteError, Writer};
 use serde_json::{Value, json};
@@ -81,6 +81,24 @@ async fn events_of_a_step_are_derived_and_take_no_space() {
     assert_eq!(field(&events[3], "text"), json!("é".repeat(100)));
     assert!(!directory.events().exists());
     check_readers(&directory, &events);
+}
+
+#[test]
+fn only_the_result_of_a_call_that_was_never_made_has_its_arguments() {
+    let fixture = Fixture::new();
+    let mut writer = fixture.spawn();
+    append(&mut writer, vec![model_started()]);
+    append(&mut writer, vec![model_ended("three calls", 3), call_started(1, Recovery::Rerun)]);
+    let ended = |call, ok, denied| {
+        let Body::CallEnded(ended) = call_ended(call, "no such file") else { panic!("it is one") };
+        Body::CallEnded(CallEnded { ok, denied, ..ended })
+    };
+    append(&mut writer, vec![ended(0, false, false), ended(1, false, false), ended(2, false, true)]);
+    let events = all_after(writer.directory(), Cursor::default());
+    let results: Vec<Value> =
+        events.iter().filter(|event| event.kind == "call_result").map(|event| field(event, "args")).collect();
+    assert!(results[0].is_string() && results[1].is_null() && results[2].is_string(), "{results:?}");
+    check_readers(writer.directory(), &events);
 }
 
 #[test]

@@ -38,7 +38,7 @@ pub(crate) fn call(line: &Line) -> Vec<String> {
     }
 }
 
-/// Returns the lines of a call that was never made, from its result: a denied one has its arguments.
+/// Returns the lines of a call that was never made, from its result. Daemons of earlier versions tell no arguments.
 pub(crate) fn unmade_call(result: &Line) -> Vec<String> {
     match result.field::<Json>("args") {
         Some(_) => call(result),
