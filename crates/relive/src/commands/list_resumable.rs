@@ -1,6 +1,6 @@
 //! `relive list-resumable`: lists resumable processes.
 
-use relive_api::{ListQuery, Resumable, ResumableList};
+use relive_api::{ListQuery, Process, ResumableList};
 use relive_core::Timestamp;
 use relive_types::short_id::short;
 
@@ -8,12 +8,15 @@ use crate::client::{Client, Start};
 use crate::context::Context;
 use crate::error::Outcome;
 use crate::render;
-use crate::render::table::{Align, Cell, Column, Table};
+use crate::render::table::{Align, Cell, Column, Table, fit};
 use crate::render::time::age;
-use crate::terminal::one_line;
+use crate::terminal::{Look, one_line};
 
 /// How many processes are requested at a time.
 const PAGE: usize = 256;
+/// How much of an intent is shown on a terminal that is narrower than this.
+const INTENT_MAX: usize = 14;
+const NARROW: usize = 110;
 
 /// List the processes that can be resumed
 #[derive(Debug, clap::Args)]
@@ -24,45 +27,56 @@ Examples:
 pub(crate) struct Args {}
 
 pub(crate) async fn run(context: &Context) -> Outcome<u8> {
-    let mut list = ResumableList { processes: Vec::new(), next: None };
-    if let Some(client) = Client::open(context, Start::IfHistories).await? {
-        let mut query = ListQuery { limit: Some(PAGE), ..ListQuery::default() };
-        loop {
-            let page = client.resumable(&query).await?;
-            list.processes.extend(page.processes);
-            if page.next.is_none() {
-                break;
-            }
-            query.cursor = page.next;
-        }
-    }
+    let client = Client::open(context, Start::IfHistories).await?;
     if context.json {
-        context.print_json(&list)?;
-    } else if list.processes.is_empty() {
+        context.print_json(&resumable(client.as_ref()).await?)?;
+        return Ok(0);
+    }
+    let processes = processes(client.as_ref()).await?;
+    if processes.is_empty() {
         context.say("nothing to resume");
     } else {
-        context.print(&table(context, &list))?;
+        context.print(&table(context, &processes))?;
     }
     Ok(0)
 }
 
-/// Returns why it does not run, in the words of `ps`.
-fn reason(process: &Resumable) -> String {
-    let Some(reason) = &process.reason else { return "-".to_owned() };
-    if let Some(status) = &process.status {
-        let words = render::exit::reason(Some(status), reason);
-        return match process.exit_code {
-            Some(code) => render::exit::brief(code.into(), &words),
-            None => words,
-        };
+async fn resumable(client: Option<&Client<'_>>) -> Outcome<ResumableList> {
+    let mut list = ResumableList { processes: Vec::new(), next: None };
+    let mut query = ListQuery { limit: Some(PAGE), ..ListQuery::default() };
+    while let Some(client) = client {
+        let page = client.resumable(&query).await?;
+        list.processes.extend(page.processes);
+        if page.next.is_none() {
+            break;
+        }
+        query.cursor = page.next;
     }
-    match serde_json::from_value(reason.as_str().into()) {
-        Ok(reason) => render::processes::suspension(reason),
-        Err(_) => one_line(reason),
-    }
+    Ok(list)
 }
 
-fn table(context: &Context, list: &ResumableList) -> String {
+/// Returns the same as `ps` has them: a person reads the same words in both.
+async fn processes(client: Option<&Client<'_>>) -> Outcome<Vec<Process>> {
+    let mut processes = Vec::new();
+    let mut query = ListQuery { all: true, limit: Some(PAGE), ..ListQuery::default() };
+    while let Some(client) = client {
+        let page = client.list(&query).await?;
+        processes.extend(page.processes.into_iter().filter(|process| process.resumable));
+        if page.next.is_none() {
+            break;
+        }
+        query.cursor = page.next;
+    }
+    Ok(processes)
+}
+
+/// On a narrow terminal the reason needs the room.
+fn intent(intent: &str, look: &Look) -> String {
+    let is_narrow = look.width.is_some_and(|width| width < NARROW);
+    if is_narrow { fit(intent, INTENT_MAX, look) } else { intent.to_owned() }
+}
+
+fn table(context: &Context, processes: &[Process]) -> String {
     let left = |header| Column { header, align: Align::Left };
     let right = |header| Column { header, align: Align::Right };
     let columns = [
@@ -76,51 +90,22 @@ fn table(context: &Context, list: &ResumableList) -> String {
         left("REASON"),
     ];
     let now = Timestamp::now();
-    let rows: Vec<Vec<Cell>> = list
-        .processes
+    let rows: Vec<Vec<Cell>> = processes
         .iter()
         .map(|process| {
+            let last_active = process.dead_at.or(process.paused_at).unwrap_or(process.created_at);
             vec![
                 Cell::plain(process.pid.to_string()),
                 Cell::plain(short(process.uuid)),
                 Cell::plain(process.display.clone()),
                 Cell::plain(process.step.to_string()),
-                Cell::plain(age(process.last_active, now)),
+                Cell::plain(age(last_active, now)),
                 Cell::plain(render::processes::name(process.name.as_deref())),
-                Cell::plain(one_line(&process.intent)),
-                Cell::plain(reason(process)),
+                Cell::plain(intent(&one_line(&process.intent), &context.out)),
+                render::processes::Column::Detail.cell("", process, now, &context.out),
             ]
         })
         .collect();
     let reason = columns.len() - 1;
     Table::cutting(&columns, &[reason - 2, reason - 1, reason]).draw(&rows, &context.out)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use serde_json::json;
-
-    #[test]
-    fn a_reason_has_its_exit_code() {
-        let check = |status: serde_json::Value, code: Option<u8>, given: &str, expect: &str| {
-            let process: Resumable = serde_json::from_value(json!({
-                "uuid": "0198f3c1-0000-7000-8000-000000000005", "pid": 5, "name": null, "intent": "x", "step": 1,
-                "display": "dead", "last_active": "2026-11-15T12:00:00Z", "reason": given, "status": status,
-                "exit_code": code,
-            }))
-            .unwrap();
-            assert_eq!(reason(&process), expect);
-        };
-        let killed = json!({ "kind": "killed", "signal": "SIGTERM" });
-        check(json!({ "kind": "exited", "code": 2 }), Some(2), "exited", "exit 2");
-        check(json!({ "kind": "exited", "code": 0 }), Some(0), "completed", "exit 0, completed");
-        check(killed.clone(), Some(1), "interrupted", "exit 1, SIGTERM");
-        check(killed.clone(), Some(1), "timed out", "exit 1, timed out");
-        check(killed, Some(2), "budget_exceeded", "exit 2, budget exceeded");
-        check(json!({ "kind": "faulted", "fault": "no answer" }), Some(1), "no answer", "exit 1, no answer");
-        let absent = json!({ "kind": "startup_failed", "stage": "execve", "errno": "ENOENT", "code": 2 });
-        check(absent, Some(127), "execve: ENOENT", "exit 127, program not found");
-        check(serde_json::Value::Null, None, "user", "paused");
-    }
 }

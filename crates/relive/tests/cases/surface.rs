@@ -422,10 +422,10 @@ fn an_end_by_a_limit_has_the_same_words_and_code_everywhere_and_names_the_limit(
         assert!(info.contains(&format!("HINT       relive resume {pid} {} ", limit[0])), "{info}");
         let listed = told(&["ps", "-a", "--name", name, "--columns", "detail"]);
         assert!(listed.starts_with(&format!("DETAIL\nexit {code}, {words}: {}", limit[0])), "{listed}");
-        let brief = format!("exit {code}, {words}\n");
+        let detail = listed.lines().nth(1).unwrap().to_owned();
         let resumable = told(&["list-resumable"]);
         let row = resumable.lines().find(|row| row.contains(name)).unwrap();
-        assert!(format!("{row}\n").ends_with(&brief), "{row}");
+        assert!(row.ends_with(&detail), "the same words: {row}");
         assert_eq!(told(&["wait", name, "steps"]).lines().next().unwrap(), format!("PID {pid}: {words} ({code})"));
         assert_eq!(world.relive(&["wait", name]).code, code);
     }

@@ -111,13 +111,20 @@ fn ps_reads_as_in_its_snapshot() {
 fn list_resumable_reads_as_in_its_snapshot() {
     let place = Place::new();
     let _daemon = place.daemon(|_, reply| {
-        let one = |pid: u32, name: Option<&str>, display: &str, reason: Option<&str>| {
-            json!({ "uuid": format!("0198f3c1-0000-7000-8000-0000000000a{pid}"), "pid": pid, "name": name,
-                "intent": "compare the two parsers and write down every difference that a user can notice",
-                "display": display, "step": 3, "last_active": ago(90 * MINUTES), "reason": reason })
+        let intent = "compare the two parsers and write down every difference that a user can notice";
+        let uuid = |pid: u32| json!({ "uuid": format!("0198f3c1-0000-7000-8000-0000000000a{pid}") });
+        let suspended = |pid, reason: &str| {
+            let paused = json!({ "intent": intent, "state": "running", "paused": true, "display": "suspended",
+                "suspend_reason": reason, "paused_at": ago(90 * MINUTES), "resumable": true });
+            with(with(process(pid, 0), &paused), &uuid(pid))
         };
-        reply.json(&json!({ "processes": [one(1, Some("fixer"), "suspended", Some("user")),
-            one(2, None, "dead", Some("max steps exceeded")), one(3, Some("reader"), "dead", None)] }));
+        let ended = json!({ "intent": intent, "name": null, "state": "dead", "display": "dead",
+            "dead_at": ago(90 * MINUTES), "resumable": true, "status": { "kind": "exited", "code": 1 }, "max_steps": 20,
+            "exit": { "code": 1, "reason": "max steps exceeded", "err": null }, "reached_limit": "max_steps" });
+        let reached = json!({ "max_steps": 3, "reached_limit": "max_steps" });
+        let quota = json!({ "resume_at": "2026-11-15T22:00:00Z" });
+        reply.json(&json!({ "processes": [suspended(1, "user"), with(with(process(2, 0), &ended), &uuid(2)), with(process(3, 0), &json!({ "resumable": false })),
+            with(suspended(4, "budget_exceeded"), &reached), with(suspended(5, "quota"), &quota)] }));
     });
     check_table("list-resumable", &place, &["list-resumable"]);
 }
