@@ -299,7 +299,18 @@ pub fn item_of(process: &Process) -> Option<Item> {
         name: process.name.clone(),
         kind,
         since,
-        text: one_line(&text),
+        text: match kind {
+            // What a person allows has its line breaks and its blanks, and whoever shows it marks them.
+            ItemKind::Approval | ItemKind::InDoubt => cut(text),
+            ItemKind::Question
+            | ItemKind::Budget
+            | ItemKind::Quota
+            | ItemKind::Credentials
+            | ItemKind::Stalled
+            | ItemKind::Failed
+            | ItemKind::Damaged
+            | ItemKind::Finished => one_line(&text),
+        },
         answers,
         question: question_id(process),
         resume_at: process.resume_at,
@@ -457,10 +468,13 @@ fn call(call: &PendingCall) -> String {
 
 fn one_line(text: &str) -> String {
     // Other spaces look like one and are none: they stay, so that they can be spelled out.
-    let line = text.split_ascii_whitespace().collect::<Vec<_>>().join(" ");
-    match line.char_indices().nth(TEXT_MAX) {
-        None => line,
-        Some((end, _)) => format!("{}...", &line[..end]),
+    cut(text.split_ascii_whitespace().collect::<Vec<_>>().join(" "))
+}
+
+fn cut(text: String) -> String {
+    match text.char_indices().nth(TEXT_MAX) {
+        None => text,
+        Some((end, _)) => format!("{}...", &text[..end]),
     }
 }
 

@@ -12,7 +12,7 @@ use std::borrow::Cow;
 use std::io::IsTerminal as _;
 
 use clap::ValueEnum;
-use relive_types::text::acts;
+use relive_types::text::{acts, mark};
 
 /// When to colour.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
@@ -142,11 +142,16 @@ pub(crate) fn one_line(text: &str) -> String {
     clean.split(' ').filter(|word| !word.is_empty()).collect::<Vec<_>>().join(" ")
 }
 
-/// Removes everything that a terminal would interpret, or that would reorder a line, from foreign text. Keeps its lines.
+/// Replaces everything that a terminal would interpret, or that would reorder a line, in foreign text by its mark, such as
+/// `<ESC>`. Keeps its lines.
 pub(crate) fn without_controls(text: &str) -> Cow<'_, str> {
     // Joiners only choose the shape of the letters beside them.
     let acts = |c: char| acts(c) && !matches!(c, '\n' | '\t' | '\u{ad}' | '\u{200c}' | '\u{200d}');
-    if text.contains(acts) { Cow::Owned(text.replace(acts, "?")) } else { Cow::Borrowed(text) }
+    if !text.contains(acts) {
+        return Cow::Borrowed(text);
+    }
+    let shown = |c: char| if acts(c) { mark(c) } else { c.to_string() };
+    Cow::Owned(text.chars().map(shown).collect())
 }
 
 #[cfg(test)]
@@ -178,8 +183,12 @@ mod tests {
 
     #[test]
     fn text_of_an_agent_cannot_control_the_terminal() {
-        assert_eq!(without_controls("a\x1b]0;x\x07\tb\nc"), "a?]0;x?\tb\nc");
-        assert_eq!(one_line("fix\u{202e}txt.exe\u{2066}\u{200b}"), "fix?txt.exe??", "nor reorder a line");
-        assert_eq!(one_line(" two\n  lines\tand\u{2028}more\x1b"), "two lines and more?");
+        assert_eq!(without_controls("a\x1b]0;x\x07\tb\nc"), "a<ESC>]0;x<U+0007>\tb\nc");
+        assert_eq!(
+            one_line("fix\u{202e}txt.exe\u{2066}\u{200b}"),
+            "fix<U+202E>txt.exe<U+2066><U+200B>",
+            "nor reorder a line"
+        );
+        assert_eq!(one_line(" two\n  lines\tand\u{2028}more\x1b"), "two lines and more<ESC>");
     }
 }

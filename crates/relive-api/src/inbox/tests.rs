@@ -108,6 +108,14 @@ fn an_answer_names_the_question_and_an_acknowledgement_the_item() {
 }
 
 #[test]
+fn a_command_that_waits_for_an_approval_keeps_its_line_breaks() {
+    let mut fields = suspended("approval");
+    fields["approval"] = json!({"id": 7, "call": 0, "tool": "shell", "args": {"command": "ls  a\nrm b"},
+        "at": "2026-11-15T12:01:00Z"});
+    assert_eq!(item_of(&process(&fields)).unwrap().text, "shell: ls  a\nrm b");
+}
+
+#[test]
 fn every_answer_is_a_command_of_relive_and_a_hint_that_is_none_is_read() {
     let with_hint = |mut fields: Value, hint: &str| {
         fields["hint"] = json!(hint);

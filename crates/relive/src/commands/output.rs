@@ -94,6 +94,6 @@ mod tests {
     #[test]
     fn a_carriage_return_overwrites_the_line() {
         assert_eq!(shown(b"10%\r50%\r100%\r\n"), "100%");
-        assert_eq!(shown(b"a\x1b[2Jb\n"), "a?[2Jb");
+        assert_eq!(shown(b"a\x1b[2Jb\n"), "a<ESC>[2Jb");
     }
 }

@@ -389,7 +389,7 @@ mod tests {
         ]);
         assert_eq!(
             shown,
-            "> fix the test\nhm\nI look.\n  shell {\"command\":\"ls\"}\n  shell: ok\n    a\n    ?[2Jb\n\
+            "> fix the test\nhm\nI look.\n  shell {\"command\":\"ls\"}\n  shell: ok\n    a\n    <ESC>[2Jb\n\
              -- paused by you\n-- recovered by a new daemon as PID 7\n-- resumed by you\n> and the docs\n> please\n\
              Wel\n-- the model call did not finish: 429: slow down\n\
              -- the model call did not finish; its cause was not recorded\n-- ended by SIGTERM (1)\n"

@@ -183,8 +183,8 @@ mod tests {
     #[test]
     fn a_pasted_text_cannot_control_the_terminal() {
         let mut line = Line::default();
-        assert_eq!(line.push("a\u{9b}31m\u{202e}b".as_bytes()), "a31m?b");
-        assert_eq!(line.edit(b"\x7f\x7f", "? "), "\x08 \x08\x08 \x08");
+        assert_eq!(line.push("a\u{9b}31m\u{202e}b".as_bytes()), "a31m<U+202E>b");
+        assert_eq!(line.edit(b"\x7f\x7f", "? "), "\x08 \x08".repeat(9));
         assert_eq!(line.into_text(), "a31m");
     }
 

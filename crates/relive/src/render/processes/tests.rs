@@ -49,12 +49,12 @@ fn piped_nothing_is_cut_or_coloured() {
     let mut list = sample();
     list[4].intent = "rewrite all\nof the \u{1b}[31mdocs".into();
     let expected = "\
-PID  STATE      NAME  INTENT                        BODY   STEP  TOKENS     COST  ELAPSED  AGE  ID        MODEL     DIRECTORY  DETAIL
-  1  running    p1    do it                         agent  3/20    1234  $0.0123    1m05s   2h  0c9d1e77  script/x  /w         shell: make -j4 41s
-  2  suspended  p2    do it                         agent  3/20    1234  $0.0123    1m05s   2h  0c9d1e77  script/x  /w         budget exceeded
-  3  running    p3    do it                         agent  3/20    1234  $0.0123    1m05s   2h  0c9d1e77  script/x  /w         -
-  4  dead       p4    do it                         agent  3/20    1234  $0.0123    1m05s   2h  0c9d1e77  script/x  /w         exit 1, max steps exceeded
- 15  running    -     rewrite all of the ?[31mdocs  agent     3    1234  unknown    1m05s   2h  0c9d1e77  script/x  /w         -
+PID  STATE      NAME  INTENT                            BODY   STEP  TOKENS     COST  ELAPSED  AGE  ID        MODEL     DIRECTORY  DETAIL
+  1  running    p1    do it                             agent  3/20    1234  $0.0123    1m05s   2h  0c9d1e77  script/x  /w         shell: make -j4 41s
+  2  suspended  p2    do it                             agent  3/20    1234  $0.0123    1m05s   2h  0c9d1e77  script/x  /w         budget exceeded
+  3  running    p3    do it                             agent  3/20    1234  $0.0123    1m05s   2h  0c9d1e77  script/x  /w         -
+  4  dead       p4    do it                             agent  3/20    1234  $0.0123    1m05s   2h  0c9d1e77  script/x  /w         exit 1, max steps exceeded
+ 15  running    -     rewrite all of the <ESC>[31mdocs  agent     3    1234  unknown    1m05s   2h  0c9d1e77  script/x  /w         -
 ";
     assert_eq!(drawn(&list, Order::Listed, &Look { ascii: true, ..Look::plain() }), expected);
 }
@@ -117,7 +117,7 @@ fn a_cut_intent_ends_with_a_sign_and_info_shows_its_lines() {
     list[0].intent = "fix\n  the \u{1b}[31mtest\n".into();
     list[0].intent_cut = false;
     let shown = details(&list[0], &Clock::utc(), &look);
-    assert!(shown.contains("\nINTENT     fix\n             the ?[31mtest\nTYPE "), "{shown}");
+    assert!(shown.contains("\nINTENT     fix\n             the <ESC>[31mtest\nTYPE "), "{shown}");
 }
 
 #[test]
