@@ -76,7 +76,8 @@ impl Paths {
         uid: u32,
         look: impl Fn(&Path) -> Found,
     ) -> Result<Self, PathsError> {
-        let path = |name: &str| var(name).map(PathBuf::from);
+        // Without doubled slashes: people read these paths.
+        let path = |name: &str| var(name).map(|path| PathBuf::from(path).components().collect::<PathBuf>());
         let below_home =
             |rest: &str, variable| path("HOME").map(|home| home.join(rest)).ok_or(PathsError::NoHome { variable });
         let absolute = |path: PathBuf| std::path::absolute(&path).unwrap_or(path);
@@ -246,6 +247,8 @@ mod tests {
         assert_ne!(home, own);
         let xdg = [("XDG_DATA_HOME", "/x"), ("XDG_CONFIG_HOME", "/c"), ("XDG_RUNTIME_DIR", "/r")];
         assert!(check(&xdg, "/x/relive", "/c/relive/config.yaml").starts_with("/r/relive/"));
+        let doubled = [("XDG_DATA_HOME", "/x//y/"), ("XDG_CONFIG_HOME", "//c/"), ("RELIVE_SOCKET", "/s//t")];
+        assert_eq!(check(&doubled, "/x/y/relive", "/c/relive/config.yaml").to_str(), Some("/s/t"));
         let named = [("HOME", "/h"), ("RELIVE_SOCKET", "/s")];
         assert_eq!(check(&named, "/h/.local/share/relive", "/h/.config/relive/config.yaml"), Path::new("/s"));
     }
