@@ -3,7 +3,7 @@
 pub(crate) mod advice;
 #[cfg(test)]
 mod documented;
-mod groups;
+pub(crate) mod groups;
 mod quick;
 #[cfg(test)]
 mod snapshots;
@@ -126,7 +126,16 @@ pub(crate) fn parse(typed: &[OsString]) -> Result<Cli, clap::Error> {
     if let Some(cli) = quick::parse(&words) {
         return Ok(cli);
     }
-    Cli::from_arg_matches(&groups::command().try_get_matches_from(words)?)
+    let matches = match groups::command().try_get_matches_from(&words) {
+        Err(error) if is_help(&error) => groups::in_plain_words(groups::command()).try_get_matches_from(words)?,
+        matches => matches?,
+    };
+    Cli::from_arg_matches(&matches)
+}
+
+fn is_help(error: &clap::Error) -> bool {
+    use clap::error::ErrorKind::{DisplayHelp, DisplayHelpOnMissingArgumentOrSubcommand};
+    matches!(error.kind(), DisplayHelp | DisplayHelpOnMissingArgumentOrSubcommand)
 }
 
 #[cfg(test)]

@@ -37,6 +37,8 @@ const GROUPS: [(&str, &[&str]); 8] = [
     ("Learn", &["demo", "version", "help"]),
 ];
 
+const ABOUT_HELP: &str = "Show this list, or the help of a command";
+
 /// The width that the longest name needs, and two spaces.
 const NAME_WIDTH: usize = 16;
 const LINE_WIDTH: usize = 80;
@@ -58,11 +60,30 @@ pub(super) fn command() -> Command {
     command.help_template(template)
 }
 
+/// Puts plain words in the place of clap's own. Only a command that is built has them, and building it takes a while.
+pub(crate) fn in_plain_words(mut command: Command) -> Command {
+    command.build();
+    reworded(command)
+}
+
+fn reworded(command: Command) -> Command {
+    let command = if command.get_name() == "help" { command.about(ABOUT_HELP) } else { command };
+    let command = command.mut_subcommands(reworded);
+    command.mut_args(|arg| match arg.get_id().as_str() {
+        "help" if arg.get_long_help().is_some() => {
+            arg.help("Show this help; --help shows more").long_help("Show this help; -h shows less")
+        }
+        "help" => arg.help("Show this help"),
+        "version" => arg.help("Show the version"),
+        _ => arg,
+    })
+}
+
 fn list(command: &Command, name: &str, listed: &mut String) {
     let about = match command.find_subcommand(name).and_then(Command::get_about) {
         Some(about) => about.to_string(),
         // Added only when the definition is built.
-        None => "Show this list, or the help of a command".to_owned(),
+        None => ABOUT_HELP.to_owned(),
     };
     let style = command.get_styles().get_literal();
     let _ = write!(listed, "  {style}{name}{style:#}");

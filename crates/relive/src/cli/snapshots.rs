@@ -43,9 +43,7 @@ fn the_help_of_every_command_has_examples() {
 
 /// Returns the definition as it renders on a terminal with so many columns.
 fn built(columns: usize) -> Command {
-    let mut command = groups::command().term_width(columns.min(HELP_WIDTH_MAX));
-    command.build();
-    command
+    groups::in_plain_words(groups::command().term_width(columns.min(HELP_WIDTH_MAX)))
 }
 
 fn collect_names(command: &Command, name: &str, names: &mut Vec<String>) {

@@ -34,6 +34,8 @@ use crate::terminal::raw;
 /// Exit codes: 125 if it was aborted at the gate, 126 if it cannot be run, 127 if it was not found, 128+N if signal N
 /// ended it. --json requires -d, because stdout belongs to the program.
 #[derive(Debug, clap::Args)]
+// As people type it. The `--` may be left out.
+#[command(override_usage = "relive exec [OPTIONS] -- <COMMAND>...")]
 #[command(before_long_help = "\
 Examples:
   relive exec -- make test
@@ -73,7 +75,7 @@ pub(crate) struct Args {
     name: Option<String>,
     /// What the program may reach: everything (`none`); only this directory, caches and private temporary directories for
     /// writing, and no secrets (`confined`); also no caches and no network (`sealed`)
-    #[arg(long, value_name = "WORD")]
+    #[arg(long, value_name = "none|confined|sealed")]
     isolation: Option<Isolation>,
     /// Give the program namespaces of its own: user, pid, mount, net, ipc, uts, cgroup, time
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]

@@ -10,11 +10,11 @@ use crate::context::Context;
 use crate::error::Outcome;
 use crate::render::table::{Align, Cell, Column, draw};
 
-/// Grant, list and release handles: what processes may do with each other
+/// Let a process see or control another one
 ///
 /// A process sees itself and its descendants. A handle lets it also see another process (`observer`), or also signal,
-/// pause, resume and message it (`controller`). A process owns the processes that it spawns. The completion record of an
-/// ended process is kept as long as another process has a handle to it.
+/// pause, resume and message it (`controller`). A process owns the processes that it spawns (`owner`). As long as a process has
+/// a handle to another one, it can ask how that one ended.
 #[derive(Debug, clap::Args)]
 #[command(before_long_help = "\
 Examples:

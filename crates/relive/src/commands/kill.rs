@@ -44,7 +44,7 @@ pub(crate) struct Args {
     /// The name or number of the signal, also as -9 or -HUP; 0 only tells whether the process has ended
     #[arg(short, long, value_name = "SIGNAL", default_value = "SIGTERM", value_parser = parse_signal)]
     signal: AnySignal,
-    /// List the signals, or print the name of this number or exit code, or the number of this name
+    /// List the signals; with a number or an exit code, print the name of that signal, and with a name its number
     #[arg(short, long, value_name = "SIGNAL", num_args = 0..=1, default_missing_value = "")]
     #[arg(conflicts_with_all = ["ids", "all", "signal", "subtree", "yes"])]
     list: Option<String>,

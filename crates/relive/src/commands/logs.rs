@@ -51,8 +51,8 @@ pub(crate) struct Args {
     /// Show times in UTC instead of local time
     #[arg(long)]
     pub(super) utc: bool,
-    /// Of a CLI agent: each start of its program, with its arguments, its directory, the names of its variables, and how it
-    /// ended; secrets are masked
+    /// Show each start of a CLI agent's program instead: its arguments, its directory, the names of its environment variables,
+    /// and how it ended; secrets are masked
     #[arg(long, conflicts_with_all = ["follow", "lines", "timestamps"])]
     pub(super) spawns: bool,
     /// The node of a run that the process is, for JSON.

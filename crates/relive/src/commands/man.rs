@@ -6,6 +6,7 @@ use clap::{Command, CommandFactory as _};
 use clap_mangen::Man;
 
 use crate::cli::Cli;
+use crate::cli::groups::in_plain_words;
 use crate::context::Context;
 use crate::error::{CommandError, Outcome};
 
@@ -30,9 +31,7 @@ pub(crate) fn run(context: &Context, args: &Args) -> Outcome<u8> {
 #[expect(clippy::disallowed_methods, reason = "the directory is the user's, not ours")]
 fn write(directory: &Path) -> std::io::Result<()> {
     std::fs::create_dir_all(directory)?;
-    let mut command = Cli::command().disable_help_subcommand(true);
-    command.build();
-    write_pages(&command, directory)
+    write_pages(&in_plain_words(Cli::command().disable_help_subcommand(true)), directory)
 }
 
 #[expect(clippy::disallowed_methods, reason = "the directory is the user's, not ours")]

@@ -37,7 +37,7 @@ Examples:
   relive self terminate --code 3 --reason \"no input\"
   relive self terminate --fault \"the disk is full\"")]
     Terminate(Terminate),
-    /// End this process as `abandoned`
+    /// End this process and say that its work was given up: its status is `abandoned`
     #[command(before_long_help = "\
 Examples:
   relive self abandon

@@ -56,7 +56,7 @@ pub(crate) struct Args {
     /// Only processes that have not ended, or ended after this time, such as 2h (ago) or 22:00; implies -a
     #[arg(long, value_name = "TIME", value_parser = parse_since)]
     since: Option<Timestamp>,
-    /// Only the N processes with the highest PIDs
+    /// Only the N newest processes
     #[arg(short = 'n', value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     last: Option<u32>,
     /// Sort by this key; amounts are sorted in descending order

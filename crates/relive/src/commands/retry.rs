@@ -11,9 +11,10 @@ use crate::context::{Context, new_uuid};
 use crate::error::{CommandError, Outcome};
 use crate::report;
 
-/// Retry a failed process as a new one, from before the step that failed
+/// Start a new process that repeats the step at which a process failed
 ///
-/// Forks the process after its last good step. The original does not change. A program starts from its beginning.
+/// The new process is a fork of the failed one, which does not change. An agent continues after its last step that succeeded; a
+/// program starts again.
 #[derive(Debug, clap::Args)]
 #[command(before_long_help = "\
 Examples:

@@ -103,7 +103,7 @@ pub(crate) struct Args {
     /// What the agent's commands may reach: none, confined or sealed, see `relive exec --help`; default: `isolation.agents` in
     /// config.yaml, otherwise confined if this machine supports it. For a CLI agent, what it may reach itself: none, the
     /// default, or confined, with its own directory writable
-    #[arg(long, value_name = "WORD")]
+    #[arg(long, value_name = "none|confined|sealed")]
     isolation: Option<Isolation>,
     /// Which part of the network the agent's commands reach: full, none or allow:DOMAIN,..., see `relive exec --help`; you are
     /// asked about other domains

@@ -57,13 +57,15 @@ pub(super) struct On {
 /// Runs the command of `relive self on`, beside the program.
 #[derive(Debug, clap::Args)]
 pub(super) struct Watch {
+    /// The name of the signal
     signal: String,
-    /// The process.
+    /// The UUID of the process that receives it
     #[arg(long)]
     uuid: Uuid,
-    /// The registration.
+    /// The UUID of the call of `relive self on`
     #[arg(long)]
     id: Uuid,
+    /// The command and its arguments
     #[arg(last = true, required = true)]
     command: Vec<OsString>,
 }
