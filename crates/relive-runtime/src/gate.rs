@@ -227,7 +227,11 @@ pub(crate) fn sender(cause: Cause) -> Option<u32> {
 pub(crate) fn not_done(pid: Pid, failed: &str, outcome: Outcome) -> Error {
     match outcome {
         Outcome::WrongStage { message } | Outcome::Unknown { message } => {
-            Error::new(ErrorCode::Conflict, format!("PID {pid}: {message}"))
+            let said = match message.strip_prefix("it ") {
+                Some(rest) => format!("PID {pid} {rest}"),
+                None => format!("PID {pid}: {message}"),
+            };
+            Error::new(ErrorCode::Conflict, said).with_hint(format!("relive info {pid}"))
         }
         Outcome::Failed { call: _, errno } if matches!(errno.as_str(), "ENOSPC" | "EDQUOT") => {
             Error::new(ErrorCode::Exhausted, format!("PID {pid} {failed}: the disk is full")).with_hint("relive gc")

@@ -2,6 +2,7 @@
 
 use relive_api::{GrantRequest, Handle, HandleList, ReleaseRequest};
 use relive_core::{ErrorCode, Pid, Rights};
+use relive_types::program::quote;
 
 use super::{Access, Caller, Scope};
 use crate::error::{Error, Result};
@@ -27,8 +28,10 @@ impl Access {
         self.runtime.recall_ended().await;
         let holder = match &request.of {
             None => self.myself().map_err(|_| {
-                Error::new(ErrorCode::Invalid, "a person holds no handles, so the holder has to be named")
-                    .with_hint("relive handle release ID --of HOLDER")
+                let message =
+                    "the process that holds the handle is not named: only inside a process it is that process";
+                let hint = format!("relive handle release {} --of ID", quote(&request.target));
+                Error::new(ErrorCode::Invalid, message).with_hint(hint)
             })?,
             Some(id) => {
                 let found = self.runtime.look_up_to_change(&self.find(id, Rights::Owner).await?).await?;

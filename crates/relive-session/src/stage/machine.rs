@@ -258,7 +258,7 @@ impl Session {
                     Answer::Kept
                 }
             },
-            Stage::Running => Answer::WrongStage("it does not wait at its gate: it is running".into()),
+            Stage::Running => Answer::WrongStage("it is running, and does not wait at its gate".into()),
             Stage::Exited | Stage::Signaled | Stage::Aborted | Stage::Errored => Answer::NoProcess,
         }
     }
@@ -274,7 +274,7 @@ impl Session {
                 self.aborting = true;
                 Answer::Act
             }
-            Stage::Running => Answer::WrongStage("it cannot be aborted, because it is running: kill it instead".into()),
+            Stage::Running => Answer::WrongStage("it is running, so it cannot be aborted: kill it instead".into()),
             Stage::Exited | Stage::Signaled | Stage::Aborted | Stage::Errored => Answer::NoProcess,
         }
     }

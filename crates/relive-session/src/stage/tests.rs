@@ -136,7 +136,7 @@ fn a_wrong_stage_is_reported_with_the_reason() {
     let Answer::WrongStage(message) = at(Stage::Running).ask(&Verb::Abort { by: None }) else {
         panic!("abort of a running one")
     };
-    assert_eq!(message, "it cannot be aborted, because it is running: kill it instead");
+    assert_eq!(message, "it is running, so it cannot be aborted: kill it instead");
 }
 
 #[test]

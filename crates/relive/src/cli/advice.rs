@@ -36,7 +36,7 @@ pub(crate) fn advise(error: &clap::Error, typed: &[OsString]) -> Advice {
         ErrorKind::ArgumentConflict => without_terminal(&line).unwrap_or_default(),
         ErrorKind::MissingRequiredArgument => without_terminal(&line).unwrap_or_else(|| missing(&line)),
         ErrorKind::MissingSubcommand | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
-            Advice { message: Some(format!("{} needs a command", command_of(&line))), ..Advice::default() }
+            Advice { message: Some(format!("`{}` needs a command", command_of(&line))), ..Advice::default() }
         }
         _ => Advice::default(),
     }

@@ -10,7 +10,7 @@ pub(crate) fn line(id: &str, line: &Line, clock: &Clock, look: &Look) -> String 
     let at = line.at.map_or_else(|| "-".to_owned(), |at| clock.time(at));
     let fields = line.fields.iter().map(|(name, value)| format!(" {name}={}", shown(value.get())));
     let fields: String = fields.collect();
-    let head = format!("{at} {id:<6} {:<12}", line.kind);
+    let head = format!("{at} {id:<9} {:<12}", line.kind);
     let room = look.width.map_or(usize::MAX, |width| width.saturating_sub(head.len()));
     let rest = fit(&fields, room, look);
     let painted = head.replacen(&line.kind, &look.paint(Paint::Cyan, &line.kind), 1);
@@ -38,8 +38,8 @@ mod tests {
         )
         .unwrap();
         let plain = line("1.7", &parsed, &Clock::utc(), &Look::plain());
-        assert_eq!(plain, r#"12:03:04.500Z 1.7    call         name=shell args={"command":"ls -l\n"}"#);
+        assert_eq!(plain, r#"12:03:04.500Z 1.7       call         name=shell args={"command":"ls -l\n"}"#);
         let narrow = Look { width: Some(50), ascii: true, ..Look::plain() };
-        assert_eq!(line("1.7", &parsed, &Clock::utc(), &narrow), "12:03:04.500Z 1.7    call         name=shell ar...");
+        assert_eq!(line("1.7", &parsed, &Clock::utc(), &narrow), "12:03:04.500Z 1.7       call         name=shell...");
     }
 }

@@ -303,7 +303,7 @@ pub(crate) fn pids(pids: &[i32]) -> String {
 
 /// Returns the rows of `info` about a session: its stage, and the isolation and limits that are really in force.
 fn session_rows(session: &Session) -> Vec<(&'static str, String)> {
-    let mut rows = vec![("SESSION", session.compact.clone())];
+    let mut rows = vec![("SESSION", in_words(session))];
     rows.extend(session.host_pid.map(|pid| ("HOST PID", pid.to_string())));
     let inner = session.child_pid.filter(|pid| Some(*pid) != session.host_pid);
     rows.extend(inner.map(|pid| ("OWN PID", pid.to_string())));
@@ -345,6 +345,21 @@ fn session_rows(session: &Session) -> Vec<(&'static str, String)> {
     }
     rows.push(("FILES", one_line(&session.folder)));
     rows
+}
+
+/// Returns the stage of a session, and what is special about it: `running, with a terminal of its own`.
+fn in_words(session: &Session) -> String {
+    let stage = match session.stage.as_str() {
+        "starting" | "spawned" => "starting",
+        "ready" => "waits at its gate",
+        "signaled" => "ended by a signal",
+        "aborted" => "aborted at its gate",
+        "errored" => "the program could not be started",
+        stage => stage,
+    };
+    let terminal = session.pty.then(|| "with a terminal of its own".to_owned());
+    let place = (session.mode == "enter").then(|| "entered the session of another program".to_owned());
+    [Some(one_line(stage)), place, terminal].into_iter().flatten().collect::<Vec<_>>().join(", ")
 }
 
 /// Returns by what its processes are found, paused and killed: one word if that is the kernel's own way.

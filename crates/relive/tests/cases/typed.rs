@@ -110,5 +110,5 @@ fn amounts_say_what_is_missing() {
     let world = World::new();
     world.relive(&["exec", "--cpu", "-1", "--", "true"]).fails(2, &["--cpu needs a number of at least 0.01"]);
     world.relive(&["exec", "--memory", "5", "--", "true"]).fails(2, &["a size needs a unit, such as 5M or 5G"]);
-    world.relive(&["config"]).fails(2, &["error: relive config needs a command"]);
+    world.relive(&["config"]).fails(2, &["error: `relive config` needs a command"]);
 }

@@ -208,7 +208,7 @@ fn logs_and_strace_and_steps_read_the_streams() {
     let json = place.relive(&["logs", "-n", "1", "5", "--json"]).exits(0).json();
     assert_eq!((&json["id"], &json["pid"], &json["kind"]), (&json!("1.5"), &json!(5), &json!("ended")));
     let strace = place.relive(&["strace", "--utc", "5"]).exits(0).stdout;
-    assert_eq!(strace, "12:00:00.000Z 1.1    call         name=shell\n");
+    assert_eq!(strace, "12:00:00.000Z 1.1       call         name=shell\n");
     let steps = place.relive(&["steps", "5", "--json"]).exits(0).json();
     assert_eq!(steps["steps"][0]["calls"], json!(["shell"]));
     assert_eq!(steps["steps"][0]["tokens_out"], 4);

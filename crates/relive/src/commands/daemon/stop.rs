@@ -83,7 +83,10 @@ async fn told(context: &Context, only: Option<u32>, query: StopQuery) -> Outcome
     let Some(client) = Client::open(context, Start::Never).await? else { return Ok(None) };
     let Some(stopping) = client.stop_daemon(only, query).await? else { return Ok(None) };
     if stopping.pausing > 0 && context.err.is_terminal {
-        context.say(&format!("pausing {} agents at their next boundary", stopping.pausing));
+        context.say(&match stopping.pausing {
+            1 => "pausing 1 agent at its next step boundary".to_owned(),
+            count => format!("pausing {count} agents at their next step boundaries"),
+        });
     }
     Ok(Some(stopping.os_pid))
 }
