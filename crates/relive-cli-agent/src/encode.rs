@@ -71,12 +71,14 @@ pub struct Encoder {
     dialect: DuplexDialect,
     session_id: Option<String>,
     turn_id: Option<String>,
+    /// The id of the next message of the user.
+    message_id: Option<String>,
     last_request: u64,
 }
 
 impl Encoder {
     pub fn new(dialect: Dialect) -> Result<Self, EncodeError> {
-        Ok(Self { dialect: dialect.try_into()?, session_id: None, turn_id: None, last_request: 0 })
+        Ok(Self { dialect: dialect.try_into()?, session_id: None, turn_id: None, message_id: None, last_request: 0 })
     }
 
     /// Learns the ids that later messages have to repeat.
@@ -101,10 +103,17 @@ impl Encoder {
         self.last_request = number;
     }
 
+    /// Gives the next message of the user an id, a UUID, which claude repeats when it takes the message into a turn. The other
+    /// dialects have no field for it.
+    pub fn name_next_message(&mut self, id: String) {
+        self.message_id = Some(id);
+    }
+
     /// Encodes a message of the user, which starts a turn. Every message is one line, including its line ending.
     pub fn user_turn(&mut self, text: &str) -> Result<String, EncodeError> {
+        let message_id = self.message_id.take();
         let message = match self.dialect {
-            DuplexDialect::Claude => claude::user_turn(text),
+            DuplexDialect::Claude => claude::user_turn(text, message_id),
             DuplexDialect::CodexAppServer => {
                 let session = self.session_id()?.to_owned();
                 codex_app_server::user_turn(self.next_request(), &session, text)

@@ -75,6 +75,11 @@ pub enum EventKind {
     UserText {
         text: String,
     },
+    /// The CLI has taken a message of the user into a turn: the one with this id. Messages that were written while it works may
+    /// have no turn of their own.
+    MessageTaken {
+        id: String,
+    },
     ToolStarted {
         id: String,
         name: String,

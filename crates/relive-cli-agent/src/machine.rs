@@ -255,6 +255,7 @@ impl OpenWork {
             | EventKind::Capabilities(_)
             | EventKind::UnsupportedRequest { .. }
             | EventKind::UserText { .. }
+            | EventKind::MessageTaken { .. }
             | EventKind::SubagentStarted { .. }
             | EventKind::Usage(_)
             | EventKind::Retry { .. }

@@ -8,8 +8,13 @@ use crate::event::{ApprovalRequest, OptionKind, RawJson};
 /// Claude tells the model why it may not use a tool, and wants some text there.
 const NO_REASON: &str = "The user denied this.";
 
-pub(super) fn user_turn(text: &str) -> String {
-    json!({ "type": "user", "message": { "role": "user", "content": [{ "type": "text", "text": text }] } }).to_string()
+pub(super) fn user_turn(text: &str, id: Option<String>) -> String {
+    let message = json!({ "role": "user", "content": [{ "type": "text", "text": text }] });
+    let mut line = json!({ "type": "user", "message": message });
+    if let Some(id) = id {
+        line["uuid"] = id.into();
+    }
+    line.to_string()
 }
 
 pub(super) fn interrupt(request_id: String) -> String {

@@ -116,6 +116,7 @@ impl ClaudeParser {
             "control_cancel_request" => control::read_cancel(line, events),
             "control_response" => control::read_response(line, events),
             "rate_limit_event" => self.read_rate_limit(line, events),
+            "command_lifecycle" => read_message_state(line, events),
             name if SILENT_LINES.contains(&name) => events.other(name),
             name => events.unknown(name),
         }
@@ -246,5 +247,15 @@ impl ClaudeParser {
         let resets_at = resets_at.and_then(reset_of_field);
         self.quota.read_limit(&kind.and_then(Json::text).unwrap_or_default(), resets_at, events);
         events.other_if_empty("rate_limit_event");
+    }
+}
+
+/// Reads what became of a message that was written with an id. One that waits for its turn is not taken yet; one that is
+/// dropped is not waited for any more.
+fn read_message_state(line: Json<'_>, events: &mut LineEvents) {
+    let [id, state] = line.fields(["command_uuid", "state"]);
+    match id.and_then(Json::text) {
+        Some(id) if !state.is_some_and(|state| state.is("queued")) => events.push(EventKind::MessageTaken { id }),
+        Some(_) | None => events.other("command_lifecycle"),
     }
 }

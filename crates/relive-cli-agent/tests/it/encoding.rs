@@ -65,6 +65,23 @@ fn turns_and_interrupts_of_claude_match_the_recordings() {
     assert_eq!(compared, 23);
 }
 
+#[test]
+fn claude_names_a_message_that_it_takes_by_the_id_that_it_was_given() {
+    let id = "01a1f1f5-206b-741f-8b00-000000000006";
+    let mut encoder = Encoder::new(Dialect::Claude).unwrap();
+    encoder.name_next_message(id.into());
+    assert_eq!(value(&encoder.user_turn("go").unwrap())["uuid"], id);
+    assert_eq!(value(&encoder.user_turn("go").unwrap())["uuid"], Value::Null);
+    let says = |state: &str| {
+        let ids = r#""uuid":"u","session_id":"s""#;
+        let line = format!(r#"{{"type":"command_lifecycle","command_uuid":"{id}","state":"{state}",{ids}}}"#);
+        events(Dialect::Claude, &[&line]).remove(0).kind
+    };
+    assert_eq!(says("started"), EventKind::MessageTaken { id: id.into() });
+    assert_eq!(says("cancelled"), EventKind::MessageTaken { id: id.into() });
+    assert!(matches!(says("queued"), EventKind::Other { .. }));
+}
+
 /// Encodes a recorded message to a CLI once more, and names its kind.
 fn encode_again(
     encoder: &mut Encoder,

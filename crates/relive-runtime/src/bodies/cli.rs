@@ -12,6 +12,7 @@ mod deliver;
 mod hooks;
 mod known;
 mod live;
+mod messages;
 mod pool;
 mod restart;
 mod route;
@@ -142,7 +143,8 @@ impl Body for CliBody {
             CliTurnState::Failed => facts.is_refused,
             CliTurnState::Completed => false,
         };
-        is_unfinished.then_some(CONTINUE)
+        // A message that was not answered says what to do.
+        (is_unfinished && !facts.has_unheard()).then_some(CONTINUE)
     }
 
     fn read_ahead(&self, journal: &mut Writer) -> Prepared {
@@ -289,7 +291,12 @@ impl RunningAgent<'_> {
         if let Err(error) = &recorded {
             self.conversation(folder).warn(&format!("it crashed and cannot be started again: {error}"));
         } else {
-            let text = "its program has crashed, and is started again";
+            let text = match facts.has_unheard() {
+                false => "its program has crashed, and is started again",
+                true => {
+                    "its program has crashed, and is started again with the message that it had not begun to answer"
+                }
+            };
             self.journal.event("restarted", serde_json::json!({"text": text, "number": facts.restarts.len() + 1}));
         }
         recorded.is_ok()

@@ -203,6 +203,30 @@ fn an_agent_that_only_waits_for_its_background_command_says_which() {
     agents.await_idle(&process, 2);
 }
 
+#[test]
+fn a_message_that_claude_takes_into_its_turn_is_told_once() {
+    let test = "a_message_that_claude_takes";
+    let turns = [bash("while [ ! -e go ]; do sleep 0.05; done"), Turn::text("one"), Turn::text("two")];
+    let Some(agents) = Agents::new(test, "claude", turns) else { return };
+    let process = agents.run("claude", &["-y"]);
+    wait_until("the tool runs", || agents.world.info(&process.uuid)["agent"]["activity"] == "running_tool");
+    agents.world.relive(&["send", &process.uuid, "and this"]).ok();
+    let folder = agents.world.info(&process.uuid)["session"]["folder"].as_str().unwrap().to_owned();
+    wait_until("claude has it", || {
+        let log = fs::read(Path::new(&folder).join("log")).unwrap_or_default();
+        String::from_utf8_lossy(&log).matches(r#""state":"queued""#).count() == 2
+    });
+    fs::write(agents.world.work().join("go"), "").unwrap();
+    agents.await_idle(&process, 1);
+    assert_eq!((agents.said(&process).concat().as_str(), agents.last_question().contains("and this")), ("one", true));
+    agents.world.relive(&["kill", &process.uuid]).ok();
+    agents.world.await_field(&process.uuid, "state", "dead");
+    agents.world.relive(&["resume", &process.uuid, "--input", "the end"]).ok();
+    agents.await_idle(&process, 2);
+    let asked = agents.last_question();
+    assert_eq!((asked.matches("and this").count(), asked.contains("the end")), (1, true), "{asked}");
+}
+
 /// A question of claude's own.
 fn asks(questions: &Value) -> Turn {
     Turn::calls("AskUserQuestion", json!({ "questions": questions }))

@@ -13,15 +13,25 @@ use crate::world::{Begun, World, begun, kill, wait_for, wait_until};
 
 /// An agent that speaks the language of claude. It notes its launches and what it hears, and a message says what it does.
 const PROGRAM: &str = r#"echo "$1 $2" >> launches
+session=$2
+begin() {
+  printf '{"type":"system","subtype":"init","session_id":"%s","model":"m","tools":[],"uuid":"u"}\n' "$session"
+}
+say() {
+  printf '{"type":"assistant","message":{"id":"1","role":"assistant","content":[{"type":"text","text":"%s"}]},"session_id":"%s","uuid":"u"}\n' "$1" "$session"
+}
+[ ! -e greets ] || { begin; while [ ! -e greeted ]; do sleep 0.02; done; }
 while read -r line; do
   echo "$2 $line" >> heard
-  printf '{"type":"system","subtype":"init","session_id":"%s","model":"m","tools":[],"uuid":"u"}\n' "$2"
+  case "$line" in *leave*) exit 0 ;; esac
+  [ -e greets ] || begin
   case "$line" in
     *"wait for go"*) while [ ! -e go ]; do sleep 0.02; done ;;
-    *"crash once"*) [ -e crashed ] || { : > crashed; kill -9 $$; } ;;
+    *"crash early"*) [ -e crashed ] || { : > crashed; kill -9 $$; } ;;
+    *"crash once"*) [ -e crashed ] || { : > crashed; say begun; kill -9 $$; } ;;
     *"crash always"*|*Continue.*) [ ! -e crashes ] || kill -9 $$ ;;
   esac
-  printf '{"type":"assistant","message":{"id":"1","role":"assistant","content":[{"type":"text","text":"done"}]},"session_id":"%s","uuid":"u"}\n' "$2"
+  say done
   printf '{"type":"result","subtype":"success","is_error":false,"session_id":"%s","usage":{"input_tokens":3,"output_tokens":1}}\n' "$2"
 done
 "#;
@@ -48,6 +58,12 @@ fn run(world: &World, task: &str) -> Begun {
 fn lines(world: &World, file: &str, process: &Begun) -> usize {
     let text = fs::read_to_string(world.work().join(file)).unwrap_or_default();
     text.lines().filter(|line| line.contains(&process.uuid)).count()
+}
+
+/// What the agent said, in order.
+fn said(world: &World, process: &Begun) -> Vec<String> {
+    let ended = world.records(&process.uuid, "model_ended");
+    ended.iter().filter_map(|record| record["text"].as_str().map(str::to_owned)).collect()
 }
 
 #[track_caller]
@@ -297,4 +313,89 @@ fn a_crash_while_there_is_no_daemon_is_repaired_by_the_next_one() {
         info["agent"]["lifecycle"] == "idle" && lines(&world, "heard", &process) == 2
     });
     assert_eq!(lines(&world, "launches", &process), 2);
+}
+
+#[test]
+fn a_message_that_a_crashed_program_had_not_begun_to_answer_is_told_to_the_next_one() {
+    let world = scripted("");
+    let process = run(&world, "crash early");
+    wait_until("it has answered", || said(&world, &process) == ["done"]);
+    assert_eq!(lines(&world, "launches", &process), 2);
+    let heard = fs::read_to_string(world.work().join("heard")).unwrap();
+    assert_eq!(heard.matches("crash early").count(), 2, "{heard}");
+    assert!(!heard.contains("Continue."), "{heard}");
+    let told = world.events(&process.uuid).iter().any(|event| event.to_string().contains("had not begun to answer"));
+    assert!(told, "{:?}", world.events(&process.uuid));
+    // It is heard now.
+    world.relive(&["kill", &process.uuid]).ok();
+    world.await_field(&process.uuid, "state", "dead");
+    world.relive(&["resume", &process.uuid, "--input", "again"]).ok();
+    wait_until("it has answered again", || said(&world, &process) == ["done", "done"]);
+    assert_eq!(lines(&world, "heard", &process), 3);
+}
+
+#[test]
+fn a_message_that_was_not_answered_when_the_agent_was_killed_is_told_to_its_next_run() {
+    let world = scripted("");
+    let process = run(&world, "wait for go");
+    wait_until("it has the message", || lines(&world, "heard", &process) == 1);
+    await_lifecycle(&world, &process, "working");
+    for kill_daemon in [false, true] {
+        if kill_daemon {
+            world.kill_daemon();
+        }
+        world.relive(&["kill", &process.uuid]).ok();
+        world.await_field(&process.uuid, "state", "dead");
+        world.relive(&["resume", &process.uuid]).ok();
+        await_lifecycle(&world, &process, "working");
+    }
+    fs::write(world.work().join("go"), "").unwrap();
+    await_lifecycle(&world, &process, "idle");
+    let heard = fs::read_to_string(world.work().join("heard")).unwrap();
+    assert_eq!((heard.matches("wait for go").count(), heard.contains("Continue.")), (3, false), "{heard}");
+}
+
+#[test]
+fn an_agent_that_leaves_without_an_answer_to_its_last_message_fails_and_keeps_it() {
+    let world = scripted("");
+    let process = run(&world, "wait for go");
+    wait_until("it has the message", || lines(&world, "heard", &process) == 1);
+    await_lifecycle(&world, &process, "working");
+    world.relive(&["send", &process.uuid, "leave"]).ok();
+    wait_until("it is written", || {
+        world.records(&process.uuid, "cli").iter().filter(|record| record["sent"].is_number()).count() == 2
+    });
+    fs::write(world.work().join("go"), "").unwrap();
+    let ended = world.await_field(&process.uuid, "state", "dead");
+    assert_eq!((&ended["status"]["kind"], &ended["exit_code"]), (&json!("faulted"), &json!(1)), "{ended}");
+    assert!(ended["status"]["fault"].as_str().unwrap().contains("before it began to answer"), "{ended}");
+    assert_eq!(said(&world, &process), ["done"]);
+    world.relive(&["resume", &process.uuid]).ok();
+    world.await_field(&process.uuid, "state", "dead");
+    let heard = fs::read_to_string(world.work().join("heard")).unwrap();
+    assert_eq!((heard.matches("wait for go").count(), heard.matches("leave").count()), (1, 2), "{heard}");
+}
+
+#[test]
+fn a_program_that_greets_before_its_first_message_is_idle_and_hears_each_message_once() {
+    let world = scripted("");
+    fs::write(world.work().join("greets"), "").unwrap();
+    let process = run(&world, "a");
+    wait_until("its greeting is read", || !world.info(&process.uuid)["agent"]["session_id"].is_null());
+    fs::write(world.work().join("greeted"), "").unwrap();
+    wait_until("it has answered", || said(&world, &process) == ["done"]);
+    await_lifecycle(&world, &process, "idle");
+    world.relive(&["kill", &process.uuid]).ok();
+    world.await_field(&process.uuid, "state", "dead");
+    // It has nothing to do, and the next daemon knows that as well.
+    world.relive(&["resume", &process.uuid]).ok();
+    for _ in 0..2 {
+        let info = await_lifecycle(&world, &process, "idle");
+        assert!(info["agent"]["idle_kill_at"].is_string(), "{info}");
+        world.kill_daemon();
+    }
+    world.relive(&["send", &process.uuid, "b"]).ok();
+    wait_until("it has answered again", || said(&world, &process) == ["done", "done"]);
+    await_lifecycle(&world, &process, "idle");
+    assert_eq!(lines(&world, "heard", &process), 2);
 }

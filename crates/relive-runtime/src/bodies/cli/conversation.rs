@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use relive_cli_agent::{Dialect, Lifecycle, Refusal};
+use relive_cli_agent::Refusal;
 use relive_core::{SuspendReason, Timestamp, Why};
 use relive_journal::history::{CallState, CliFacts};
 use relive_journal::record::{Approval, Body as Record, CliRead, CliRecord, Decision, OnBudget, Question};
@@ -124,15 +124,14 @@ impl Conversation {
                 let _ = connection.request(Verb::CloseInput).await;
             }
             self.end_if_idle(&mut known, &delivery).await;
-            let idle_at = known.stream.machine().idle_kill_at().map(|at| self.in_time(at));
-            let collected_at = known.collecting_since.map(|since| since + COLLECTED_FOR);
+            let idle_at = known.idle_kill_at().map(|at| self.in_time(at));
             tokio::select! {
                 _ = seen.changed() => {}
                 _ = bell.changed() => {}
                 _ = pool_bell.changed() => {}
                 () = Calls::changed(&mut calls) => {}
                 () = delivery.write(), if delivery.has_more() => {}
-                () = at(collected_at) => {}
+                () = at(known.collecting_since.map(|since| since + COLLECTED_FOR)) => {}
                 () = at(idle_at), if !known.told_idle => {}
                 () = at(closing) => {
                     closing = None;
@@ -171,16 +170,15 @@ impl Conversation {
             Some(message) => Finished::Failed(message),
             None if turn_was_open && has_spoken => Finished::Broken,
             None if known.closed => Finished::Closed,
-            None if turn_was_open || self.has_unwritten(&known).await => Finished::Unanswered(known.errors.last_line()),
+            None if turn_was_open || self.has_unheard().await => Finished::Unanswered(known.errors.last_line()),
             None => Finished::Quiet,
         }
     }
 
-    /// Tells whether there is a message that was not written to the program.
-    async fn has_unwritten(&self, known: &Known) -> bool {
-        let written = known.last_input.unwrap_or(0);
-        let is_later = move |cli: &CliFacts| cli.last_input > written.max(cli.heard);
-        self.owner.look(move |history| history.cli.as_deref().is_some_and(is_later)).await.unwrap_or(false)
+    /// Tells whether there is a message that the program has not begun to answer.
+    async fn has_unheard(&self) -> bool {
+        let has_unheard = |history: &History| history.cli.as_deref().is_some_and(CliFacts::has_unheard);
+        self.owner.look(has_unheard).await.unwrap_or(false)
     }
 
     fn open_log(&self) -> Option<Reader> {
@@ -201,11 +199,10 @@ impl Conversation {
                 Some(place) => data.calls(uuid, place)?,
                 None => Vec::new(),
             };
-            let is_acp = history.cli.as_ref().is_some_and(|cli| dialect_of(&cli.agent) == Dialect::Acp);
-            let turns = if is_acp { deliver::sent_turns(&data.directory(uuid))? } else { Vec::new() };
-            Ok::<_, std::io::Error>((history, calls, turns))
+            let told = deliver::sent_turns(&data.directory(uuid))?;
+            Ok::<_, std::io::Error>((history, calls, told))
         });
-        let (history, calls, turns) = match read.await {
+        let (history, calls, told) = match read.await {
             Ok(Ok(read)) => read,
             Ok(Err(error)) => {
                 self.warn(&format!("its journal cannot be read: {error}"));
@@ -220,8 +217,9 @@ impl Conversation {
         let calls = calls.into_iter().zip(settled);
         let calls = calls.map(|(call, state)| OpenCall { id: call.id, is_settled: *state == CallState::Settled });
         let calls = calls.collect();
-        let mut known = Known::of(&history, calls, session_number(&self.folder), self.body.idle_timeout(), self.now())?;
-        known.expect(&agents::expected(&known.facts, &cwd_of(&history)), turns, self.now());
+        let session = session_number(&self.folder);
+        let mut known = Known::of(uuid, &history, calls, session, self.body.idle_timeout(), self.now())?;
+        known.expect(&agents::expected(&known.facts, &cwd_of(&history)), told, self.now());
         Some((known, history))
     }
 
@@ -347,7 +345,7 @@ impl Conversation {
             && let Some(key) = known.queue.pop_front()
         {
             let Some(request) = known.requests.get(&key).cloned() else { continue };
-            let call = known.translator.call_for(&request, known.last_input);
+            let call = known.translator.call_for(&request);
             self.record(known).await;
             if known.is_question(&key) {
                 let question = Question { call, answer: None, req: None, key: Some(key.clone()) };
@@ -404,7 +402,7 @@ impl Conversation {
             lifecycle: known.lifecycle(is_told_all),
             activity: machine.activity(),
             last_active: machine.last_active(),
-            idle_kill_at: machine.idle_kill_at().filter(|_| is_told_all),
+            idle_kill_at: known.idle_kill_at().filter(|_| is_told_all),
             session_id: known.facts.session_id.clone(),
             waiting: machine.waiting(),
             tool: known.running(),
@@ -424,7 +422,7 @@ impl Conversation {
 
     /// Tells whether the work is done, so that the program can end.
     fn wants_to_close(&self, known: &Known, delivery: &Delivery) -> bool {
-        let is_idle = known.stream.machine().lifecycle() == Lifecycle::Idle && !known.translator.is_turn_open();
+        let is_idle = known.is_idle();
         known.facts.agent.until_idle
             && !known.closed
             && is_idle
@@ -437,15 +435,11 @@ impl Conversation {
     /// meanwhile keeps it.
     async fn end_if_idle(&self, known: &mut Known, delivery: &Delivery) {
         let (pool, uuid, machine) = (&self.body.pool, self.process.uuid, known.stream.machine());
-        let is_idle = machine.lifecycle() == Lifecycle::Idle
-            && !known.translator.is_turn_open()
-            && delivery.is_done()
-            && !known.closed
-            && !known.told_idle
-            && !self.owner.is_paused();
+        let is_idle =
+            known.is_idle() && delivery.is_done() && !known.closed && !known.told_idle && !self.owner.is_paused();
         pool.report_idle(uuid, is_idle.then(|| machine.last_active()));
         let is_evicted = pool.is_to_leave(uuid);
-        let is_due = machine.idle_kill_at().is_some_and(|at| at <= self.now());
+        let is_due = known.idle_kill_at().is_some_and(|at| at <= self.now());
         if is_idle && (is_due || is_evicted) {
             let read_to = delivery.last_input();
             let is_needed = move |history: &History| history.cli.as_ref().is_none_or(|cli| cli.last_input > read_to);

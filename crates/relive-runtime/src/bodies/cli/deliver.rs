@@ -18,6 +18,7 @@ use relive_session::stage::Stage;
 
 use super::conversation::{Conversation, cwd_of};
 use super::known::Known;
+use super::messages::message_id;
 use super::unsupported::RefusedBefore;
 use super::{acp, agents};
 
@@ -113,8 +114,8 @@ pub(super) struct Delivery {
     due: VecDeque<Due>,
     /// Numbered, in that order.
     numbered: VecDeque<(u64, Due)>,
-    /// Written by an earlier daemon.
-    done: Vec<Due>,
+    /// Written by an earlier daemon, with their numbers.
+    done: Vec<(u64, Due)>,
     /// The last message that was read.
     last_input: u64,
     /// The record that is being numbered.
@@ -198,15 +199,15 @@ impl Delivery {
                 break;
             }
         }
-        for Due { seq, what } in std::mem::take(&mut self.done) {
+        for (number, Due { seq, what }) in std::mem::take(&mut self.done) {
             match what {
                 What::Turn(text) => {
-                    if known.was_told(seq) || known.takes_for_heard(seq) {
+                    if known.was_told(seq) || known.is_claimed(number, seq) {
                         continue;
                     }
                     // The program has it, and has not begun a turn with it.
-                    let lines = encoded(known, seq, &text).unwrap_or_default();
-                    known.wrote(&Outgoing { number: seq, input: Some(seq), lines }, conversation.now());
+                    let lines = encoded(known, number, seq, &text).unwrap_or_default();
+                    known.wrote(&Outgoing { number, input: Some(seq), lines }, conversation.now());
                 }
                 answer @ (What::Answer(_) | What::Reply { .. }) => {
                     known.answered(answer.key().unwrap_or_default());
@@ -234,7 +235,7 @@ impl Delivery {
                 let Some(place) = self.due.iter().position(|due| due.seq == seq) else { return };
                 let Some(due) = self.due.remove(place) else { return };
                 if self.written.is_some_and(|written| number <= written) {
-                    self.done.push(due);
+                    self.done.push((number, due));
                 } else {
                     self.numbered.push_back((number, due));
                 }
@@ -248,7 +249,7 @@ impl Delivery {
             Found::Launched => {
                 self.refused_before.clear();
                 // Another program: messages that began no turn are for this one, answers are not.
-                self.due.extend(self.done.drain(..));
+                self.due.extend(self.done.drain(..).map(|(_, due)| due));
                 self.due.extend(self.numbered.drain(..).map(|(_, due)| due));
                 self.due.retain(|due| matches!(due.what, What::Turn(_)));
                 self.due.make_contiguous().sort_by_key(|due| due.seq);
@@ -352,7 +353,7 @@ impl Delivery {
 fn outgoing(known: &mut Known, number: u64, due: &Due) -> Result<Option<Outgoing>, EncodeError> {
     match &due.what {
         What::Turn(text) => {
-            let lines = encoded(known, due.seq, text)?;
+            let lines = encoded(known, number, due.seq, text)?;
             Ok(Some(Outgoing { number, input: Some(due.seq), lines }))
         }
         What::Answer(approval) => {
@@ -388,9 +389,10 @@ fn outgoing(known: &mut Known, number: u64, due: &Due) -> Result<Option<Outgoing
     }
 }
 
-fn encoded(known: &mut Known, seq: u64, text: &str) -> Result<String, EncodeError> {
+fn encoded(known: &mut Known, number: u64, seq: u64, text: &str) -> Result<String, EncodeError> {
     let encoder = known.encoder.as_mut().ok_or(EncodeError::NoSession)?;
     encoder.number_requests_from(seq);
+    encoder.name_next_message(message_id(known.process, number));
     encoder.user_turn(text)
 }
 

@@ -140,6 +140,7 @@ impl Reports {
             | EventKind::Thinking { .. }
             | EventKind::Idle
             | EventKind::UserText { .. }
+            | EventKind::MessageTaken { .. }
             | EventKind::BackgroundStarted { .. }
             | EventKind::BackgroundEnded { .. }
             | EventKind::SubagentStarted { .. }

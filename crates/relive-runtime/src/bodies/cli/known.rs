@@ -7,7 +7,7 @@ use relive_cli_agent::{
     AgentStream, ApprovalChannel, ApprovalRequest, Dialect, Encoder, Event, EventKind, FORM_TOOL, Form, Lifecycle,
     RawJson,
 };
-use relive_core::{Generation, Timestamp};
+use relive_core::{Generation, Timestamp, Uuid};
 use relive_journal::History;
 use relive_journal::history::CliFacts;
 use relive_journal::record::{CliCapabilities, CliTurnState};
@@ -18,6 +18,7 @@ use super::acp;
 use super::agents::{by_messages, dialect_of, provider_of};
 use super::deliver::Outgoing;
 use super::live::{LiveGateway, Offered};
+use super::messages::{self, Claimed, Messages};
 use super::subagents::Subagents;
 use super::translate::{Before, Counting, OpenCall, Translator};
 use super::unsupported::Unsupported;
@@ -31,6 +32,7 @@ const TELLING: [&str; 6] = ["command", "file_path", "path", "pattern", "query", 
 
 /// What is known of a program.
 pub(super) struct Known {
+    pub(super) process: Uuid,
     pub(super) facts: CliFacts,
     pub(super) session: Generation,
     pub(super) stream: AgentStream,
@@ -50,7 +52,8 @@ pub(super) struct Known {
     pub(super) read_to: u64,
     /// The journal says that the output up to here is recorded.
     pub(super) marked_to: u64,
-    pub(super) last_input: Option<u64>,
+    /// The messages that were written to it.
+    pub(super) messages: Messages,
     pub(super) tool: Option<(String, Timestamp)>,
     /// The commands and subagents that work beside the conversation, by the CLI's ids, in the order of their starts.
     background: Vec<(String, String, Timestamp)>,
@@ -67,8 +70,6 @@ pub(super) struct Known {
     pub(super) has_had_turn: bool,
     /// The end of what it wrote to its standard error.
     pub(super) errors: ErrorTail,
-    /// The turns that began in output which no daemon has recorded before, each with a message that an earlier daemon wrote.
-    unrecorded_turns: usize,
     /// Whether this program has named its conversation.
     is_named: bool,
     /// Whether its input was closed, because its work is done.
@@ -89,6 +90,7 @@ pub(super) struct Known {
 impl Known {
     /// Begins with what the journal says. `calls` are those of the last step.
     pub(super) fn of(
+        process: Uuid,
         history: &History,
         calls: Vec<OpenCall>,
         session: Generation,
@@ -116,6 +118,7 @@ impl Known {
         let last = facts.turn.as_ref().filter(|_| read.is_some());
         let failed = last.filter(|turn| turn.state == CliTurnState::Failed);
         Some(Self {
+            process,
             stream: AgentStream::new(Some(dialect), idle_timeout, launched),
             encoder: Encoder::new(dialect).ok(),
             translator,
@@ -126,7 +129,7 @@ impl Known {
             recorded_to: read.map_or(0, |read| read.offset),
             read_to: 0,
             marked_to: read.map_or(0, |read| read.offset),
-            last_input: None,
+            messages: Messages::default(),
             tool: None,
             background: Vec::new(),
             subagents: Subagents::default(),
@@ -137,7 +140,6 @@ impl Known {
             last_failure: failed.map(|turn| turn.message.clone().unwrap_or_default()),
             has_had_turn: last.is_some(),
             errors: ErrorTail::default(),
-            unrecorded_turns: 0,
             is_named: false,
             closed: false,
             told_idle: false,
@@ -152,17 +154,23 @@ impl Known {
     }
 
     /// Takes in the messages by which the program begins, whether they are written already or not: they have the same
-    /// ids in every daemon, so that their replies are known.
-    pub(super) fn expect(&mut self, opening: &[String], earlier_turns: Vec<u64>, now: Timestamp) {
+    /// ids in every daemon, so that their replies are known. `told` are the messages of people that it was told.
+    pub(super) fn expect(&mut self, opening: &[String], told: Vec<u64>, now: Timestamp) {
         for line in opening {
             self.stream.push_input(line.as_bytes(), now);
         }
-        self.earlier_turns = earlier_turns.into();
+        let turn = self.facts.turn.as_ref().filter(|_| self.facts.read.is_some());
+        let has_unclaimed_turn = turn.is_some_and(|turn| turn.state == CliTurnState::Open && turn.input.is_none());
+        self.messages = Messages::new(!told.is_empty(), has_unclaimed_turn);
+        if dialect_of(&self.facts.agent) == Dialect::Acp {
+            self.earlier_turns = told.into();
+        }
     }
 
     /// Takes in that a part of the output is lost: the turns of that part are over, as far as they were recorded.
     pub(super) fn lose_output(&mut self, now: Timestamp) {
         let (heard, is_open) = (self.facts.heard, self.facts.is_turn_open());
+        self.messages.lose_output(is_open);
         self.earlier_turns.retain(|turn| *turn > heard || (*turn == heard && is_open));
         if let Some(session_id) = self.facts.session_id.clone().filter(|_| self.facts.read.is_some()) {
             self.stream.lose_output(&session_id, now);
@@ -185,17 +193,22 @@ impl Known {
         }
     }
 
-    /// Has a program be idle that says nothing before its first message, and that nothing is left to be told.
+    /// Has a program be idle that waits for its first message, and that nothing is left to be told. Some say nothing before
+    /// that, and some begin as if they had a turn.
     pub(super) fn await_first_message(&mut self, is_told_all: bool) {
         let begins_by_itself = by_messages(dialect_of(&self.facts.agent));
+        let has_work = self.messages.has_answered() || !self.background.is_empty();
+        let has_greeted = !self.messages.is_told() && !has_work;
         let machine = self.stream.machine_mut();
-        if is_told_all && !begins_by_itself && machine.lifecycle() == Lifecycle::Spawning && !machine.is_turn_open() {
+        let is_silent = machine.lifecycle() == Lifecycle::Spawning && !machine.is_turn_open();
+        if is_told_all && !begins_by_itself && (is_silent || has_greeted) {
             machine.mark_idle();
         }
     }
 
     /// Tells what the agent does, whose messages may not all be written yet: one that is about to get one is not idle.
     pub(super) fn lifecycle(&self, is_told_all: bool) -> Lifecycle {
+        let is_told_all = is_told_all && !self.messages.is_expecting();
         match self.stream.machine().lifecycle() {
             Lifecycle::Idle if !is_told_all && !self.is_named => Lifecycle::Spawning,
             Lifecycle::Idle if !is_told_all => Lifecycle::Working,
@@ -229,48 +242,64 @@ impl Known {
         self.stream.push(&chunk.bytes, at, |_, report| events.extend(report.events));
         let is_new = chunk.next > self.recorded_to;
         for event in &events {
+            if self.is_greeting(event) {
+                continue;
+            }
             self.learn(event, at);
+            let heard = match event.subagent {
+                None => self.messages.take_in(&event.kind, is_new && !self.translator.is_turn_open()),
+                Some(_) => None,
+            };
             if is_new {
-                if self.is_silent_turn(event) {
-                    // It ends without a word, and without having begun.
-                    self.translator.take_in(&EventKind::TurnStarted { turn_id: None }.into(), self.last_input);
-                }
-                let begins = matches!(event.kind, EventKind::TurnStarted { .. }) && event.subagent.is_none();
-                self.unrecorded_turns += usize::from(begins && self.last_input.is_none());
-                self.translator.take_in(event, self.last_input);
+                self.translate(event, heard);
             }
         }
         self.begin_earlier_turn(at);
     }
 
-    /// Tells whether an event ends the turn of an agent that does not say that a turn begins, and said nothing else.
-    fn is_silent_turn(&self, event: &Event) -> bool {
-        let ends = if let EventKind::TurnEnded { outcome, .. } = &event.kind {
-            *outcome != relive_cli_agent::TurnOutcome::Replayed
-        } else {
-            matches!(event.kind, EventKind::Error { .. })
-        };
-        ends && dialect_of(&self.facts.agent) == Dialect::Acp && !self.translator.is_turn_open()
+    /// Tells whether an event is the beginning of a program that was told nothing yet, and not that of a turn.
+    fn is_greeting(&self, event: &Event) -> bool {
+        let is_told = self.messages.is_told() || self.messages.has_answered();
+        matches!(event.kind, EventKind::TurnStarted { .. }) && !is_told && !self.translator.is_turn_open()
     }
 
-    /// Takes a message that an earlier daemon wrote for one that a turn was begun with, if there is such a turn.
-    pub(super) fn takes_for_heard(&mut self, seq: u64) -> bool {
-        if self.unrecorded_turns == 0 {
-            return false;
+    /// Translates an event, by which the program has perhaps begun to answer a message.
+    fn translate(&mut self, event: &Event, heard: Option<u64>) {
+        if self.translator.is_turn_open() {
+            heard.into_iter().for_each(|heard| self.translator.heard(heard));
+        } else if self.is_silent_turn(event, heard) {
+            // It has not said that it begins.
+            self.translator.take_in(&EventKind::TurnStarted { turn_id: None }.into(), heard);
         }
-        self.unrecorded_turns -= 1;
-        self.last_input = Some(seq);
-        self.translator.heard(seq);
-        true
+        self.translator.take_in(event, heard);
+    }
+
+    /// Tells whether an event is the end of a turn of which nothing else was said, or a question before it said anything.
+    fn is_silent_turn(&self, event: &Event, heard: Option<u64>) -> bool {
+        let is_acp = dialect_of(&self.facts.agent) == Dialect::Acp;
+        let ends = is_acp && event.subagent.is_none() && messages::is_end(&event.kind);
+        ends || heard.is_some() && !messages::is_in_step(&event.kind)
+    }
+
+    /// Finds out whether a message that an earlier daemon has written was taken, by its number and its record.
+    pub(super) fn is_claimed(&mut self, number: u64, seq: u64) -> bool {
+        match self.messages.claim(number, seq) {
+            Claimed::Waiting => false,
+            Claimed::Taken => true,
+            Claimed::Answered => {
+                self.translator.heard(seq);
+                true
+            }
+        }
     }
 
     /// Takes in something that is written to the program.
     pub(super) fn wrote(&mut self, written: &Outgoing, at: Timestamp) {
         if let Some(input) = written.input {
-            self.last_input = Some(input);
             if !self.told_turns.insert(input) {
                 return;
             }
+            self.messages.wrote(written.number, input);
         }
         for line in written.lines.lines() {
             for event in self.stream.push_input(line.as_bytes(), at) {
@@ -284,6 +313,17 @@ impl Known {
     /// Tells whether a turn was written to the program that it has not ended, although it may not have said a word in it.
     pub(super) fn owes_turn(&self) -> bool {
         self.translator.is_turn_open() || self.stream.machine().is_turn_open()
+    }
+
+    /// Tells whether the program has nothing to do, and no message that it is known to take next.
+    pub(super) fn is_idle(&self) -> bool {
+        let is_idle = self.stream.machine().lifecycle() == Lifecycle::Idle && !self.translator.is_turn_open();
+        is_idle && !self.messages.is_expecting()
+    }
+
+    /// Returns when it is ended for being idle; `None` while no countdown runs.
+    pub(super) fn idle_kill_at(&self) -> Option<Timestamp> {
+        self.stream.machine().idle_kill_at().filter(|_| self.is_idle())
     }
 
     /// Tells whether the program has said anything that its dialect knows.
@@ -311,6 +351,12 @@ impl Known {
     fn close_request(&mut self, key: &str) {
         self.queue.retain(|queued| queued != key);
         self.requests.remove(key);
+    }
+
+    fn close_request_of_tool(&mut self, id: &str) {
+        let of_tool = |request: &ApprovalRequest| request.tool_id.as_deref() == Some(id);
+        let key = self.requests.iter().find(|(_, request)| of_tool(request)).map(|(key, _)| key.clone());
+        key.into_iter().for_each(|key| self.close_request(&key));
     }
 
     fn open_request(&mut self, request: ApprovalRequest) {
@@ -350,11 +396,7 @@ impl Known {
             }
             EventKind::Answered { request_id } => self.close_request(request_id.as_str()),
             EventKind::ToolEnded { id, .. } => {
-                let of_tool = |request: &ApprovalRequest| request.tool_id.as_deref() == Some(id);
-                let key = self.requests.iter().find(|(_, request)| of_tool(request)).map(|(key, _)| key.clone());
-                if let Some(key) = key {
-                    self.close_request(&key);
-                }
+                self.close_request_of_tool(id);
                 if is_own {
                     self.tool = None;
                 }
@@ -394,6 +436,7 @@ impl Known {
             | EventKind::BackgroundEnded { .. }
             | EventKind::Idle
             | EventKind::UserText { .. }
+            | EventKind::MessageTaken { .. }
             | EventKind::SubagentStarted { .. }
             | EventKind::SubagentEnded { .. }
             | EventKind::Question { .. }

@@ -175,7 +175,7 @@ impl Translator {
         self.text.all.is_empty() && self.thinking.all.is_empty() && self.calls.is_empty()
     }
 
-    /// Takes in an event. `input` is the last message that was written to the CLI.
+    /// Takes in an event. `input` is the message that it begins to answer, if it does.
     pub(super) fn take_in(&mut self, event: &Event, input: Option<u64>) {
         if event.subagent.is_some() {
             return;
@@ -211,6 +211,7 @@ impl Translator {
             | EventKind::UnsupportedRequest { .. }
             | EventKind::Idle
             | EventKind::UserText { .. }
+            | EventKind::MessageTaken { .. }
             | EventKind::BackgroundStarted { .. }
             | EventKind::BackgroundEnded { .. }
             | EventKind::SubagentStarted { .. }
@@ -248,7 +249,7 @@ impl Translator {
         }
     }
 
-    /// Records that the last turn was begun with this message.
+    /// Records that the last turn answers this message.
     pub(super) fn heard(&mut self, input: u64) {
         let state = if self.is_turn_open() { CliTurnState::Open } else { CliTurnState::Completed };
         self.push_turn(state, Some(input), None);

@@ -83,9 +83,8 @@ impl Translator {
         }
     }
 
-    /// Returns the call that a request for permission is about, and records it if that is not done. `input` is the last message
-    /// that was written to the CLI.
-    pub(in super::super) fn call_for(&mut self, request: &ApprovalRequest, input: Option<u64>) -> u32 {
+    /// Returns the call that a request for permission is about, and records it if that is not done.
+    pub(in super::super) fn call_for(&mut self, request: &ApprovalRequest) -> u32 {
         let key = request.tool_id.clone().unwrap_or_else(|| request.request_id.as_str().to_owned());
         if self.preparing.contains(&key) {
             self.start_call(&key, &request.tool, request.input.as_ref(), false);
@@ -93,7 +92,7 @@ impl Translator {
         self.flush();
         if !self.has_open_calls() {
             if !self.knows(&key) {
-                self.start_turn(input);
+                self.start_turn(None);
                 self.calls.push(call(&key, &request.tool, request.input.as_ref()));
             }
             self.flush();

@@ -284,7 +284,7 @@ fn a_request_for_permission_does_not_record_a_call_beside_it_whose_input_is_to_c
     let request = events.iter().find_map(|event| {
         if let EventKind::ApprovalAsked(request) = &event.kind { Some(request.clone()) } else { None }
     });
-    assert_eq!(translator.call_for(&request.unwrap(), Some(3)), 0);
+    assert_eq!(translator.call_for(&request.unwrap()), 0);
     assert_eq!(called(&translator.take()), [("a".to_owned(), known.to_owned())]);
     update(&mut parser, &mut translator, "b", "in_progress", later);
     update(&mut parser, &mut translator, "a", "completed", known);
