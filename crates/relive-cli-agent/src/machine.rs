@@ -49,6 +49,8 @@ pub enum Waiting {
 pub struct Machine {
     state: State,
     last_active: Timestamp,
+    /// When the countdown of an idle agent begins, if that is later than its last activity.
+    counts_from: Timestamp,
     idle_timeout: Duration,
 }
 
@@ -82,7 +84,7 @@ pub(crate) enum Turn {
 impl Machine {
     /// Starts in `spawning`. An `idle_timeout` of zero means that an idle agent is never ended.
     pub fn new(idle_timeout: Duration, now: Timestamp) -> Self {
-        Self { state: State::Spawning(Turn::Closed), last_active: now, idle_timeout }
+        Self { state: State::Spawning(Turn::Closed), last_active: now, counts_from: now, idle_timeout }
     }
 
     /// Applies one event. Every event of a living process updates `last_active`; after `mark_killed` nothing changes
@@ -170,13 +172,18 @@ impl Machine {
         self.last_active
     }
 
+    /// Begins the idle countdown anew: before `now` the agent was stopped, so that its silence says nothing.
+    pub fn restart_countdown(&mut self, now: Timestamp) {
+        self.counts_from = now;
+    }
+
     /// Returns when the idle countdown reaches zero; `None` while it does not run.
     pub fn idle_kill_at(&self) -> Option<Timestamp> {
         if self.state != State::Idle || self.idle_timeout.is_zero() {
             return None;
         }
         let timeout = SignedDuration::try_from(self.idle_timeout).unwrap_or(SignedDuration::MAX);
-        Some(self.last_active.saturating_add(timeout).unwrap_or(Timestamp::MAX))
+        Some(self.last_active.max(self.counts_from).saturating_add(timeout).unwrap_or(Timestamp::MAX))
     }
 
     fn work(&self) -> Option<&OpenWork> {

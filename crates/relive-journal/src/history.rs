@@ -323,6 +323,9 @@ impl History {
                 self.unpause(record.at);
                 self.resumed_by = resumed.cause.or(self.resumed_by);
                 self.start_time(record.up);
+                if let Some(cli) = &mut self.cli {
+                    cli.resumed_at = Some(record.at);
+                }
                 self.land_resume(resumed);
             }
             Body::Proceeded(_) => self.release_time(record.up),

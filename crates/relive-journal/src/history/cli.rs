@@ -55,6 +55,9 @@ pub struct CliFacts {
     /// Whether it waits for a place in the pool.
     #[serde(default)]
     pub is_queued: bool,
+    /// When its last pause ended. It was silent until then because it was frozen.
+    #[serde(default)]
+    pub resumed_at: Option<Timestamp>,
 }
 
 /// A session whose program crashed and was replaced in the same run.
@@ -124,6 +127,7 @@ impl History {
                 restarts: Vec::new(),
                 capabilities: None,
                 is_queued: false,
+                resumed_at: None,
             }));
         }
         let generation = self.epoch.0;
@@ -169,7 +173,7 @@ impl History {
         (facts.turn, facts.read, facts.heard) = (None, None, seq);
         facts.launches.clear();
         facts.restarts.clear();
-        (facts.crashed, facts.is_queued) = (None, false);
+        (facts.crashed, facts.is_queued, facts.resumed_at) = (None, false, None);
         (facts.gateway, facts.called_to, facts.calls) = (None, 0, 0);
     }
 }

@@ -399,3 +399,25 @@ fn a_program_that_greets_before_its_first_message_is_idle_and_hears_each_message
     await_lifecycle(&world, &process, "idle");
     assert_eq!(lines(&world, "heard", &process), 2);
 }
+
+#[test]
+fn the_countdown_of_an_idle_agent_begins_anew_when_it_is_resumed() {
+    let world = scripted("pool: {idle_timeout: 3s}\n");
+    let process = run(&world, "a");
+    let info = await_lifecycle(&world, &process, "idle");
+    world.relive(&["pause", &process.uuid]).ok();
+    let paused = world.await_display(&process.uuid, "suspended");
+    assert_eq!(paused["agent"]["idle_kill_at"], Value::Null, "{paused}");
+    let at = |info: &Value| info["agent"]["idle_kill_at"].as_str().unwrap().parse::<jiff::Timestamp>().unwrap();
+    wait_until("it would have been ended", || jiff::Timestamp::now() > at(&info));
+    let resumed = jiff::Timestamp::now();
+    world.relive(&["resume", &process.uuid]).ok();
+    let after = await_lifecycle(&world, &process, "idle");
+    assert!(at(&after) >= resumed + Duration::from_secs(3), "{after}");
+    // The next daemon counts from the same time.
+    world.kill_daemon();
+    let again = await_lifecycle(&world, &process, "idle");
+    assert_eq!(at(&again), at(&after));
+    let ended = world.await_field(&process.uuid, "state", "dead");
+    assert_eq!(ended["why"], "idle");
+}

@@ -246,6 +246,7 @@ pub(super) mod tests {
             restarts: Vec::new(),
             capabilities: None,
             is_queued: false,
+            resumed_at: None,
         }
     }
 

@@ -117,6 +117,7 @@ impl Conversation {
             delivery.prepare(&self, &mut known).await;
             known.await_first_message(delivery.is_done());
             self.put_questions(&mut known).await;
+            self.follow_pauses(&mut known).await;
             self.publish(&mut known, delivery.is_done());
             if self.wants_to_close(&known, &delivery) || (known.no_conversation.is_some() && !known.closed) {
                 known.closed = true;
@@ -417,6 +418,17 @@ impl Conversation {
         };
         if self.body.agents.put(self.process.uuid, agent) {
             self.owner.ring();
+        }
+    }
+
+    /// Begins the idle countdown anew when a pause has ended.
+    async fn follow_pauses(&self, known: &mut Known) {
+        let is_paused = self.owner.is_paused();
+        if std::mem::replace(&mut known.was_paused, is_paused) && !is_paused {
+            let resumed_at = |history: &History| history.cli.as_deref().and_then(|cli| cli.resumed_at);
+            if let Some(at) = self.owner.look(resumed_at).await.ok().flatten() {
+                known.stream.machine_mut().restart_countdown(at);
+            }
         }
     }
 

@@ -75,6 +75,8 @@ pub(super) struct Known {
     /// Whether its input was closed, because its work is done.
     pub(super) closed: bool,
     pub(super) told_idle: bool,
+    /// Whether it was paused when that was looked at last.
+    pub(super) was_paused: bool,
     /// What the agent can do with conversations, if it speaks ACP and has said so.
     pub(super) capabilities: Option<CliCapabilities>,
     /// Why there is no conversation to be had with this program.
@@ -143,6 +145,8 @@ impl Known {
             is_named: false,
             closed: false,
             told_idle: false,
+            // A pause may have ended before it was looked at.
+            was_paused: true,
             capabilities: None,
             no_conversation: None,
             unsupported: Unsupported::default(),
@@ -323,7 +327,7 @@ impl Known {
 
     /// Returns when it is ended for being idle; `None` while no countdown runs.
     pub(super) fn idle_kill_at(&self) -> Option<Timestamp> {
-        self.stream.machine().idle_kill_at().filter(|_| self.is_idle())
+        self.stream.machine().idle_kill_at().filter(|_| self.is_idle() && !self.was_paused)
     }
 
     /// Tells whether the program has said anything that its dialect knows.
