@@ -48,6 +48,10 @@ const TOKEN_WITHIN: Duration = Duration::from_secs(10);
 /// How long a connection may wait for its next request.
 const NEXT_WITHIN: Duration = Duration::from_secs(300);
 
+/// Says why a key is refused: the agent, which was given a token in its place, has found it elsewhere.
+const FOREIGN_KEY: &str = "Relive: the agent uses a key from its settings instead of the token that it was given; remove the \
+                           key (ANTHROPIC_API_KEY under `env`, or apiKeyHelper, in .claude/settings.json), or use --no-gateway";
+
 type Reply = oneshot::Sender<Response<Body>>;
 
 /// The part of a request's body that is read.
@@ -132,7 +136,9 @@ async fn answer_of(
         false => served.target().accepts(token),
     });
     if !is_ours {
-        return failed(api, 401, "authentication_error", "this port needs the token of its process");
+        let has_key = upstream::token(&head.headers).is_some_and(|token| !token.is_empty());
+        let message = if has_key { FOREIGN_KEY } else { "this port needs the token of its process" };
+        return final_answer(failed(api, 401, "authentication_error", message));
     }
     has_token.store(true, Ordering::Relaxed);
     if api.is_none() && !is_hook && !Api::is_free(&head.method, head.uri.path()) {

@@ -113,6 +113,21 @@ fn settings_of_claude_do_not_lead_its_calls_past_the_gateway() {
 }
 
 #[test]
+fn a_key_in_the_settings_of_a_repository_is_named_as_what_keeps_claude_from_its_model() {
+    let test = "a_key_in_the_settings";
+    let Some(agents) = Agents::new(test, "claude", [Turn::text("never")]) else { return };
+    fs::create_dir_all(agents.world.work().join(".claude")).unwrap();
+    let settings = json!({"env": {"ANTHROPIC_API_KEY": "of-the-repository"}});
+    fs::write(agents.world.work().join(".claude/settings.json"), settings.to_string()).unwrap();
+    let process = agents.run("claude", &[]);
+    let told = "uses a key from its settings instead of the token";
+    wait_until("its turn has failed", || agents.turns(&process) == 1);
+    let logs = agents.world.relive(&["logs", &process.uuid]).ok().stdout;
+    assert!(logs.contains(told) && logs.contains(".claude/settings.json"), "{logs}");
+    assert!(agents.server.requests().is_empty());
+}
+
+#[test]
 fn without_the_gateway_usage_is_the_agents_own_claim() {
     let test = "without_the_gateway";
     let Some(agents) = Agents::new(test, "claude", [Turn::text("Hello.")]) else { return };
