@@ -1,7 +1,7 @@
 //! Why a process has ended or is suspended, in words: every list, the inbox and the screens say the same.
 
 use relive_core::Body;
-use relive_types::status::MAX_STEPS_EXCEEDED;
+use relive_types::status::{BUDGET_EXCEEDED, MAX_STEPS_EXCEEDED};
 use relive_types::{Cause, LimitKind, Pid, ProcessStatus, Why};
 
 use crate::process::Process;
@@ -74,8 +74,8 @@ pub fn reached_limit(process: &Process) -> Option<String> {
 
 /// Names the limit that ended a process: its own with the value, or that of an ancestor.
 fn ended_by_limit(process: &Process) -> Option<String> {
-    let is_budget = process.why == Some(Why::Budget);
     let exit = process.exit.as_ref()?;
+    let is_budget = process.why == Some(Why::Budget) && exit.reason == BUDGET_EXCEEDED;
     if !is_budget && process.why != Some(Why::Timeout) && exit.reason != MAX_STEPS_EXCEEDED {
         return None;
     }

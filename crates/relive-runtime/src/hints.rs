@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use relive_api::Process;
-use relive_core::status::MAX_STEPS_EXCEEDED;
+use relive_core::status::{BUDGET_EXCEEDED, MAX_STEPS_EXCEEDED};
 use relive_core::{Body, Limits, Pid, SuspendReason, Usd, View, Why};
 use relive_types::LimitKind;
 
@@ -152,7 +152,8 @@ impl Ended<'_> {
             let timeout_ms = Some(twice(limits.timeout_ms?.max(used.elapsed_ms)));
             return Some(Raise { timeout_ms, ..Raise::default() });
         }
-        if self.why == Some(Why::Budget) {
+        // One that failed otherwise has reached no limit: the price of its model is not known.
+        if self.why == Some(Why::Budget) && self.exit_reason == BUDGET_EXCEEDED {
             let (tokens, cost) = used.spent(limits);
             // Another limit was refused before it was reached: the next call would have been above it.
             let tokens = tokens.or_else(|| limits.max_tokens.filter(|_| cost.is_none()));

@@ -13,6 +13,9 @@ use crate::signal::{KillSignal, Signal};
 /// The fault of a process that reached its limit of steps.
 pub const MAX_STEPS_EXCEEDED: &str = "max steps exceeded";
 
+/// The reason of a process that had nothing left to spend.
+pub const BUDGET_EXCEEDED: &str = "budget_exceeded";
+
 const FAILED: u8 = 1;
 const BUDGET: u8 = 2;
 const ABORTED: u8 = 125;
@@ -224,7 +227,7 @@ impl End {
     fn exit_of_killed(&self, signal: KillSignal) -> Exit<'_> {
         let code = if self.why() == Some(Why::Budget) { 2 } else { 1 };
         let reason = match self.why() {
-            Some(Why::Budget) => "budget_exceeded".into(),
+            Some(Why::Budget) => BUDGET_EXCEEDED.into(),
             Some(Why::Oom) => "out of memory".into(),
             Some(Why::Limit) => self.limit.as_deref().unwrap_or("limit exceeded").into(),
             Some(Why::Timeout) => "timed out".into(),

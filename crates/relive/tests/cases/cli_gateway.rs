@@ -189,7 +189,7 @@ fn an_agent_that_waits_for_more_budget_is_suspended_and_makes_the_call_when_it_h
 #[test]
 fn a_limit_in_dollars_is_kept_call_by_call() {
     let test = "a_limit_in_dollars";
-    let turns = [bash("true").usage(400_000, 100, 0), Turn::text("never")];
+    let turns = [bash("true").usage(400_000, 100, 0), bash("true").usage(400_000, 100, 0), Turn::text("never")];
     let config = "prices:\n  anthropic/priced: {input: 1, output: 1}\n";
     let Some(agents) = Agents::with_config(test, "claude", config, turns) else { return };
     let run = |model: &str| {
@@ -209,11 +209,19 @@ fn a_limit_in_dollars_is_kept_call_by_call() {
     run("unpriced").fails(2, &["the price of anthropic/unpriced is not known", "prices:"]);
     // Which model it asks may be known only when it does.
     let ran = agents.world.relive(&["run", "-n", "--agent", "claude", "-y", "--max-cost", "0.30", "the task"]).exits(1);
-    assert!(ran.stderr.contains("the price of anthropic/") && ran.stderr.contains("or use --max-tokens"), "{ran:?}");
+    assert!(ran.stderr.contains("the price of anthropic/") && ran.stderr.contains("set it under `prices:`"), "{ran:?}");
     let listed = agents.world.relive(&["ps", "-a"]).ok().stdout;
     assert!(listed.contains("the price of anthropic/"), "{listed}");
     let process = agents.world.relive(&["ps", "-a", "--json"]).ok().json()["processes"][0].clone();
     assert_eq!((&process["status"]["kind"], &process["exit_code"]), (&json!("faulted"), &json!(1)), "{process}");
+    // No limit was reached: it continues as soon as there is a price.
+    assert_eq!((&process["hint"], &process["reached_limit"]), (&Value::Null, &Value::Null), "{process}");
+    let priced = format!("{config}  {}: {{input: 1, output: 1}}\n", process["model"].as_str().unwrap());
+    fs::write(agents.world.root().join("config/relive/config.yaml"), priced).unwrap();
+    agents.world.relive(&["resume", process["uuid"].as_str().unwrap()]).ok();
+    wait_until("it has spent its dollars", || {
+        agents.world.info(process["uuid"].as_str().unwrap())["exit"]["reason"] == "budget_exceeded"
+    });
     agents.world.relive(&["rm", "-y", process["uuid"].as_str().unwrap()]).ok();
     let ran = run("priced");
     assert_eq!(ran.code, 2, "{ran:?}");

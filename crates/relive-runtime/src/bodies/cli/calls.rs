@@ -437,7 +437,7 @@ impl Conversation {
     pub(super) async fn end_of_refused(&self, end: End, model: &str) -> End {
         let is_unpriced = self.body.live.now().prices.of(model).is_none();
         if is_unpriced && self.owner.has_budget().await && self.owner.left_to_spend().await.cost.is_some() {
-            let fault = format!("{}: {PRICES_HINT}", unpriced(model));
+            let fault = format!("{}: set it under `prices:` in config.yaml, and resume the process", unpriced(model));
             return End::of(ProcessStatus::Faulted { fault });
         }
         over_budget(end)
