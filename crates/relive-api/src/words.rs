@@ -2,7 +2,7 @@
 
 use relive_core::Body;
 use relive_types::status::{BUDGET_EXCEEDED, MAX_STEPS_EXCEEDED};
-use relive_types::{Cause, LimitKind, Pid, ProcessStatus, Why};
+use relive_types::{Cause, Isolation, LimitKind, Pid, ProcessStatus, Why};
 
 use crate::process::Process;
 
@@ -51,13 +51,20 @@ pub fn not_started(process: &Process) -> Option<String> {
 }
 
 fn cli_not_started(process: &Process, stage: &str, errno: &str) -> Option<String> {
-    let dialect = process.agent.as_ref().and_then(|agent| agent["dialect"].as_str())?;
-    match (stage, errno) {
-        // The name of the protocol is that of no program.
-        ("execve", "ENOENT") if dialect == "acp" => Some("program not found: the agent is not installed".to_owned()),
-        ("execve", "ENOENT") => Some(format!("program not found: the CLI agent `{dialect}` is not installed")),
-        _ => None,
+    if (stage, errno) != ("execve", "ENOENT") {
+        return None;
     }
+    let agent = process.agent.as_ref()?;
+    // A daemon of an earlier version gives no name. The name of the protocol is that of no program.
+    let name = agent["name"].as_str().or_else(|| agent["dialect"].as_str().filter(|dialect| *dialect != "acp"));
+    let agent = name.map_or_else(|| "the agent".to_owned(), |name| format!("the CLI agent `{name}`"));
+    let hidden = match process.isolation {
+        Some(Isolation::Confined | Isolation::Sealed) => {
+            ", or is in a directory that an isolated process does not see, such as /tmp"
+        }
+        Some(Isolation::None) | None => "",
+    };
+    Some(format!("program not found: {agent} is not installed{hidden}"))
 }
 
 /// Names the limit of its own that stopped a process: `--max-steps 20`.

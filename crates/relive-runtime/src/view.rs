@@ -135,6 +135,7 @@ impl Runtime {
                 false => Lifecycle::Killed,
             };
             let shown = ShownAgent {
+                name: &facts.agent.agent,
                 dialect: &facts.agent.dialect,
                 lifecycle,
                 activity: Activity::Idle,

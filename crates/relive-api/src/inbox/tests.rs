@@ -180,6 +180,11 @@ fn an_item_says_what_happened_in_words() {
     check(dead(127, true), program, "program not found: /nope");
     let agent = json!({"body": "cli", "agent": {"dialect": "claude"}, "status": absent});
     check(dead(127, true), agent, "program not found: the CLI agent `claude` is not installed");
+    let agent = json!({
+        "body": "cli", "agent": {"name": "codex", "dialect": "codex-app-server"}, "status": absent, "isolation": "confined",
+    });
+    let hidden = "or is in a directory that an isolated process does not see, such as /tmp";
+    check(dead(127, true), agent, &format!("program not found: the CLI agent `codex` is not installed, {hidden}"));
     let killed = json!({"kind": "killed", "signal": "SIGTERM"});
     let ended = |reason: &str| json!({"code": 1, "reason": reason, "err": null});
     check(dead(1, true), json!({"status": killed, "exit": ended("interrupted")}), "ended by SIGTERM");

@@ -259,10 +259,11 @@ impl RunningAgent<'_> {
         let first = history.incarnations.get(is_over.map_or(0, |place| place + 1));
         let since: Timestamp = first.map_or_else(|| self.body.clock.now(), |incarnation| incarnation.at);
         let facts = history.cli.as_deref();
-        let dialect = facts.map(|facts| facts.agent.dialect.clone()).unwrap_or_default();
+        let named = |facts: &CliFacts| (facts.agent.agent.clone(), facts.agent.dialect.clone());
+        let (name, dialect) = facts.map(named).unwrap_or_default();
         let (session_id, in_terminal) =
             facts.map(|facts| (facts.session_id.clone(), facts.agent.terminal)).unwrap_or_default();
-        Ok(AskedRun { since, dialect, session_id, in_terminal })
+        Ok(AskedRun { since, name, dialect, session_id, in_terminal })
     }
 
     /// Records that a program which has crashed is replaced by another one, if it is to be.

@@ -399,6 +399,7 @@ impl Conversation {
         let asked = known.asked.as_ref().and_then(|key| known.requests.get(key));
         let asked = asked.map(|request| Asked::of(request, known.offered(request)));
         let agent = LiveAgent {
+            name: known.facts.agent.agent.clone(),
             dialect: dialect_of(&known.facts.agent),
             lifecycle: known.lifecycle(is_told_all),
             activity: machine.activity(),

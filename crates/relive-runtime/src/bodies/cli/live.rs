@@ -18,6 +18,7 @@ pub(crate) struct LiveAgents {
 /// The state of one CLI agent.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct LiveAgent {
+    pub(crate) name: String,
     pub(crate) dialect: Dialect,
     pub(crate) lifecycle: Lifecycle,
     pub(crate) activity: Activity,
@@ -47,6 +48,7 @@ pub(crate) struct LiveAgent {
 /// The field `agent` of a process, whether it runs, waits for a place or has ended.
 #[derive(Debug)]
 pub(crate) struct ShownAgent<'a> {
+    pub(crate) name: &'a str,
     pub(crate) dialect: &'a str,
     pub(crate) lifecycle: Lifecycle,
     pub(crate) activity: Activity,
@@ -67,6 +69,7 @@ pub(crate) struct ShownAgent<'a> {
 impl ShownAgent<'_> {
     pub(crate) fn to_json(&self) -> Value {
         json!({
+            "name": self.name,
             "dialect": self.dialect,
             "lifecycle": self.lifecycle,
             "activity": self.activity,
@@ -191,6 +194,7 @@ impl LiveAgent {
     /// Returns the field `agent` of a process.
     pub(crate) fn to_json(&self) -> Value {
         let shown = ShownAgent {
+            name: &self.name,
             dialect: self.dialect.name(),
             lifecycle: self.lifecycle,
             activity: self.activity,

@@ -55,6 +55,7 @@ struct Waiting {
     since: Timestamp,
     /// Whether it is paused, so that others go before it.
     is_paused: bool,
+    name: String,
     dialect: String,
     session_id: Option<String>,
     in_terminal: bool,
@@ -76,6 +77,7 @@ pub(crate) struct QueuePlace {
     pub(crate) place: usize,
     pub(crate) of: usize,
     pub(crate) since: Timestamp,
+    name: String,
     dialect: String,
     session_id: Option<String>,
     in_terminal: bool,
@@ -85,6 +87,7 @@ impl QueuePlace {
     /// Returns the field `agent` of a process that waits.
     pub(crate) fn to_json(&self) -> Value {
         let shown = ShownAgent {
+            name: &self.name,
             dialect: &self.dialect,
             lifecycle: Lifecycle::Spawning,
             activity: Activity::Idle,
@@ -201,6 +204,7 @@ impl AgentPool {
             place,
             of: members.waiting.len(),
             since: waiting.since,
+            name: waiting.name.clone(),
             dialect: waiting.dialect.clone(),
             session_id: waiting.session_id.clone(),
             in_terminal: waiting.in_terminal,
@@ -308,8 +312,8 @@ impl CliBody {
     /// Waits until there is room for an agent; `false` if it has to end before that.
     pub(super) async fn wait_for_room(&self, cx: &mut Context, asked: AskedRun) -> bool {
         let (uuid, pool) = (cx.process.uuid, &self.pool);
-        let AskedRun { since, dialect, session_id, in_terminal } = asked;
-        let waiting = Waiting { since, is_paused: false, dialect, session_id, in_terminal };
+        let AskedRun { since, name, dialect, session_id, in_terminal } = asked;
+        let waiting = Waiting { since, is_paused: false, name, dialect, session_id, in_terminal };
         if pool.wait(uuid, waiting) == Admission::Granted {
             return note_queued(cx, false).await;
         }
@@ -364,6 +368,7 @@ async fn note_queued(cx: &Context, is_queued: bool) -> bool {
 #[derive(Debug)]
 pub(super) struct AskedRun {
     pub(super) since: Timestamp,
+    pub(super) name: String,
     pub(super) dialect: String,
     pub(super) session_id: Option<String>,
     pub(super) in_terminal: bool,

@@ -119,6 +119,7 @@ impl Conversation {
         }
         let told = is_told_name(facts).then(|| self.process.uuid.to_string());
         let agent = LiveAgent {
+            name: facts.agent.agent.clone(),
             dialect: dialect_of(&facts.agent),
             lifecycle,
             activity,
