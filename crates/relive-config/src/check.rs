@@ -324,8 +324,22 @@ impl Checker<'_> {
     }
 
     fn word(&mut self, key: &str, found: &Spanned<Node>) {
-        if !matches!(&found.value, Node::Text(text) if !text.contains('\0')) {
-            self.wrong(&found.referenced, format!("`{key}` lists texts, not {}: quote it", found.value.name()));
+        match &found.value {
+            Node::Text(text) if text.contains('\0') => {
+                self.wrong(
+                    &found.referenced,
+                    format!("`{key}` lists a text with a NUL character, which nothing can be given"),
+                );
+            }
+            Node::Text(_) => {}
+            other @ (Node::Nothing
+            | Node::Truth(_)
+            | Node::Number(_)
+            | Node::Fraction(_)
+            | Node::List(_)
+            | Node::Map(_)) => {
+                self.wrong(&found.referenced, format!("`{key}` lists texts, not {}: quote it", other.name()));
+            }
         }
     }
 

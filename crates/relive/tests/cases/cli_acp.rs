@@ -205,6 +205,7 @@ fn a_file_without_a_program_or_with_an_unknown_placeholder_is_refused() {
     for (file, said) in [
         ("command: []\ndialect: claude\n", "a CLI agent needs its `command`"),
         ("command: ['']\ndialect: claude\n", "`command` names no program"),
+        ("command: [\"a\\0b\"]\ndialect: claude\n", "`command` lists a text with a NUL character"),
         ("command: [x]\ndialect: claude\nstart: ['{nope}']\n", "`start` has no `{nope}`: use {session}"),
     ] {
         fs::write(&path, file).unwrap();
