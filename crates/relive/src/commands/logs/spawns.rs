@@ -7,6 +7,7 @@ use relive_core::{Body, ErrorCode};
 use relive_types::program::quote;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use unicode_width::UnicodeWidthStr as _;
 
 use super::Args;
 use super::secrets::masked;
@@ -14,6 +15,9 @@ use crate::client::Client;
 use crate::error::{CommandError, Outcome};
 use crate::render::line::Line;
 use crate::render::time::Clock;
+
+/// What a line begins with that continues the one before.
+const CONTINUED: &str = "    ";
 
 /// A start of a program.
 #[derive(Debug, PartialEq, Serialize)]
@@ -113,13 +117,14 @@ pub(super) async fn run(client: &Client<'_>, args: &Args, process: &Process) -> 
         if context.json {
             context.print_json(spawn)?;
         } else {
-            context.print(&text(spawn, &clock))?;
+            context.print(&text(spawn, &clock, context.out.width))?;
         }
     }
     Ok(0)
 }
 
-fn text(spawn: &Spawn, clock: &Clock) -> String {
+/// Describes a start. On a terminal, lines that are too long continue indented.
+fn text(spawn: &Spawn, clock: &Clock, width: Option<usize>) -> String {
     let time = |at: Option<Timestamp>| at.map(|at| clock.second(at)).unwrap_or_default();
     let words: Vec<String> = spawn.argv.iter().map(|word| quote(word)).collect();
     let gateway = if spawn.gateway { ", through the gateway" } else { "" };
@@ -133,13 +138,41 @@ fn text(spawn: &Spawn, clock: &Clock) -> String {
         let why = spawn.why.as_ref().and_then(Value::as_str).map(|why| format!(" ({why})")).unwrap_or_default();
         lines.push(format!("  {} {kind}{why}", time(spawn.ended_at)));
     }
-    let safe = lines.iter().map(|line| crate::terminal::without_controls(line).to_string() + "\n");
-    safe.collect()
+    lines.iter().map(|line| wrapped(&crate::terminal::without_controls(line), width)).collect()
+}
+
+/// Breaks a line between words. A longer word stays whole, so that it can be copied.
+fn wrapped(line: &str, width: Option<usize>) -> String {
+    let (Some(width), words) = (width, line.trim_start().split(' ')) else { return format!("{line}\n") };
+    let mut out = line[..line.len() - line.trim_start().len()].to_owned();
+    let mut used = out.width();
+    for (place, word) in words.enumerate() {
+        if place > 0 && used + 1 + word.width() > width {
+            out.push('\n');
+            out.push_str(CONTINUED);
+            used = CONTINUED.len();
+        } else if place > 0 {
+            out.push(' ');
+            used += 1;
+        }
+        out.push_str(word);
+        used += word.width();
+    }
+    out.push('\n');
+    out
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn long_lines_continue_indented_on_a_terminal() {
+        let line = "  variables: HOME PATH LANGUAGE";
+        assert_eq!(wrapped(line, None), format!("{line}\n"));
+        assert_eq!(wrapped(line, Some(20)), "  variables: HOME\n    PATH LANGUAGE\n");
+        assert_eq!(wrapped("a b", Some(1)), "a\n    b\n");
+    }
 
     #[test]
     fn each_start_has_its_end() {
