@@ -81,7 +81,7 @@ fn table(context: &Context, by: &str, rows: &[UsageRow]) -> String {
         ("PROCESSES", |row| row.processes.to_string()),
         ("TOKENS IN", |row| about(row.tokens_in, row.estimated)),
         ("TOKENS OUT", |row| about(row.tokens_out, row.estimated)),
-        ("COST", |row| spent(row.cost_usd, row.tokens_in.saturating_add(row.tokens_out))),
+        ("COST", |row| spent(row.cost_usd, row.tokens_in.saturating_add(row.tokens_out), row.estimated)),
     ];
     let mut columns = Vec::new();
     let mut shown_by = Vec::new();

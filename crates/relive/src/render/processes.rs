@@ -125,7 +125,7 @@ fn exit(process: &Process) -> Option<(i32, String)> {
 }
 
 fn cost(process: &Process) -> String {
-    spent(process.cost_usd, process.tokens_in.saturating_add(process.tokens_out))
+    spent(process.cost_usd, process.tokens_in.saturating_add(process.tokens_out), process.estimated)
 }
 
 /// Returns a number of tokens, marked if some of them are an estimate.
@@ -134,12 +134,14 @@ pub(crate) fn about(tokens: u64, estimated: bool) -> String {
     format!("{mark}{tokens}")
 }
 
-/// Returns a cost: `-` before the first answer of a model, `unknown` if the price of the model is not known.
-pub(crate) fn spent(cost: Option<Usd>, tokens: u64) -> String {
+/// Returns a cost: `-` before the first answer of a model, `unknown` if the price of the model is not known. It is marked if it
+/// is that of an estimate.
+pub(crate) fn spent(cost: Option<Usd>, tokens: u64, estimated: bool) -> String {
     if !has_spent(cost, tokens) {
         return "-".to_owned();
     }
-    cost.map_or_else(|| COST_UNKNOWN.to_owned(), dollars)
+    let mark = if estimated { "~" } else { "" };
+    cost.map_or_else(|| COST_UNKNOWN.to_owned(), |cost| format!("{mark}{}", dollars(cost)))
 }
 
 /// Returns whether a model has answered: before that, nothing is spent.
@@ -399,7 +401,7 @@ fn decision(process: &Process, call: &PendingCall) -> String {
 fn tree_usage(tree: TreeUsage) -> String {
     let tokens = tree.tokens_in.saturating_add(tree.tokens_out);
     let shown = about(tokens, tree.estimated);
-    format!("{} processes, {shown} tokens, cost {}", tree.processes, spent(tree.cost_usd, tokens))
+    format!("{} processes, {shown} tokens, cost {}", tree.processes, spent(tree.cost_usd, tokens, tree.estimated))
 }
 
 fn parent(process: &Process) -> String {

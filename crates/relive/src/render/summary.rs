@@ -31,7 +31,7 @@ pub(crate) fn line(process: &Process, exit: Option<&Exit>) -> String {
     let steps = if process.step == 1 { "1 step".to_owned() } else { format!("{} steps", process.step) };
     let mut parts = vec![steps, format!("{about}{} tokens in, {about}{} out", count(tokens_in), count(tokens_out))];
     if has_spent(cost, tokens_in.saturating_add(tokens_out)) {
-        parts.push(cost.map_or_else(|| format!("cost {COST_UNKNOWN}"), dollars));
+        parts.push(cost.map_or_else(|| format!("cost {COST_UNKNOWN}"), |cost| format!("{about}{}", dollars(cost))));
     }
     parts.push(elapsed(process.elapsed_ms));
     if let Some(tree) = tree {

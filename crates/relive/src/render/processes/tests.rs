@@ -22,6 +22,16 @@ pub(crate) fn process(pid: u32, ppid: u32) -> Process {
     .unwrap()
 }
 
+#[test]
+fn a_cost_that_is_an_estimate_is_marked() {
+    let check = |estimated: bool, expect: &str| {
+        let process = Process { estimated, ..process(1, 0) };
+        assert_eq!(cost(&process), expect);
+    };
+    check(false, "$0.0123");
+    check(true, "~$0.0123");
+}
+
 /// A table of these processes, drawn at once.
 fn drawn(processes: &[Process], order: Order, look: &Look) -> String {
     let columns = Column::fitting(look);
