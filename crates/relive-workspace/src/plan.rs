@@ -61,7 +61,12 @@ impl Plan {
     pub(crate) fn new(kind: PlanKind, mut changes: Vec<Change>) -> Self {
         for change in &mut changes {
             let Some(after) = &mut change.after else { continue };
-            after.mode = after.given_mode();
+            let linked = |state: &Option<FileState>| state.as_ref().and_then(|state| state.same_as.clone());
+            // A new name of a file is given nothing: it has the bits that the file has.
+            let is_new_name = after.same_as.is_some() && after.same_as != linked(&change.before);
+            if !is_new_name {
+                after.mode = after.given_mode();
+            }
         }
         changes.retain(|change| change.before != change.after);
         Self { kind, changes }

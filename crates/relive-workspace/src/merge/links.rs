@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::Merger;
+use super::{Merger, is_same};
 use crate::diff::{Change, FileState, View};
 use crate::error::Result;
 use crate::path::FilePath;
@@ -20,9 +20,18 @@ impl Merger<'_> {
     pub(super) fn merge_links(&mut self, base: &View<'_>, theirs: &View<'_>) -> Result<()> {
         let our_links = self.ours.extras.links.clone();
         let (base, ours, theirs) = (groups(&base.extras.links), groups(&our_links), groups(&theirs.extras.links));
-        let names: BTreeSet<&FilePath> =
+        let all: BTreeSet<&FilePath> =
             [&base, &ours, &theirs].into_iter().flat_map(|groups| groups.keys().copied()).collect();
-        let names: Vec<&FilePath> = names.into_iter().filter(|path| !self.is_below_conflict(path)).collect();
+        let (mut with_bits, mut names) = (Vec::new(), Vec::new());
+        for path in all {
+            if self.is_below_conflict(path) {
+                continue;
+            }
+            // Only the file that has set-id bits here keeps them, so it is the one that gets other names.
+            let has_bits = self.ours.state(path)?.is_some_and(|state| state.has_set_id_bits());
+            if has_bits { &mut with_bits } else { &mut names }.push(path);
+        }
+        let names = with_bits.into_iter().chain(names);
         let mut changes: BTreeMap<FilePath, Change> =
             std::mem::take(&mut self.changes).into_iter().map(|change| (change.path.clone(), change)).collect();
         // By group, the first name of each file that differs from the others.
@@ -45,13 +54,14 @@ impl Merger<'_> {
     }
 }
 
-/// Returns the state with the first name of the same file, or notes that it is the first.
+/// Returns the state with the first name of the same file, or notes that it is the first. A copy never has the set-id bits
+/// of its original, so a new name of a file gets the bits of the file.
 fn joined(path: &FilePath, state: FileState, firsts: &mut Vec<(FilePath, FileState)>) -> FileState {
-    let is_same = |first: &FileState| (first.kind, first.id, first.mode) == (state.kind, state.id, state.mode);
-    let first = firsts.iter().find(|(_, first)| is_same(first));
-    let same_as = first.map(|(first, _)| first.clone());
-    if same_as.is_none() {
-        firsts.push((path.clone(), state.clone()));
+    match firsts.iter().find(|(_, first)| is_same(Some(first), Some(&state))) {
+        Some((name, first)) => FileState { mode: first.mode, same_as: Some(name.clone()), ..state },
+        None => {
+            firsts.push((path.clone(), state.clone()));
+            FileState { same_as: None, ..state }
+        }
     }
-    FileState { same_as, ..state }
 }

@@ -18,7 +18,7 @@ fn merge(base: &str, ours: &str, theirs: &str, force: Force) -> (Bed, Result<Vec
     let request = MergeRequest { base: &start, theirs: &changed, force };
     let before = bed.snapshot();
     let merged = bed.workspace.merge(&request, &Control::default()).map(|merged| {
-        assert!(merged.applied.is_verified());
+        assert!(merged.applied.is_verified(), "{:?}", merged.applied);
         merged.conflicts
     });
     (bed, merged, before)
@@ -271,6 +271,16 @@ fn a_merge_keeps_and_makes_and_separates_hard_links() {
     check("echo 1 > a", "true", "echo 2 > n; ln n o", "1 a 1\n2 n 2\n2 o 2\n");
     // Names that were joined here only, one of which gets other bytes.
     check("echo 1 > a; echo 1 > b; echo 1 > c", "ln -f a b; ln -f a c", "echo 2 > a", "1 a 2\n2 b 1\n2 c 1\n");
+}
+
+#[test]
+fn a_new_name_of_a_set_id_file_is_a_name_of_that_file() {
+    for name in ["A", "c"] {
+        let theirs = format!("chmod 755 a; ln a {name}");
+        let (bed, merged, _) = merge("echo 1 > a; chmod 4755 a", "chmod 4755 a", &theirs, Force::No);
+        assert_eq!(merged.unwrap(), [], "{name}");
+        assert_eq!(shell(&bed.root, &format!("stat -c '%h %a' a {name}")), "2 4755\n2 4755\n", "{name}");
+    }
 }
 
 #[test]

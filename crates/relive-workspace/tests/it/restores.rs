@@ -332,6 +332,17 @@ fn a_file_that_was_kept_is_replaced_also_if_it_would_not_be_kept_now() {
 }
 
 #[test]
+fn a_name_of_a_set_id_file_that_was_removed_is_a_name_of_that_file_again() {
+    let mut bed = bed();
+    shell(&bed.root, "echo 1 > a; chmod 4755 a; ln a b");
+    let first = bed.snapshot();
+    shell(&bed.root, "rm b");
+    assert!(bed.restore(&first).applied.is_verified());
+    assert_eq!(shell(&bed.root, "stat -c '%h %a' a b"), "2 4755\n2 4755\n");
+    assert!(bed.snapshot().is_same_files(&first));
+}
+
+#[test]
 fn a_set_id_bit_is_a_change_and_a_restore_takes_it_away() {
     let mut bed = bed();
     bed.write("tool", "x");
