@@ -11,7 +11,7 @@ use crate::path::FilePath;
 use crate::stat::{FileKey, Time};
 use crate::store::Store;
 
-const MAGIC: &[u8; 8] = b"relivec3";
+const MAGIC: &[u8; 8] = b"relivec4";
 
 /// The content of each directory. A directory in which nothing changed is the same object in the next snapshot.
 pub(crate) type Listings = HashMap<FilePath, Arc<Listing>>;
@@ -27,6 +27,16 @@ pub(crate) struct Cache {
     /// When the walk began. A file that is older and not in the listings was left out of them, or was elsewhere. Absent if
     /// another machine's clock stamps the files.
     pub(crate) begun: Option<Time>,
+    pub(crate) unread: UnreadFiles,
+}
+
+/// The files that the last snapshot lacks because they could not be read, or not whole.
+pub(crate) type UnreadFiles = HashMap<FilePath, UnreadFile>;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct UnreadFile {
+    pub(crate) inode: u64,
+    pub(crate) past: Past,
 }
 
 /// The content of a directory.
@@ -104,6 +114,21 @@ impl Cache {
         Some(&self.listings.get(&directory)?.find(name)?.what)
     }
 
+    /// Returns all files below a directory, with those that were not read.
+    pub(crate) fn files_below(&self, directory: &FilePath) -> UnreadFiles {
+        let mut found = UnreadFiles::new();
+        for (path, listing) in self.listings.iter().filter(|(path, _)| path.is_within(directory)) {
+            for entry in &listing.entries {
+                if let What::File { key, past, .. } = &entry.what {
+                    found.insert(path.join(&entry.name), UnreadFile { inode: key.inode, past: *past });
+                }
+            }
+        }
+        let unread = self.unread.iter().filter(|(path, _)| path.is_within(directory));
+        found.extend(unread.map(|(path, file)| (path.clone(), *file)));
+        found
+    }
+
     /// Returns whether a file at a path existed before the first snapshot that has it, under a name that is in none.
     pub(crate) fn was_elsewhere(&self, path: &FilePath) -> bool {
         matches!(self.file(path), Some(What::File { past: Past::Elsewhere, .. }))
@@ -140,6 +165,12 @@ impl Cache {
         write_number(&mut bytes, self.generation);
         bytes.push(u8::from(self.begun.is_some()));
         self.begun.iter().for_each(|begun| write_time(&mut bytes, *begun));
+        write_number(&mut bytes, self.unread.len() as u64);
+        for (path, UnreadFile { inode, past }) in &self.unread {
+            write_bytes(&mut bytes, path.as_bytes());
+            write_number(&mut bytes, *inode);
+            bytes.push(u8::from(*past == Past::Elsewhere));
+        }
         write_number(&mut bytes, self.listings.len() as u64);
         for (path, listing) in &self.listings {
             write_bytes(&mut bytes, path.as_bytes());
@@ -168,6 +199,13 @@ impl Cache {
         let mut rest = body.strip_prefix(MAGIC)?;
         let generation = read_number(&mut rest)?;
         let begun = if read_byte(&mut rest)? == 0 { None } else { Some(read_time(&mut rest)?) };
+        let unread = (0..read_number(&mut rest)?).map(|_| {
+            let path = FilePath::from_bytes(read_bytes(&mut rest)?).ok()?;
+            let inode = read_number(&mut rest)?;
+            let past = if read_byte(&mut rest)? == 0 { Past::Known } else { Past::Elsewhere };
+            Some((path, UnreadFile { inode, past }))
+        });
+        let unread = unread.collect::<Option<UnreadFiles>>()?;
         let count = read_number(&mut rest)?;
         let mut listings = HashMap::with_capacity(usize::try_from(count).ok()?.min(1 << 20));
         for _ in 0..count {
@@ -183,7 +221,7 @@ impl Cache {
             let entries = entries.collect::<Option<Vec<_>>>()?;
             listings.insert(path, Arc::new(Listing { rules, key, names, entries, tree }));
         }
-        rest.is_empty().then_some(Self { generation, listings, are_trees_stored: true, begun })
+        rest.is_empty().then_some(Self { generation, listings, are_trees_stored: true, begun, unread })
     }
 }
 
@@ -303,13 +341,16 @@ mod tests {
         ];
         let listing = Listing { rules: 9, key, names: Some(3), entries, tree: Some(id) };
         let listings = HashMap::from([(FilePath::root(), Arc::new(listing))]);
-        Cache { generation: 3, listings, are_trees_stored: true, begun: Some(time) }
+        let unread = [("u", Past::Known), ("v", Past::Elsewhere)]
+            .map(|(path, past)| (FilePath::from_bytes(path.as_bytes()).unwrap(), UnreadFile { inode: 7, past }));
+        Cache { generation: 3, listings, are_trees_stored: true, begun: Some(time), unread: unread.into() }
     }
 
     #[test]
     fn a_cache_is_unchanged_after_saving_and_loading() {
         let read = Cache::decode(&sample().encode()).unwrap();
         assert_eq!((read.generation, read.begun, &read.listings), (3, sample().begun, &sample().listings));
+        assert_eq!(read.unread, sample().unread);
     }
 
     #[test]

@@ -14,7 +14,7 @@ use std::time::Duration;
 use rustix::fs::{FileType, RawDir};
 use rustix::io::Errno;
 
-use crate::cache::{Cache, Entry, Listing, Listings, Past, Trust, What};
+use crate::cache::{Cache, Entry, Listing, Listings, Past, Trust, UnreadFile, UnreadFiles, What};
 use crate::control::{Control, Progress};
 use crate::error::{Context as _, Error, Limit, Result};
 use crate::object::EntryKind;
@@ -68,6 +68,7 @@ pub(crate) struct Scanned {
     pub(crate) listings: Listings,
     pub(crate) skipped: Vec<Skipped>,
     pub(crate) moving: Vec<FilePath>,
+    pub(crate) unread: UnreadFiles,
     /// Bytes of the files that were read.
     pub(crate) read_bytes: u64,
 }
@@ -137,6 +138,7 @@ impl Scan<'_> {
             scanned.listings.extend(worker.found.listings);
             scanned.skipped.extend(worker.found.skipped);
             scanned.moving.extend(worker.found.moving);
+            scanned.unread.extend(worker.found.unread);
             read.extend(worker.read);
         }
         for (path, entries) in read {
@@ -209,7 +211,7 @@ impl Shared<'_> {
         self.check()?;
         let (directory, stat) = match self.open_directory(parent, &path) {
             Ok(opened) => opened,
-            Err(why) => return not_listed(worker, path, why),
+            Err(why) => return self.not_listed(worker, path, why),
         };
         if self.scan.private.contains(&stat.identity()) {
             return Ok(Vec::new());
@@ -220,7 +222,7 @@ impl Shared<'_> {
             Some(_) => Vec::new(),
             None => match list(&directory) {
                 Ok(names) => names,
-                Err(error) => return not_listed(worker, path.clone(), NotListed::of(error, &path)),
+                Err(error) => return self.not_listed(worker, path.clone(), NotListed::of(error, &path)),
             },
         };
         let has_ignore_file = match known {
@@ -243,7 +245,7 @@ impl Shared<'_> {
         let names = match known {
             Some(_) if !is_known => match list(&directory) {
                 Ok(names) => names,
-                Err(error) => return not_listed(worker, path.clone(), NotListed::of(error, &path)),
+                Err(error) => return self.not_listed(worker, path.clone(), NotListed::of(error, &path)),
             },
             _ => names,
         };
@@ -307,7 +309,13 @@ impl Shared<'_> {
             };
             match outcome {
                 Outcome::Gone => {}
-                Outcome::Skipped(reason) => worker.found.skipped.push(Skipped { path: file, reason }),
+                Outcome::Skipped(reason) => {
+                    if let Ok(Stat { key: FileKey { inode, .. }, .. }) = stat_at(directory, &*name) {
+                        let past = self.past(directory, &name, &file, inode);
+                        worker.found.unread.insert(file.clone(), UnreadFile { inode, past });
+                    }
+                    worker.found.skipped.push(Skipped { path: file, reason });
+                }
                 Outcome::Stored { id, stat, steadiness } => {
                     self.read_bytes.fetch_add(stat.key.size, Ordering::Relaxed);
                     let is_recent = self.is_recent(&stat.key) || steadiness == Steadiness::Moving;
@@ -330,6 +338,18 @@ impl Shared<'_> {
         Ok(Vec::new())
     }
 
+    fn not_listed(&self, worker: &mut Worker, path: FilePath, why: NotListed) -> Result<Vec<Job>> {
+        match why {
+            NotListed::Gone => {}
+            NotListed::Skipped(reason) => {
+                worker.found.unread.extend(self.scan.last.files_below(&path));
+                worker.found.skipped.push(Skipped { path, reason });
+            }
+            NotListed::Failed(error) => return Err(error),
+        }
+        Ok(Vec::new())
+    }
+
     /// Returns where a file that had to be read was before.
     fn past(&self, directory: &OwnedFd, name: &[u8], path: &FilePath, inode: u64) -> Past {
         match self.scan.cache.file(path) {
@@ -337,6 +357,9 @@ impl Shared<'_> {
             Some(What::File { past: Past::Elsewhere, .. }) => return Past::Elsewhere,
             Some(What::File { key, .. }) if key.inode == inode => return Past::Known,
             _ => {}
+        }
+        if let Some(unread) = self.scan.last.unread.get(path).filter(|unread| unread.inode == inode) {
+            return unread.past;
         }
         let is_older = |begun: Time| birth_at(directory, name, inode).is_some_and(|birth| birth < begun);
         if !self.scan.last.begun.is_some_and(is_older) {
@@ -380,15 +403,6 @@ impl NotListed {
             _ => Self::Skipped(SkipReason::Unreadable),
         }
     }
-}
-
-fn not_listed(worker: &mut Worker, path: FilePath, why: NotListed) -> Result<Vec<Job>> {
-    match why {
-        NotListed::Gone => {}
-        NotListed::Skipped(reason) => worker.found.skipped.push(Skipped { path, reason }),
-        NotListed::Failed(error) => return Err(error),
-    }
-    Ok(Vec::new())
 }
 
 struct Name {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use crate::cache::{Cache, Listing, Listings, What};
+use crate::cache::{Cache, Listing, Listings, UnreadFiles, What};
 use crate::control::Control;
 use crate::diff::View;
 use crate::error::{Error, Result};
@@ -247,9 +247,9 @@ impl Workspace {
         };
         sink.finish()?;
         let grade = grade(&scanned);
-        let Scanned { listings, mut skipped, mut moving, read_bytes } = scanned;
+        let Scanned { listings, mut skipped, mut moving, unread, read_bytes } = scanned;
         let (files, bytes) = totals(&listings);
-        self.cache = Cache { generation, listings, are_trees_stored: true, begun };
+        self.cache = Cache { generation, listings, are_trees_stored: true, begun, unread };
         let skipped_count = skipped.len() as u64;
         skipped.truncate(LISTED_MAX);
         moving.truncate(LISTED_MAX);
@@ -296,7 +296,8 @@ fn scan_steadily(workspace: &Workspace, scan: impl Fn(&Cache) -> Result<Scanned>
         }
         let generation = workspace.cache.generation;
         let listings = scanned.listings;
-        scanned = scan(&Cache { generation, listings, are_trees_stored: false, begun: None })?;
+        scanned =
+            scan(&Cache { generation, listings, are_trees_stored: false, begun: None, unread: UnreadFiles::new() })?;
     }
     Ok(scanned)
 }

@@ -7,7 +7,7 @@ use rustix::time::{ClockId, clock_gettime};
 
 use relive_workspace::{Control, FilePath, Force, OlderFiles, RestoreRequest, Settings, Snapshot, Workspace};
 
-use crate::support::{Bed, bed, path, shell};
+use crate::support::{Bed, bed, path, shell, unprivileged};
 
 /// Waits until the clock with which files are stamped has advanced since this file was created.
 fn await_tick(file: &Path) {
@@ -99,4 +99,24 @@ fn a_file_whose_inode_is_new_or_known_is_removed() {
     let restored = bed.restore(&first);
     assert!(restored.spared.is_empty());
     assert!(bed.snapshot().is_same_files(&first));
+}
+
+#[test]
+fn a_file_that_could_not_be_read_for_a_while_was_not_renamed() {
+    unprivileged(|| {
+        let mut bed = bed();
+        shell(&bed.root, "mkdir d; echo 1 > f; echo 1 > d/g");
+        await_tick(&bed.path("d/g"));
+        let first = bed.snapshot();
+        shell(&bed.root, "echo 1 > late; chmod 000 f d late");
+        await_tick(&bed.path("late"));
+        bed.snapshot();
+        bed.snapshot();
+        bed.workspace.save_cache().unwrap();
+        bed.workspace = Workspace::open(&bed.store, &bed.root, Settings::default()).unwrap();
+        shell(&bed.root, "chmod 644 f late; chmod 755 d; echo 2 > f; echo 2 > d/g");
+        assert_eq!(plan(&mut bed, &first, Force::No), OlderFiles::default());
+        bed.restore(&first);
+        assert!(bed.snapshot().is_same_files(&first));
+    });
 }
