@@ -223,10 +223,14 @@ impl Runtime {
                 let (snapshots, blocked_bytes) = found.unzip();
                 answer.snapshots = snapshots;
                 answer.not_freed = blocked_bytes.filter(|bytes| *bytes > 0).map(|bytes| {
+                    let bytes = relive_types::size::bytes(bytes);
+                    let (which, stay, then) = match removal {
+                        Removal::Remove => ("are", "stay", ", then try again"),
+                        Removal::DryRun => ("would be", "would stay", " first"),
+                    };
                     format!(
-                        "snapshots of {} are partly garbage, and the disk has too little free space to write the rest \
-                         of them anew: free some space, then try again",
-                        relive_types::size::bytes(bytes)
+                        "snapshots of {bytes} {which} partly garbage and {stay}, because the disk has too little free \
+                         space to write the rest of them anew: free some space{then}"
                     )
                 });
             }

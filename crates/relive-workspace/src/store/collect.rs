@@ -53,7 +53,8 @@ pub struct Collected {
     pub bytes_before: u64,
     /// The size of the store afterwards. A dry run counts it as the removal does, and writes nothing.
     pub bytes_after: u64,
-    /// The size of packs with garbage that stay because the disk has too little space to write the rest of them anew.
+    /// The size of packs with garbage that stay, or would stay, because the disk has too little space to write the rest of
+    /// them anew.
     pub blocked_bytes: u64,
 }
 
@@ -93,15 +94,16 @@ impl Store {
             used == count && packs.len() == 1 || pack.bytes() >= LARGE_PACK && (count - used) * GARBAGE_PART <= count
         };
         let (kept, replaced): (Vec<_>, Vec<_>) = packs.iter().cloned().partition(is_kept);
+        let is_garbage = |pack: &Arc<Pack>| !pack.ids().any(|id| needed.contains(&id));
+        let (garbage, replaced): (Vec<_>, Vec<_>) = replaced.into_iter().partition(is_garbage);
         collected.bytes_after = match removal {
             Removal::DryRun => {
-                let mut size = PackSize::default();
-                self.copy_objects(&kept, objects, control, &mut size)?;
-                kept.iter().map(|pack| pack.bytes()).sum::<u64>() + size.bytes()
+                let free_bytes = self.free_bytes()? + size_of(&garbage);
+                let (left, blocked_bytes) = self.measure(&kept, replaced, objects, (free_bytes, control))?;
+                collected.blocked_bytes = blocked_bytes;
+                left
             }
             Removal::Remove => {
-                let is_garbage = |pack: &Arc<Pack>| !pack.ids().any(|id| needed.contains(&id));
-                let (garbage, replaced): (Vec<_>, Vec<_>) = replaced.into_iter().partition(is_garbage);
                 // First what needs no space: a collection is how space is made on a full disk.
                 self.remove_packs(&garbage)?;
                 collected.blocked_bytes = self.replace_or_shrink(&kept, replaced, objects, control)?;
@@ -109,6 +111,33 @@ impl Store {
             }
         };
         Ok(collected)
+    }
+
+    /// Returns the bytes that [`Self::replace_or_shrink`] would leave with so much free space, and what it would return.
+    fn measure(
+        &self,
+        kept: &[Arc<Pack>],
+        replaced: Vec<Arc<Pack>>,
+        objects: Vec<Live>,
+        (mut free_bytes, control): (u64, &Control),
+    ) -> Result<(u64, u64)> {
+        if free_bytes >= self.0.free_floor_bytes.saturating_add(size_of(&replaced)) {
+            let mut size = PackSize::default();
+            self.copy_objects(kept, objects, control, &mut size)?;
+            return Ok((size_of(kept) + size.bytes(), 0));
+        }
+        let (mut left, mut blocked_bytes) = (size_of(kept) + size_of(&replaced), 0);
+        for pack in with_garbage(replaced, &objects) {
+            let size = self.size_without_garbage(&pack, &objects, control)?;
+            if size > free_bytes / 2 {
+                blocked_bytes += pack.bytes();
+                continue;
+            }
+            let freed_bytes = pack.bytes().saturating_sub(size);
+            free_bytes += freed_bytes;
+            left -= freed_bytes;
+        }
+        Ok((left, blocked_bytes))
     }
 
     /// Merges all small packs into one. Nothing is removed. Refuses like [`Store::collect`].
@@ -120,7 +149,7 @@ impl Store {
             return Ok(());
         }
         let objects = replaced.iter().flat_map(|pack| pack.ids()).map(|id| Live { id, base: None }).collect();
-        self.check_space(replaced.iter().map(|pack| pack.bytes()).sum())?;
+        self.check_space(size_of(&replaced))?;
         self.replace(&kept, &replaced, objects, (Reserve::Kept, control))
     }
 
@@ -129,11 +158,11 @@ impl Store {
     fn replace_or_shrink(
         &self,
         kept: &[Arc<Pack>],
-        mut replaced: Vec<Arc<Pack>>,
+        replaced: Vec<Arc<Pack>>,
         objects: Vec<Live>,
         control: &Control,
     ) -> Result<u64> {
-        match self.check_space(replaced.iter().map(|pack| pack.bytes()).sum()) {
+        match self.check_space(size_of(&replaced)) {
             Err(Error::NoSpace { .. }) => {}
             Err(error) => return Err(error),
             Ok(()) => {
@@ -141,25 +170,28 @@ impl Store {
                 return Ok(0);
             }
         }
-        let needed: HashSet<ObjectId> = objects.iter().map(|object| object.id).collect();
-        let in_use = |pack: &Arc<Pack>| pack.ids().filter(|id| needed.contains(id)).count();
-        replaced.retain(|pack| in_use(pack) < pack.ids().count());
-        // What needs least space comes first, and makes space for the others.
-        replaced.sort_by_key(|pack| (pack.bytes() * in_use(pack) as u64) / (pack.ids().count() as u64).max(1));
         let mut blocked_bytes = 0;
-        for pack in replaced {
-            let others: Vec<_> = self.packs().into_iter().filter(|other| other.path() != pack.path()).collect();
-            let of_pack = || objects.iter().filter(|object| pack.find(object.id).is_some()).copied().collect();
-            let mut size = PackSize::default();
-            self.copy_objects(&others, of_pack(), control, &mut size)?;
+        for pack in with_garbage(replaced, &objects) {
             // The reserve is for the journals, which grow meanwhile.
-            if size.bytes() > self.free_bytes()? / 2 {
+            if self.size_without_garbage(&pack, &objects, control)? > self.free_bytes()? / 2 {
                 blocked_bytes += pack.bytes();
                 continue;
             }
-            self.replace(&others, std::slice::from_ref(&pack), of_pack(), (Reserve::Used, control))?;
+            let kept = self.packs_but(&pack);
+            self.replace(&kept, std::slice::from_ref(&pack), in_pack(&pack, &objects), (Reserve::Used, control))?;
         }
         Ok(blocked_bytes)
+    }
+
+    /// Returns the bytes of a pack without those of its objects that are garbage, or in another pack as well.
+    fn size_without_garbage(&self, pack: &Arc<Pack>, objects: &[Live], control: &Control) -> Result<u64> {
+        let mut size = PackSize::default();
+        self.copy_objects(&self.packs_but(pack), in_pack(pack, objects), control, &mut size)?;
+        Ok(size.bytes())
+    }
+
+    fn packs_but(&self, pack: &Pack) -> Vec<Arc<Pack>> {
+        self.packs().into_iter().filter(|other| other.path() != pack.path()).collect()
     }
 
     /// Writes `objects`, except those in kept packs, to a new pack and removes the replaced packs.
@@ -233,6 +265,24 @@ impl Store {
         }
         Ok(())
     }
+}
+
+fn size_of(packs: &[Arc<Pack>]) -> u64 {
+    packs.iter().map(|pack| pack.bytes()).sum()
+}
+
+/// Returns the objects that are in a pack.
+fn in_pack(pack: &Pack, objects: &[Live]) -> Vec<Live> {
+    objects.iter().filter(|object| pack.find(object.id).is_some()).copied().collect()
+}
+
+/// Returns the packs with garbage. What needs least space to be written anew comes first, and makes space for the others.
+fn with_garbage(mut packs: Vec<Arc<Pack>>, objects: &[Live]) -> Vec<Arc<Pack>> {
+    let needed: HashSet<ObjectId> = objects.iter().map(|object| object.id).collect();
+    let in_use = |pack: &Arc<Pack>| pack.ids().filter(|id| needed.contains(id)).count();
+    packs.retain(|pack| in_use(pack) < pack.ids().count());
+    packs.sort_by_key(|pack| (pack.bytes() * in_use(pack) as u64) / (pack.ids().count() as u64).max(1));
+    packs
 }
 
 /// Copies objects to a new pack.

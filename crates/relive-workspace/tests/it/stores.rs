@@ -305,7 +305,9 @@ fn garbage_is_removed_from_a_disk_without_a_free_byte() {
     shell(root.path(), "rm g");
     let last = snapshot();
     shell(directory.path(), "head -c 9m /dev/zero > filler 2> /dev/null || true");
+    let announced = store.collect(&[last], Removal::DryRun, &Control::default()).unwrap();
     let done = store.collect(&[last], Removal::Remove, &Control::default()).unwrap();
+    assert_eq!(announced, done);
     assert!(done.bytes_before - done.bytes_after > 500_000, "what only garbage is in is removed: {done:?}");
     assert!(done.blocked_bytes > 1_000_000, "the other pack has to be written anew: {done:?}");
     assert!(store.diff(&first, &last).is_ok());

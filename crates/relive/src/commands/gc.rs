@@ -116,6 +116,10 @@ pub(crate) async fn run(context: &Context, args: &Args) -> Outcome<u8> {
     };
     tell(context, args, &answer, &ended)?;
     match &answer.not_freed {
+        Some(why) if args.dry_run => {
+            context.say(&format!("note: {why}"));
+            Ok(0)
+        }
         Some(why) => {
             context.say(&format!("error: {why}"));
             Ok(CommandError::new(ErrorCode::Exhausted, why.as_str()).exit_code())
@@ -162,8 +166,12 @@ fn confirm(context: &Context, args: &Args, answer: &GcAnswer) -> Outcome<bool> {
 fn tell(context: &Context, args: &Args, answer: &GcAnswer, ended: &[Process]) -> Outcome<()> {
     if args.dry_run {
         if context.json {
-            return context.print_json(&json!({ "candidates": answer.candidates, "freed_bytes": announced(answer),
-                "snapshots": answer.snapshots }));
+            let mut told = json!({ "candidates": answer.candidates, "freed_bytes": announced(answer),
+                "snapshots": answer.snapshots });
+            if let Some(why) = &answer.not_freed {
+                told["not_freed"] = json!(why);
+            }
+            return context.print_json(&told);
         }
         if !answer.candidates.is_empty() {
             context.print(&table(context, &answer.candidates, ended))?;
