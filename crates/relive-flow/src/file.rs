@@ -246,21 +246,6 @@ impl SupervisorFile {
     }
 }
 
-impl SupervisorFile {
-    pub(crate) fn models(&self) -> Vec<(&str, &str)> {
-        self.children.iter().flat_map(SupervisedChild::models).collect()
-    }
-}
-
-impl SupervisedChild {
-    fn models(&self) -> Vec<(&str, &str)> {
-        match &self.run {
-            Run::Task(task) => task.model().map(|model| (self.name.as_str(), model)).into_iter().collect(),
-            Run::Supervisor(file) => file.models(),
-        }
-    }
-}
-
 impl Run {
     /// Tells whether it asks models, or something below it does.
     pub(crate) fn spends(&self) -> bool {
@@ -276,15 +261,6 @@ impl Task {
         match self.work {
             Work::Agent { .. } | Work::Cli { .. } => true,
             Work::Exec { .. } => false,
-        }
-    }
-
-    /// Returns the model of an agent, if the file names one.
-    pub(crate) fn model(&self) -> Option<&str> {
-        match &self.work {
-            Work::Agent { model, .. } => model.as_deref(),
-            // The model of a CLI agent is known to its program alone.
-            Work::Exec { .. } | Work::Cli { .. } => None,
         }
     }
 

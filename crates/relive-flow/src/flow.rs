@@ -29,17 +29,6 @@ impl Definition {
         };
         nodes.iter().map(|node| node.name.as_str()).chain(children.iter().map(|child| child.name.as_str()))
     }
-
-    /// Returns the models that the file names for its agents, each with the name of the node or child.
-    #[must_use]
-    pub fn models(&self) -> Vec<(&str, &str)> {
-        match self {
-            Self::Compose(file) => {
-                file.nodes.iter().filter_map(|node| Some((node.name.as_str(), node.task.model()?))).collect()
-            }
-            Self::Supervisor(file) => file.models(),
-        }
-    }
 }
 
 /// A node that worked on a copy.

@@ -28,6 +28,8 @@ mod windows;
 
 use std::sync::Arc;
 
+use relive_types::model_name::NoSuchModel;
+
 pub use access::{Access, Secret};
 pub use adapter::Timeouts;
 pub use conversation::Conversation;
@@ -40,13 +42,8 @@ pub use windows::Windows;
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum OpenError {
     /// No provider has this name.
-    #[error("there is no model `{name}`: {}", providers::advice(name, closest.as_deref()))]
-    UnknownProvider {
-        /// The model's whole name, as it was given.
-        name: String,
-        /// The provider that was probably meant.
-        closest: Option<String>,
-    },
+    #[error(transparent)]
+    UnknownProvider(#[from] NoSuchModel),
     /// The provider needs a key, and the caller gave none.
     #[error("{provider} needs a key: {variable} is not set")]
     NeedsKey {

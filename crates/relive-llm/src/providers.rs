@@ -1,7 +1,7 @@
 //! The known providers: their names, their environment variables and the addresses of their servers.
 
 use genai::adapter::AdapterKind;
-use relive_types::suggest;
+use relive_types::model_name::{self, NoSuchModel};
 use reqwest::Url;
 
 use crate::OpenError;
@@ -80,25 +80,9 @@ pub fn provider(name: &str) -> Option<Provider> {
 
 /// Splits the name of a model into its provider and what that calls it.
 pub fn split_name(name: &str) -> Result<(Provider, &str), OpenError> {
-    let (first, model) = name.split_once('/').unwrap_or((name, ""));
-    match provider(name).filter(|_| !model.is_empty()) {
-        Some(provider) => Ok((provider, model)),
-        None => Err(OpenError::UnknownProvider { name: name.to_owned(), closest: closest(first) }),
-    }
-}
-
-/// Returns what to write instead of an unknown name.
-pub(crate) fn advice(name: &str, closest: Option<&str>) -> String {
-    let names: Vec<&str> = PROVIDERS.iter().map(|provider| provider.name).collect();
-    let model = name.split_once('/').map_or("MODEL", |(_, model)| model);
-    let meant = closest
-        .map_or_else(|| "write it as PROVIDER/MODEL.".to_owned(), |closest| format!("did you mean {closest}/{model}?"));
-    format!("{meant} The providers are {} and script", names.join(", "))
-}
-
-/// Returns the provider that was probably meant.
-pub(crate) fn closest(name: &str) -> Option<String> {
-    suggest::closest(name, PROVIDERS.iter().map(|provider| provider.name)).map(str::to_owned)
+    let (_, model) = model_name::split(name)?;
+    let no_such = || NoSuchModel { name: name.to_owned(), closest: None };
+    Ok((provider(name).ok_or_else(no_such)?, model))
 }
 
 /// The destination of a question.
@@ -247,17 +231,8 @@ mod tests {
     }
 
     #[test]
-    fn a_misspelled_provider_is_suggested() {
-        let check = |name: &str, expect: Option<&str>| assert_eq!(closest(name).as_deref(), expect, "{name}");
-        check("antropic", Some("anthropic"));
-        check("anthropci", Some("anthropic"));
-        check("OpenAI", Some("openai"));
-        check("opena", Some("openai"));
-        check("gemni", Some("gemini"));
-        check("olama", Some("ollama"));
-        check("deepseak", Some("deepseek"));
-        check("mistral", None);
-        check("", None);
+    fn every_name_of_a_provider_is_known() {
+        assert_eq!(PROVIDERS.map(|provider| provider.name), model_name::PROVIDERS);
     }
 
     #[test]

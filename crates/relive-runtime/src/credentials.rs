@@ -103,9 +103,7 @@ fn build_model(
                 let hint = provider_of(name).and_then(what_to_set).unwrap_or_default();
                 NoModel::NeedsKey { message, hint }
             }
-            OpenError::UnknownProvider { .. } | OpenError::BadUrl { .. } | OpenError::Client(_) => {
-                NoModel::Wrong(message)
-            }
+            OpenError::UnknownProvider(_) | OpenError::BadUrl { .. } | OpenError::Client(_) => NoModel::Wrong(message),
         }
     })
 }

@@ -13,6 +13,7 @@ pub mod file_name;
 pub mod ids;
 pub mod isolation;
 pub mod limits;
+pub mod model_name;
 pub mod network;
 mod os_signal;
 pub mod program;

@@ -1,6 +1,6 @@
 //! What a node or a child runs.
 
-use relive_types::{CommandRule, Isolation, Limits, Network, Usd, WorkspaceKind};
+use relive_types::{CommandRule, Isolation, Limits, Network, Usd, WorkspaceKind, model_name};
 use serde_saphyr::Spanned;
 
 use super::{Task, Work};
@@ -26,8 +26,23 @@ pub(super) const TASK_KEYS: [&str; 14] = [
 /// The CLI agents that can be named. Another one has a file in `agents/`, and is named by `agent`.
 const CLIS: [&str; 2] = ["claude", "codex"];
 
-/// Reads the keys of a task. The caller reports other keys.
+/// Reads the keys of a task, and refuses a model that cannot exist. The caller reports other keys.
 pub(super) fn task(checker: &mut Checker<'_>, name: &Spanned<String>, entries: &[Entry]) -> Option<Task> {
+    let task = read_task(checker, name, entries)?;
+    // What a CLI agent calls its models is known to its program alone, and a script is a file.
+    let is_native = entries.iter().all(|(key, _)| key.value != "cli");
+    if let Work::Agent { model: Some(model), .. } = &task.work
+        && is_native
+        && !model.starts_with("script/")
+        && let Err(error) = model_name::split(model)
+        && let Some((_, found)) = entries.iter().find(|(key, _)| key.value == "model")
+    {
+        checker.wrong(&found.referenced, error.to_string());
+    }
+    Some(task)
+}
+
+fn read_task(checker: &mut Checker<'_>, name: &Spanned<String>, entries: &[Entry]) -> Option<Task> {
     let (mut intent, mut command, mut model, mut agent, mut cwd) = (None, None, None, None, None);
     let (mut allow, mut limits) = (Vec::new(), Limits::default());
     let (mut agents_only, mut natives_only) = (None, None);

@@ -314,6 +314,15 @@ fn the_plan_lists_the_nodes_by_the_order_of_their_starts() {
 }
 
 #[test]
+fn a_model_that_cannot_exist_is_a_mistake() {
+    let said = mistakes("nodes:\n  a: {intent: x, model: antropic/claude}\n");
+    assert!(said.contains("2:25: there is no model `antropic/claude`: did you mean anthropic/claude?"), "{said}");
+    for model in ["script/x.yaml", "openai/gpt-5", "openai-chat/a/b"] {
+        ComposeFile::parse("f", &format!("nodes: {{a: {{intent: x, model: {model}}}}}")).unwrap();
+    }
+}
+
+#[test]
 fn the_mistakes_of_a_supervisor_file_have_their_places() {
     let text = "strategy: one_for_al\nmax_restart: 5\nchildren:\n  a: {command: [a], restart: sometimes}\n  b: {supervisor: {children: {c: {}}}}\n  \
                 d: {command: [x], supervisor: {children: {e: {command: [e]}}}}\n  f: {command: ['{{ nodes.a.result }}']}\n";

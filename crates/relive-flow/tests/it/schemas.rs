@@ -17,6 +17,7 @@ fn example(key: &str) -> &'static str {
         "fresh" => "true",
         "workspace" => "own",
         "isolation" => "confined",
+        "model" => "openai/gpt-5",
         "network" => "[github.com]",
         "supervisor" => "{children: {y: {command: [y]}}}",
         _ => "text",

@@ -7,6 +7,7 @@ use futures_util::StreamExt as _;
 use relive_fake_model::{Failure, FakeModel, Turn};
 use relive_llm::{Access, OpenError, Prices, Secret, Timeouts, Windows};
 use relive_llm::{Delta, ModelError};
+use relive_types::model_name::NoSuchModel;
 
 use crate::support::{Heard, KEY, MODELS, ask, hear, model, patient, question, user};
 
@@ -135,8 +136,8 @@ fn a_model_that_cannot_be_opened_has_a_helpful_error() {
         let access = Access { base_url: base_url.map(str::to_owned), key: key.map(Secret::new) };
         relive_llm::open(name, access, &Prices::builtin(), &Windows::builtin()).map(drop)
     };
-    let unknown = |name: &str, closest: Option<&str>| {
-        Err(OpenError::UnknownProvider { name: name.to_owned(), closest: closest.map(str::to_owned) })
+    let unknown = |name: &str, closest: Option<&'static str>| {
+        Err(OpenError::UnknownProvider(NoSuchModel { name: name.to_owned(), closest }))
     };
     assert_eq!(open("antropic/claude", Some(KEY), None), unknown("antropic/claude", Some("anthropic")));
     assert_eq!(open("nobody/x", Some(KEY), None), unknown("nobody/x", None));

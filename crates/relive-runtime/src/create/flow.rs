@@ -76,7 +76,6 @@ impl Runtime {
         let cwd = self.directory_below(&above, uuid, cwd).await?;
         if matches!(self.presence(uuid).await?, Presence::Never) {
             self.has_room_for(&definition, above.depth)?;
-            check_models(&definition)?;
         }
         let internal = |error: serde_json::Error| Error::new(ErrorCode::Internal, error.to_string());
         let definition = serde_json::to_string(&definition).and_then(|text| Json::parse(&text)).map_err(internal)?;
@@ -129,16 +128,6 @@ impl Runtime {
         }
         Ok(())
     }
-}
-
-/// Refuses models that cannot exist: their nodes would fail only when it is their turn.
-fn check_models(definition: &Definition) -> Result<()> {
-    let real = definition.models().into_iter().filter(|(_, model)| !model.starts_with("script/"));
-    for (slot, model) in real {
-        let wrong = |error| Error::new(ErrorCode::Invalid, format!("`{slot}`: {error}"));
-        relive_llm::split_name(model).map_err(wrong)?;
-    }
-    Ok(())
 }
 
 /// Returns what a file says, and what the tree is, for people.

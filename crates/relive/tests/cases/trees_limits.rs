@@ -307,11 +307,15 @@ fn a_model_that_cannot_exist_is_refused_before_anything_runs() {
   thinks: {intent: think, model: opnai/gpt-5, depends_on: [first]}
 ",
     );
-    let why = "`thinks`: there is no model `opnai/gpt-5`: did you mean openai/gpt-5?";
-    world.relive(&["compose", "up", "tree.yaml"]).fails(2, &[why]);
+    let why = "tree.yaml:3:34: there is no model `opnai/gpt-5`: did you mean openai/gpt-5?";
+    for flags in [&["compose", "up", "tree.yaml"][..], &["compose", "up", "--dry-run", "tree.yaml"]] {
+        world.relive(flags).fails(2, &[why, "^"]);
+    }
     let child = "{intent: think, model: nomodel}";
     world.file("kept.yaml", &format!("children: {{below: {{supervisor: {{children: {{thinks: {child}}}}}}}}}\n"));
-    world.relive(&["supervise", "kept.yaml"]).fails(2, &["`thinks`: there is no model `nomodel`"]);
+    for flags in [&["supervise", "kept.yaml"][..], &["supervise", "--dry-run", "kept.yaml"]] {
+        world.relive(flags).fails(2, &["kept.yaml:1:75: there is no model `nomodel`", "^"]);
+    }
     assert!(!world.work().join("ran").exists());
     assert_eq!(world.relive(&["ps", "-a", "--json"]).ok().json()["processes"], serde_json::json!([]));
 }
