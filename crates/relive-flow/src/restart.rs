@@ -47,6 +47,16 @@ impl Strategy {
     pub(crate) const WORDS: [(&'static str, Self); 3] =
         [("one_for_one", Self::OneForOne), ("one_for_all", Self::OneForAll), ("rest_for_one", Self::RestForOne)];
 
+    /// The word in the file.
+    #[must_use]
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::OneForOne => "one_for_one",
+            Self::OneForAll => "one_for_all",
+            Self::RestForOne => "rest_for_one",
+        }
+    }
+
     /// Tells whether the restart of one child restarts another one, by their places in the file.
     #[must_use]
     pub fn takes_along(self, failed: usize, other: usize) -> bool {

@@ -314,6 +314,17 @@ fn the_plan_lists_the_nodes_by_the_order_of_their_starts() {
 }
 
 #[test]
+fn the_plan_of_a_supervisor_file_has_the_children_of_supervisors_below_them() {
+    let text = "children:\n  db: {command: [./db], isolation: confined}\n  web:\n    supervisor:\n      strategy: one_for_all\n      children:\n        \
+                a: {intent: serve, restart: transient}\n        b: {command: [b], fresh: true}\n  once: {command: [x], restart: temporary}\n";
+    assert_eq!(
+        SupervisorFile::parse("f", text).unwrap().plan(),
+        "db: exec ./db, confined\nweb: supervisor, one_for_all\n  a: agent serve, restarted after a failure\n  \
+         b: exec b, as a new process each time\nonce: exec x, never restarted"
+    );
+}
+
+#[test]
 fn a_model_that_cannot_exist_is_a_mistake() {
     let said = mistakes("nodes:\n  a: {intent: x, model: antropic/claude}\n");
     assert!(said.contains("2:25: there is no model `antropic/claude`: did you mean anthropic/claude?"), "{said}");

@@ -3,9 +3,10 @@
 use std::path::PathBuf;
 
 use relive_api::FlowKind;
-use relive_flow::SupervisorFile;
+use relive_flow::file::SupervisedChild;
+use relive_flow::{Run, SupervisorFile};
 use relive_types::program::quote;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::compose::{FlowLimits, read_file, start};
 use crate::context::Context;
@@ -34,7 +35,7 @@ pub(crate) struct Args {
     /// Run in the background and print the PID
     #[arg(short, long)]
     detach: bool,
-    /// Check the file, and start nothing
+    /// Show what would be started, and start nothing
     #[arg(long, conflicts_with = "detach")]
     dry_run: bool,
     /// A name for the supervisor
@@ -52,16 +53,26 @@ pub(crate) async fn run(context: &Context, args: &Args) -> Outcome<u8> {
         SupervisorFile::parse(&file.name, &file.text).map_err(|error| CommandError::invalid(error.to_string()))?;
     if args.dry_run {
         if context.json {
-            let children: Vec<_> = tree.children.iter().map(|child| json!({"name": child.name})).collect();
-            context.print_json(&json!({ "children": children }))?;
+            context.print_json(&children_of(&tree))?;
         } else {
-            for child in &tree.children {
-                context.print_line(&child.name)?;
-            }
+            context.print_line(&tree.plan())?;
         }
         return Ok(0);
     }
     let env = args.environment.environment(&format!("relive supervise --env NAME=VALUE {}", quote(&file.name)))?;
     let request = file.request(FlowKind::Supervisor, args.name.clone(), env, &args.limits)?;
     start(context, request, args.detach).await
+}
+
+/// Returns the children of a supervisor; those that are supervisors have children of their own.
+fn children_of(tree: &SupervisorFile) -> Value {
+    let child = |child: &SupervisedChild| match &child.run {
+        Run::Task(_) => json!({"name": child.name}),
+        Run::Supervisor(below) => {
+            let mut supervisor = children_of(below);
+            supervisor["name"] = json!(child.name);
+            supervisor
+        }
+    };
+    json!({ "children": tree.children.iter().map(child).collect::<Vec<_>>() })
 }
