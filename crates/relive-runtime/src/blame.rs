@@ -11,6 +11,7 @@ use relive_journal::files::FileHistory;
 use relive_workspace::{BlameVersion, FilePath};
 
 use crate::error::{Error, Result};
+use crate::pools::FILE_WITHIN;
 use crate::runtime::Runtime;
 use crate::workspaces::from_record;
 
@@ -44,6 +45,12 @@ impl Runtime {
         let path = crate::rewind::unquoted(&request.path);
         if !path.is_absolute() {
             return Err(Error::new(ErrorCode::Invalid, format!("`{}` is not an absolute path", request.path)));
+        }
+        let looked_at = path.clone();
+        if self.pools.files.run_within(FILE_WITHIN, move || looked_at.is_dir()).await? {
+            let message = format!("{} is a directory: name a file in it", path.display());
+            let inside = relive_types::program::quote(&path.join("FILE").display().to_string());
+            return Err(Error::new(ErrorCode::Invalid, message).with_hint(format!("relive blame {inside}")));
         }
         for directory in path.ancestors().skip(1) {
             let versions = self.versions(directory, &path).await?;
@@ -113,6 +120,10 @@ impl Runtime {
             let known: Vec<BlameVersion> = versions.iter().map(|version| version.files).collect();
             let lines = match workspaces.store()?.blame(&known, &inside) {
                 Err(relive_workspace::Error::NoSuchPath { .. }) => return Ok(None),
+                Err(relive_workspace::Error::NotText { .. }) => {
+                    let message = format!("{} is not a text, so it has no lines that could be blamed", file.display());
+                    return Err(Error::new(ErrorCode::Invalid, message).with_hint("relive diff ID --stat"));
+                }
                 lines => lines?,
             };
             let now = read(&file);

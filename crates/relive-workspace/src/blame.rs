@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use imara_diff::{Algorithm, Diff, InternedInput, sources::byte_lines};
 use serde::Serialize;
 
-use crate::diff::View;
+use crate::diff::{View, is_binary};
 use crate::error::{Error, Result};
 use crate::object::ObjectId;
 use crate::path::FilePath;
@@ -81,6 +81,9 @@ impl Store {
             now.insert(*copy, Known { id, bytes, origins });
         }
         let Known { bytes, origins, .. } = now.remove(&None).ok_or_else(|| Error::NoSuchPath { path: path.clone() })?;
+        if is_binary(&bytes) {
+            return Err(Error::NotText { path: path.clone() });
+        }
         let lines = byte_lines(&bytes).map(|line| {
             let line = line.strip_suffix(b"\n").unwrap_or(line);
             String::from_utf8_lossy(line).into_owned()

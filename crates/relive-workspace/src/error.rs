@@ -100,6 +100,9 @@ pub enum Error {
     /// The path was in a directory that is a file or a link now.
     #[error("cannot restore {path} alone: {above} was a directory and is not one now")]
     NotADirectory { path: FilePath, above: FilePath },
+    /// The file has no lines.
+    #[error("{path} is not a text: it has no lines")]
+    NotText { path: FilePath },
     /// The path is not in the snapshot.
     #[error("{path} is not in the snapshot")]
     NoSuchPath { path: FilePath },

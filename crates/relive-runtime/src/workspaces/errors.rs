@@ -33,6 +33,7 @@ impl From<FilesError> for Error {
             | FilesError::TimedOut { .. }
             | FilesError::InvalidPattern { .. }
             | FilesError::NotADirectory { .. }
+            | FilesError::NotText { .. }
             | FilesError::NoSuchPath { .. } => ErrorCode::Invalid,
             FilesError::Busy { .. }
             | FilesError::PlanPending { .. }
@@ -78,6 +79,7 @@ impl From<FilesError> for Error {
             | FilesError::Mounted { .. }
             | FilesError::InvalidPattern { .. }
             | FilesError::NotADirectory { .. }
+            | FilesError::NotText { .. }
             | FilesError::NoSuchPath { .. } => error.to_string(),
         };
         with_way_out(Self::new(code, message), &error)
