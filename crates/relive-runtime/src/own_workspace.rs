@@ -236,7 +236,7 @@ impl Runtime {
         let cwd = original.cwd.as_str();
         if wanted == Some(WorkspaceKind::Here) {
             self.check_settled(Path::new(cwd)).await?;
-            return self.here(cwd).await;
+            return self.here(original, step).await;
         }
         let (history, not_yet) = self.files_so_far(original.uuid, step).await?;
         let activity = self.files_activity(original.uuid);
@@ -244,21 +244,20 @@ impl Runtime {
             if not_yet.is_some() {
                 return Err(not_known_yet(&original.uuid.to_string(), step));
             }
+            let beside = format!("relive resume --fork --from-step {step} --workspace here {}", original.uuid);
             if wanted.is_none() && history.may_have_changed(step) && self.living(original.uuid).is_some() {
                 let message = format!(
                     "the files of step {step} are not known, so the fork would work in {cwd}, beside the original, which \
                      has not ended"
                 );
-                return Err(Error::new(ErrorCode::Conflict, message)
-                    .with_hint(format!("relive resume --fork --workspace here {}", original.uuid)));
+                return Err(Error::new(ErrorCode::Conflict, message).with_hint(beside));
             }
             if wanted == Some(WorkspaceKind::Own) {
                 let message = format!("the files of step {step} are not known, so they cannot be copied");
-                return Err(Error::new(ErrorCode::Conflict, message)
-                    .with_hint("--workspace here works in the directory of the original"));
+                return Err(Error::new(ErrorCode::Conflict, message).with_hint(beside));
             }
             self.check_settled(Path::new(cwd)).await?;
-            return self.here(cwd).await;
+            return self.here(original, step).await;
         };
         let (workspaces, of) = (self.workspaces.clone(), PathBuf::from(cwd));
         let copied = self.in_bulk(move |_| {
@@ -268,7 +267,7 @@ impl Runtime {
         let copied = copied.await?;
         let ((path, copied), state) = match (copied, wanted) {
             // Collected with the journals that named them, or the store was deleted.
-            (Err(error), None) if error.code() == ErrorCode::Conflict => return self.here(cwd).await,
+            (Err(error), None) if error.code() == ErrorCode::Conflict => return self.here(original, step).await,
             (copied, _) => copied?,
         };
         let record = with_changes(Record::new(step, to_record(&copied)), &history);
@@ -291,10 +290,13 @@ impl Runtime {
     }
 
     /// Says that a fork works in the directory of its original, if that is still there.
-    async fn here(&self, cwd: &str) -> Result<Option<MadeCopy>> {
+    async fn here(&self, original: &Spawned, step: u32) -> Result<Option<MadeCopy>> {
+        let cwd = original.cwd.as_str();
         let (workspaces, path) = (self.workspaces.clone(), PathBuf::from(cwd));
         check_no_link(&path)?;
-        self.in_bulk(move |_| workspaces.check_made(&path)).await??;
+        let on_copy = || format!("relive resume --fork --from-step {step} {}", original.uuid);
+        let made = self.in_bulk(move |_| workspaces.check_made(&path)).await?;
+        made.map_err(|error| if error.hint().is_some() { error.with_hint(on_copy()) } else { error })?;
         if matches!(Path::new(cwd).try_exists(), Ok(false)) {
             let message = format!("a fork would work in {cwd}, which no longer exists");
             return Err(Error::new(ErrorCode::Conflict, message)

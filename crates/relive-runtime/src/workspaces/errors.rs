@@ -5,7 +5,7 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 use relive_core::{ErrorCode, Uuid};
-use relive_workspace::{CopyState, Error as FilesError, FilePath, Grade};
+use relive_workspace::{CopyState, Error as FilesError, FilePath, Grade, Limit};
 
 use crate::error::Error;
 
@@ -63,9 +63,9 @@ impl From<FilesError> for Error {
             }
             FilesError::NotExact { grade, left_out } => not_exact(*grade, left_out),
             FilesError::Missing(_) => "the files of this step are not in the store any more".to_owned(),
+            FilesError::TooLarge { path, limit, most } => too_large(path, *limit, *most),
             FilesError::Io { .. }
             | FilesError::RefusedRoot { .. }
-            | FilesError::TooLarge { .. }
             | FilesError::TimedOut { .. }
             | FilesError::Cancelled
             | FilesError::NoSpace { .. }
@@ -158,6 +158,15 @@ fn mount_point(path: &Path) -> PathBuf {
     let Some(start) = path.ancestors().find(is_there) else { return path.to_owned() };
     let same = start.ancestors().take_while(|above| device(above) == device(start));
     same.last().unwrap_or(start).to_owned()
+}
+
+/// A directory that is beyond one of the limits for snapshots, and the key that raises it.
+fn too_large(path: &Path, limit: Limit, most: u64) -> String {
+    let (amount, key) = match limit {
+        Limit::Files => (format!("{most} files"), "max_files"),
+        Limit::TotalBytes => (format!("{} MB", most >> 20), "max_total_mb"),
+    };
+    format!("{} has more than {amount} (the limit is `workspace: {key}` in config.yaml)", path.display())
 }
 
 /// Says what a snapshot lacks, as far as it is known.

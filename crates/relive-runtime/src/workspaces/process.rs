@@ -201,7 +201,7 @@ impl Workspaces {
     /// Tells why a directory gets no snapshots, if that is known.
     fn is_refused(&self, directory: &std::path::Path) -> Option<String> {
         if !self.are_wanted() {
-            return Some(format!("no snapshots of {}: the configuration turns them off", directory.display()));
+            return Some("no snapshots: the configuration turns them off (`workspace: snapshots`)".to_owned());
         }
         lock(&self.0.refused).get(directory).cloned()
     }
@@ -209,7 +209,7 @@ impl Workspaces {
     /// Turns snapshots of a directory off for the life of the daemon where the reason is the directory itself.
     fn refuse(&self, directory: &std::path::Path, error: &Error) -> Option<String> {
         let why = super::errors::lasting(error)?;
-        let notice = format!("no snapshots of {}: {why}", directory.display());
+        let notice = format!("no snapshots: {why}");
         let mut refused = lock(&self.0.refused);
         if refused.len() < super::activity::DIRECTORIES_MAX {
             refused.insert(directory.to_owned(), notice.clone());

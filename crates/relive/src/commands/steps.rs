@@ -34,6 +34,7 @@ pub(crate) async fn run(context: &Context, args: &Args) -> Outcome<u8> {
         Ok::<_, Error>(())
     };
     client.read(&uuid, Source::Journal, &mut None, each).await?;
+    steps.finish(process.dead_at.is_some() || process.suspend_reason.is_some());
     if steps.wants_events() {
         let each = async |event: Event| {
             steps.fold_event(&event.data);

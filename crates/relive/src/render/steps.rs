@@ -112,12 +112,23 @@ pub(crate) struct Steps {
     unseen_from: Option<u32>,
     /// The files that the last snapshot could not keep.
     last_not_kept: Vec<NotKept>,
+    /// The steps with calls that may have changed files, as long as nobody is known to have looked since: each with the
+    /// incarnation that made the call.
+    unlooked: Vec<(u32, u32)>,
+    /// The last incarnation that wrote the journal.
+    epoch: u32,
 }
 
 /// A call, as far as it is of interest here.
 #[derive(Deserialize)]
 struct Call {
     recovery: Recovery,
+}
+
+/// The incarnation that wrote a record.
+#[derive(Deserialize)]
+struct Writer {
+    epoch: u32,
 }
 
 /// The changes of a step to files.
@@ -163,7 +174,13 @@ impl Steps {
     /// Takes the next line of the journal.
     pub(crate) fn fold(&mut self, text: &str) {
         let Some(line) = Line::parse(text) else { return };
+        self.epoch = serde_json::from_str::<Writer>(text).map_or(self.epoch, |writer| writer.epoch);
         match line.kind.as_str() {
+            // A body that stops takes the last snapshot first.
+            "paused" | "ended" => {
+                let epoch = self.epoch;
+                return self.unlooked.retain(|(_, by)| *by != epoch);
+            }
             "snapshot" => return self.note_files(text),
             "call_started" => return self.note_call(line.step, text),
             "call_ended" => {
@@ -241,11 +258,29 @@ impl Steps {
     /// Takes a call. What it changes is not known if no snapshot was taken before it.
     fn note_call(&mut self, step: u32, text: &str) {
         let Ok(Call { recovery }) = serde_json::from_str(text) else { return };
-        if self.are_files_seen || matches!(recovery, Recovery::Rerun | Recovery::Lookup { .. }) {
+        if matches!(recovery, Recovery::Rerun | Recovery::Lookup { .. }) {
+            return;
+        }
+        let epoch = self.epoch;
+        // It has waited for the snapshot of the steps before.
+        self.unlooked.retain(|(before, by)| *by != epoch || *before >= step);
+        self.unlooked.push((step, epoch));
+        if self.are_files_seen {
             return;
         }
         if let Some(step) = self.rows.iter_mut().rfind(|row| row.step == step) {
             step.set_unknown(self.unseen_why.as_deref());
+        }
+    }
+
+    /// Takes what is known of the process besides its journal: whether it may still look at its files. A snapshot gets into
+    /// the journal with the next record, so one that was taken last is lost with a daemon that is killed.
+    pub(crate) fn finish(&mut self, is_at_rest: bool) {
+        for (step, by) in std::mem::take(&mut self.unlooked) {
+            let is_lost = is_at_rest || by != self.epoch;
+            if let Some(row) = self.rows.iter_mut().find(|row| row.step == step && is_lost && !row.files_unknown) {
+                row.set_unknown(Some("the daemon ended before it had recorded a snapshot"));
+            }
         }
     }
 
@@ -272,7 +307,9 @@ impl Steps {
                 None => unknown.push((why, vec![row.step])),
             }
         }
-        let unknown = unknown.into_iter().map(|(why, steps)| format!("{}: {}", numbered(&steps), one_line(why)));
+        let unknown = unknown
+            .into_iter()
+            .map(|(why, steps)| format!("the changes of {} are unknown: {}", numbered(&steps), one_line(why)));
         let lacking = self.rows.iter().filter_map(|row| {
             let named = not_kept(&row.not_kept, &[])?;
             Some(format!("step {}: not kept: {named}", row.step))
@@ -283,6 +320,7 @@ impl Steps {
     /// Takes a snapshot, which stands within the step after the one it is about.
     fn note_files(&mut self, text: &str) {
         let Ok(snapshot) = serde_json::from_str::<Snapshot>(text) else { return };
+        self.unlooked.retain(|(step, _)| *step > snapshot.after);
         self.are_files_seen = !snapshot.is_unseen();
         if snapshot.is_unseen() {
             self.unseen_why.clone_from(&snapshot.why);

@@ -166,7 +166,8 @@ fn case_75_a_fork_does_not_work_in_what_took_the_place_of_a_copy() {
     let own = world.own(&process);
     fs::remove_dir_all(&own).unwrap();
     let fork = ["resume", "--fork", "--from-step", "1", "--workspace", "here", &process.uuid];
-    world.relive(&fork).fails(4, &["was removed", &format!("relive resume --fork {}", process.uuid)]);
+    let hint = format!("relive resume --fork --from-step 1 {}", process.uuid);
+    world.relive(&fork).fails(4, &["was removed", &hint]);
     fs::create_dir(&own).unwrap();
     fs::write(own.join("precious"), "").unwrap();
     world.relive(&fork).fails(3, &["is not the directory that Relive made"]);

@@ -62,12 +62,18 @@ fn case_71_steps_without_a_snapshot_say_why() {
         assert!(steps[step]["files_unknown_why"].as_str().unwrap().contains("more than 20 files"), "{steps}");
     }
     let shown = world.relive(&["steps", &process.uuid]).ok().stderr;
-    assert!(shown.contains("note: steps 2 to 3: no snapshots of ") && shown.contains("more than 20 files"), "{shown}");
+    let said = "note: the changes of steps 2 to 3 are unknown: no snapshots: ";
+    assert!(
+        shown.contains(said) && shown.contains("more than 20 files (the limit is `workspace: max_files`"),
+        "{shown}"
+    );
+    assert_eq!(shown.matches(&world.work().display().to_string()).count(), 1, "{shown}");
     assert!(shown.contains("note: step 1: not kept: big (too large)"), "{shown}");
     // There never was one.
     let other = world.run_commands(&["echo 1 > c"], &[]);
     let shown = world.relive(&["steps", &other.uuid]).ok();
-    assert!(shown.stdout.contains("unknown") && shown.stderr.contains("note: step 1: no snapshots of "), "{shown:?}");
+    let said = "note: the changes of step 1 are unknown: no snapshots: ";
+    assert!(shown.stdout.contains("unknown") && shown.stderr.contains(said), "{shown:?}");
 }
 
 #[test]
@@ -86,12 +92,39 @@ fn case_71_steps_after_snapshots_were_turned_off_are_unknown() {
     let (known, none, unknown) = ((json!(1), json!(null)), (json!(null), json!(null)), (json!(null), json!(true)));
     assert_eq!(world.files_of_steps(&process), [known, none.clone(), unknown.clone(), unknown, none]);
     let why = world.relive(&["steps", &process.uuid]).ok().stderr;
-    assert!(why.contains("note: steps 3 to 4: no snapshots of ") && why.contains("the configuration"), "{why}");
+    assert!(why.contains("note: the changes of steps 3 to 4 are unknown: no snapshots: the configuration"), "{why}");
     for step in ["3", "4"] {
         world.relive(&["rewind", &process.uuid, "--to-step", step, "--force"]).fails(3, &["not known"]);
     }
     world.relive(&["rewind", &process.uuid, "--to-step", "2", "--force"]).ok();
     assert_eq!(fs::read_to_string(world.work().join("f")).unwrap(), "1\n");
+}
+
+/// A snapshot gets into the journal with the next record.
+#[test]
+fn case_71_steps_whose_snapshot_was_lost_with_the_daemon_are_unknown() {
+    let world = World::new();
+    let process = world.begin_commands(&["echo 1 > f", "echo 2 > f"], "  - {text: waiting, hang: true}\n", &[]);
+    world.await_step(&process, 3);
+    world.kill_daemon();
+    world.relive(&["kill", &process.uuid]).ok();
+    world.relive(&["wait", &process.uuid]);
+    world.await_retired(&process.uuid);
+    let steps = world.files_of_steps(&process);
+    assert_eq!(steps[..2], [(json!(1), json!(null)), (json!(null), json!(true))]);
+    let shown = world.relive(&["steps", &process.uuid]).ok();
+    let why = "note: the changes of step 2 are unknown: the daemon ended before it had recorded a snapshot\n";
+    assert!(shown.stdout.contains("unknown") && shown.stderr.contains(why), "{shown:?}");
+    // So a fork cannot work on a copy, and the command that works beside the original names the step.
+    let fork = world.relive(&["resume", "--fork", "--workspace", "own", "--from-step", "2", &process.uuid]);
+    let hint = format!("relive resume --fork --from-step 2 --workspace here {}", process.uuid);
+    fork.fails(3, &["the files of step 2 are not known", &hint]);
+    let living = world.begin_commands(&["echo 1 > g"], "  - {text: waiting, hang: true}\n", &[]);
+    world.await_step(&living, 2);
+    world.kill_daemon();
+    world.await_display(&living.uuid, "running");
+    let hint = format!("relive resume --fork --from-step 1 --workspace here {}", living.uuid);
+    world.relive(&["resume", "--fork", "--from-step", "1", &living.uuid]).fails(3, &["beside the original", &hint]);
 }
 
 #[test]
