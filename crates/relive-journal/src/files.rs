@@ -20,6 +20,10 @@ pub struct FileHistory {
     pub merges: Vec<Merge>,
     /// Everything in the store that the journal names.
     pub named: Vec<FilesId>,
+    /// The files as they were seen last, also by a merge.
+    seen_last: Option<FilesId>,
+    /// Whether a merge has begun, and seen them, and is not known to be done.
+    is_merging: bool,
     /// The first line that could not be read. What it names is not known, so nothing may be collected.
     pub unread: Option<u64>,
     /// The calls that may have changed files, in their order.
@@ -157,6 +161,8 @@ impl Default for FileHistory {
             states: Vec::new(),
             merges: Vec::new(),
             named: Vec::new(),
+            seen_last: None,
+            is_merging: false,
             unread: None,
             effects: Vec::new(),
             epoch: (Generation(0), 0),
@@ -192,18 +198,27 @@ impl FileHistory {
     fn push(&mut self, at: Timestamp, files: FilesId, snapshot: Option<Snapshot>, put_back_after: Option<u32>) {
         self.named.push(files);
         self.named.extend(snapshot.as_ref().and_then(|snapshot| snapshot.since));
+        self.seen_last = Some(files);
         self.states.push(FileState { at, files, snapshot, is_undo: false, put_back_after, is_of_origin: false });
     }
 
     fn add(&mut self, at: Timestamp, rewound: Rewound) {
         let Rewound { verb, done, files, into, merged, after, undo, .. } = rewound;
         match (verb, done) {
-            (_, false) => self.named.push(files),
+            (FilesVerb::Merge, false) => {
+                (self.seen_last, self.is_merging) = (Some(files), true);
+                self.named.push(files);
+            }
+            (FilesVerb::Rewind | FilesVerb::Restore, false) => self.named.push(files),
             (FilesVerb::Rewind | FilesVerb::Restore, true) => {
                 self.push(at, files, None, after);
                 self.states.iter_mut().last().into_iter().for_each(|state| state.is_undo = undo);
             }
             (FilesVerb::Merge, true) => {
+                // Where something was left out, this is where the next merge begins, and not what was seen.
+                if !std::mem::take(&mut self.is_merging) {
+                    self.seen_last = Some(files);
+                }
                 self.named.push(files);
                 self.named.extend(merged);
                 self.merges.extend(into.map(|into| Merge { at, into, merged }));
@@ -257,6 +272,12 @@ impl FileHistory {
     #[must_use]
     pub fn last(&self) -> Option<FilesId> {
         self.states.last().map(|state| state.files)
+    }
+
+    /// The files as they were seen last: by a snapshot, or by a merge, which looks at them too.
+    #[must_use]
+    pub fn seen_last(&self) -> Option<FilesId> {
+        self.seen_last
     }
 
     /// The files as they were after a step; `None` where nobody looked in time.

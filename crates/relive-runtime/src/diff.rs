@@ -1,15 +1,15 @@
 //! What changed in the files of a process.
 
 use std::collections::HashSet;
-use std::path::PathBuf;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use relive_api::{DiffQuery, FileChange, FilesDiff};
 use relive_core::{ErrorCode, Uuid};
 use relive_journal::files::{Activity, FileHistory};
-use relive_journal::record::FilesId;
-use relive_workspace::{Change, EntryKind, FileState, Store, TextDiff, shown};
+use relive_journal::record::{FilesId, Spawned};
+use relive_workspace::{Change, CopyState, EntryKind, FileState, Store, TextDiff, shown};
 
 use crate::error::{Error, Result};
 use crate::runtime::Runtime;
@@ -34,7 +34,8 @@ impl Runtime {
     /// Compares two states of the files of a process.
     pub async fn diff(self: &Arc<Self>, id: &str, query: DiffQuery) -> Result<FilesDiff> {
         let (uuid, note) = self.identity_of(&self.look_up(id).await?)?;
-        let last_step = self.on_disk(move |data| data.history(uuid)).await??.0.completed_step;
+        let recorded = self.on_disk(move |data| data.history(uuid)).await??.0;
+        let last_step = recorded.completed_step;
         let (history, not_yet) = self.files_so_far(uuid, last_step).await?;
         let activity = self.files_activity(uuid);
         let Some(sides) = sides(&history, query, (last_step, activity)).map_err(|step| match not_yet {
@@ -62,19 +63,22 @@ impl Runtime {
         let several = query.from.filter(|step| query.to.is_none() && first < *step).map(|step| {
             format!("no snapshot was taken after step {first}, so these are the changes of steps {first} to {step}")
         });
-        let (workspaces, is_copy) = (self.workspaces.clone(), self.workspaces.has_own(uuid));
-        let directory =
-            self.on_disk(move |data| data.info(uuid)).await?.ok().flatten().map(|info| PathBuf::from(info.cwd));
+        let (workspaces, is_copy, id) = (self.workspaces.clone(), self.workspaces.has_own(uuid), id.to_owned());
+        let spawned = recorded.identity.map(|identity| identity.spawned);
         let compared = self.pools.reads.run(move || {
             let store = workspaces.store()?;
             let to = from_record(sides.to.1);
             let changes = store.diff(&from_record(sides.from.1), &to)?;
             let text = if query.text { Some(unified(&store, &changes)?) } else { None };
-            let ignored = directory.filter(|directory| changes.is_empty() && are_all_ignored(&to, directory));
-            let ignored = ignored.map(|directory| all_ignored_message(&directory));
-            Ok::<_, Error>((describe(&store, &changes)?, text, not_kept(&store, &to, is_copy)?, ignored))
+            let spawned = spawned.filter(|_| changes.is_empty());
+            let why_none = spawned.and_then(|spawned| {
+                let directory = Path::new(&spawned.cwd);
+                let ignored = || are_all_ignored(&to, directory).then(|| all_ignored_message(directory));
+                of_program(&store, &id, &spawned).or_else(ignored)
+            });
+            Ok::<_, Error>((describe(&store, &changes)?, text, not_kept(&store, &to, is_copy)?, why_none))
         });
-        let (mut files, diff, not_kept, ignored) = compared.await??;
+        let (mut files, diff, not_kept, why_none) = compared.await??;
         for file in &mut files {
             file.foreign = foreign.contains(file.path.trim_end_matches('/'));
         }
@@ -85,7 +89,8 @@ impl Runtime {
         let not_yet = not_yet.filter(|step| *step <= sides.to.0).map(|step| {
             format!("the snapshot after step {step} is still being taken, so what this step changed is not known yet")
         });
-        let notes: Vec<String> = note.into_iter().chain(unknown).chain(several).chain(not_yet).chain(ignored).collect();
+        let notes: Vec<String> =
+            note.into_iter().chain(unknown).chain(several).chain(not_yet).chain(why_none).collect();
         let note = Some(notes.join("; ")).filter(|note| !note.is_empty());
         let (from, to, skipped) = (sides.from.0, sides.to.0, paths(&not_kept));
         Ok(FilesDiff { from, to, trees, files, diff, skipped, not_kept, note })
@@ -186,6 +191,21 @@ fn no_snapshots(id: &str, are_wanted: bool) -> String {
     } else {
         "snapshots are off: see `workspace:` in config.yaml".to_owned()
     }
+}
+
+/// Says of a program with a copy why its changes are not shown: no snapshot is taken of what a program does.
+fn of_program(store: &Store, id: &str, spawned: &Spawned) -> Option<String> {
+    if spawned.body != "exec" || spawned.workspace.is_none() {
+        return None;
+    }
+    Some(match store.look_at_copy(Path::new(&spawned.cwd)) {
+        CopyState::There => {
+            format!("{id} is a program, and its changes are only in its copy: relive merge {id} --dry-run shows them")
+        }
+        CopyState::Gone | CopyState::Replaced => {
+            format!("the copy on which {id} worked is gone, so its changes are unknown: {}", spawned.cwd)
+        }
+    })
 }
 
 fn unified(store: &Store, changes: &[Change]) -> Result<String> {

@@ -314,7 +314,7 @@ impl Turn {
         Ok(Sides { base, theirs, left_out, special, lacks, into, note })
     }
 
-    /// Looks at the copy of a process. If it was removed, the last state that is known of it stays.
+    /// Looks at the copy of a process. If it was removed, the last state in which it was seen stays.
     async fn theirs(&mut self, spawned: &Spawned, files: &Files, on_interrupted: OnInterrupted) -> Result<Theirs> {
         let (runtime, directory) = (Arc::clone(&self.runtime), PathBuf::from(&spawned.cwd));
         check_no_link(&directory)?;
@@ -331,11 +331,16 @@ impl Turn {
                 self.uuid(),
                 directory.display(),
             );
-            return Err(
-                Error::new(ErrorCode::Conflict, message).with_hint(format!("relive resume --fork {}", self.uuid()))
-            );
+            let fork = runtime.fork_command(self.uuid()).await;
+            return Err(Error::new(ErrorCode::Conflict, message).with_hint(fork));
         }
-        if let Some(last) = last.filter(|_| state != CopyState::There) {
+        // What was changed after the last snapshot, by a program or by hand, was seen by the merge that took it. Without it
+        // this merge would take that back.
+        let seen_last = match state {
+            CopyState::There => None,
+            CopyState::Gone | CopyState::Replaced => runtime.file_history(self.uuid()).await?.seen_last(),
+        };
+        if let Some(last) = seen_last.map(from_record) {
             let (left_out, special) = (Vec::new(), Vec::new());
             let note = (state == CopyState::Replaced).then(|| {
                 let path = directory.display();

@@ -44,7 +44,7 @@ impl Runtime {
                 return runtime.remove_rest(uuid, rest, request.dry_run).await;
             }
             if !runtime.workspaces.has_own(uuid) {
-                return Err(runtime.no_own_workspace(&id, uuid));
+                return Err(runtime.no_own_workspace(&id, uuid).await);
             }
             if runtime.living(uuid).is_some() {
                 let message = format!("process {id} works there, and has not ended");
@@ -115,14 +115,23 @@ impl Runtime {
     }
 
     /// Says why a process has no own workspace that could be removed.
-    fn no_own_workspace(&self, id: &str, uuid: Uuid) -> Error {
+    async fn no_own_workspace(&self, id: &str, uuid: Uuid) -> Error {
         let path = self.workspaces.own(uuid);
         if path.is_symlink() {
             let message = format!("{} is a link that Relive did not make: it is not followed", path.display());
             return Error::new(ErrorCode::Permission, message)
                 .with_hint(format!("rm {}", relive_types::program::quote(&path.display().to_string())));
         }
-        Error::new(ErrorCode::NotFound, format!("{id} has no workspace of its own")).with_hint("relive workspace list")
+        let history = self.on_disk(move |data| data.history(uuid)).await.ok().and_then(std::result::Result::ok);
+        let spawned = history.and_then(|(history, _)| history.identity).map(|identity| identity.spawned);
+        let message = match spawned {
+            Some(spawned) if spawned.workspace.is_some() => {
+                format!("the workspace of {id} is gone already: {}", spawned.cwd)
+            }
+            Some(spawned) => format!("{id} has no workspace of its own: it works in {}", spawned.cwd),
+            None => format!("{id} has no workspace of its own"),
+        };
+        Error::new(ErrorCode::NotFound, message).with_hint("relive workspace list")
     }
 
     /// Finds the process that a workspace was made for. It may have been collected.

@@ -89,13 +89,13 @@ pub(crate) fn tell(
         context.say(&format!("\nhint: {way_out}"));
         return Ok(code);
     }
+    let path = shown(&changed.path);
     if changed.files.is_empty() {
-        context.say("nothing to change");
+        context.say(&format!("nothing to change in {path}"));
         return Ok(code);
     }
     context.print(&stat(&changed.files, &context.out))?;
     let verified = if changed.verified { "verified" } else { "NOT verified" };
-    let path = shown(&changed.path);
     context.say(&match changed.dry_run {
         true => format!("{} would be {done} in {path}", count(changed.written)),
         false => {

@@ -225,8 +225,10 @@ fn case_75_own_workspaces_are_listed_and_removed_when_they_are_merged() {
     world.relive(&["workspace", "rm", &process.uuid]).fails(2, &["no terminal to ask on"]);
     world.relive(&["workspace", "rm", "-y", &process.uuid]).ok();
     assert!(!path.exists());
-    world.relive(&["workspace", "rm", "-y", &process.uuid]).fails(4, &["no workspace of its own"]);
+    world.relive(&["workspace", "rm", "-y", &process.uuid]).fails(4, &["is gone already"]);
     let here = world.run_commands(&["true"], &[]);
+    let works = format!("has no workspace of its own: it works in {}", world.work().display());
+    world.relive(&["workspace", "rm", "-y", &here.uuid]).fails(4, &[&works]);
     world.relive(&["merge", &here.uuid]).fails(2, &["nothing to merge"]);
 }
 

@@ -19,6 +19,8 @@ fn case_75_a_removed_copy_can_still_be_merged_and_forked_and_is_not_resumed() {
     let copy = world.own(&process);
     world.relive(&["workspace", "rm", "--force", &process.uuid]).ok();
     let id = process.uuid.as_str();
+    let gone = format!("the workspace of {id} is gone already: {}", copy.display());
+    world.relive(&["workspace", "rm", "-y", id]).fails(4, &[&gone]);
     world.relive(&["workspace", "path", id]).fails(4, &["was removed", "relive merge"]);
     world.relive(&["resume", id]).fails(3, &["was removed", &format!("relive resume --fork {id}")]);
     assert!(!copy.exists());
@@ -28,6 +30,8 @@ fn case_75_a_removed_copy_can_still_be_merged_and_forked_and_is_not_resumed() {
     world.relive(&["merge", id]).ok();
     let read = |name: &str| fs::read_to_string(world.work().join(name)).unwrap();
     assert_eq!((read("f"), read("g")), ("1\n2\n".to_owned(), "new\n".to_owned()));
+    let again = world.relive(&["merge", id]).ok().stderr;
+    assert!(again.contains(&format!("nothing to change in {}\n", world.work().display())), "{again}");
     // A fork of a copy that is gone belongs to the directory itself.
     fs::write(format!("{fork_path}/h"), "fork\n").unwrap();
     world.relive(&["wait", fork["uuid"].as_str().unwrap()]);
@@ -195,6 +199,9 @@ fn case_75_the_changes_of_a_program_whose_copy_is_gone_are_not_taken_for_none() 
         wait_until("p has succeeded", || node("p")["state"] == "succeeded");
         let p = node("p")["uuid"].as_str().unwrap().to_owned();
         let own = world.relive(&["workspace", "path", &p]).ok().stdout.trim().to_owned();
+        let shown = world.relive(&["diff", &p]).ok();
+        let hint = format!("relive merge {p} --dry-run");
+        assert!(!shown.stdout.contains("no file") && shown.stderr.contains(&hint), "{shown:?}");
         fs::remove_dir_all(&own).unwrap();
         if remade {
             fs::create_dir(&own).unwrap();
@@ -202,8 +209,52 @@ fn case_75_the_changes_of_a_program_whose_copy_is_gone_are_not_taken_for_none() 
         fs::write(world.root().join("go"), "").unwrap();
         world.relive(&["wait", &run]).exits(1);
         assert_ne!(node("x")["state"], "succeeded");
-        world.relive(&["merge", &p]).fails(3, &["is not known"]);
+        let fork = "--node p --fork";
+        world.relive(&["merge", &p]).fails(3, &["is not known", "hint: relive compose resume ", fork]);
+        let shown = world.relive(&["diff", &p]).ok();
+        assert!(!shown.stdout.contains("no file") && shown.stderr.contains("is gone, so its changes are unknown"));
+        // It cannot continue, and its reason names the command with which it begins again.
+        world.relive(&["compose", "resume", &run, "--node", "p"]).ok();
+        world.relive(&["wait", &run]).exits(1);
+        let reason = node("p")["reason"].as_str().unwrap().to_owned();
+        let hint = reason.split("(hint: relive ").nth(1).and_then(|hint| hint.strip_suffix(')')).unwrap().to_owned();
+        assert!(hint.starts_with("compose resume ") && hint.ends_with(fork), "{reason}");
+        world.relive(&hint.split(' ').collect::<Vec<_>>()).ok();
+        world.relive(&["wait", &run]).ok();
+        assert_eq!(fs::read_to_string(world.work().join("good")).unwrap(), "good\n");
     }
+}
+
+/// The last snapshot of a program is its first, and that of an agent does not have what was changed in its copy by hand.
+#[test]
+fn case_75_what_was_merged_from_a_copy_that_was_removed_since_is_not_taken_back() {
+    let world = World::new();
+    let agent = world.run_commands(&["echo 1 > f"], &["--workspace", "own"]);
+    fs::write(world.own(&agent).join("by-hand"), "1\n").unwrap();
+    world.file(
+        "c.yaml",
+        "nodes:
+  p: {command: [sh, -c, 'echo good > good'], workspace: own}
+  x: {command: ['true'], depends_on: [p]}
+",
+    );
+    let run = world.relive(&["compose", "up", "-d", "--json", "c.yaml"]).ok().json();
+    let run = run["uuid"].as_str().unwrap();
+    world.relive(&["wait", run]).ok();
+    let status = world.relive(&["compose", "status", "--json", run]).ok().json();
+    let program = status["nodes"][0]["uuid"].as_str().unwrap();
+    world.relive(&["merge", &agent.uuid]).ok();
+    let merged = look(&world.work());
+    assert!(["f", "by-hand", "good"].iter().all(|name| merged.contains_key(std::path::Path::new(name))), "{merged:?}");
+    for id in [agent.uuid.as_str(), program] {
+        world.relive(&["workspace", "rm", "-y", id]).ok();
+        world.relive(&["merge", id]).ok();
+        assert_eq!(look(&world.work()), merged);
+    }
+    // The run merges its nodes again before what depends on them.
+    world.relive(&["compose", "resume", run, "--node", "x"]).ok();
+    world.relive(&["wait", run]).ok();
+    assert_eq!(look(&world.work()), merged);
 }
 
 /// Such a fork has the changes of both: they are those since the copy was made.

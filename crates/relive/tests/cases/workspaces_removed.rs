@@ -41,7 +41,7 @@ fn case_75_half_a_removed_copy_is_never_merged() {
     world.kill_daemon();
     world.relive(&["daemon", "start"]).ok();
     wait_until("the next start has removed the rest", || !rest.exists());
-    world.relive(&["workspace", "rm", "-y", id]).fails(4, &["no workspace of its own"]);
+    world.relive(&["workspace", "rm", "-y", id]).fails(4, &["is gone already"]);
     world.relive(&["merge", id]).ok();
     assert_eq!(look(&world.work()), before);
 }
