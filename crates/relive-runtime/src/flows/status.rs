@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use futures_util::FutureExt as _;
+use futures_util::future::BoxFuture;
 use relive_api::{Exit, FlowKind, FlowStatus, NodeStatus, Process, ResumeRequest, reason_word};
 use relive_core::{ErrorCode, Pid, SuspendReason, Uuid};
 use relive_flow::{Decision, Definition, Flow, Run, SlotState, SlotStatus};
@@ -26,7 +28,8 @@ enum Standstill {
 
 impl Standstill {
     fn of(flow: &Flow, node: &NodeStatus) -> Option<Self> {
-        if flow.is_at_limit(&node.name) {
+        // A person may have continued it by itself.
+        if flow.is_at_limit(&node.name) && node.pid.is_none() {
             return Some(Self::NotRestarted);
         }
         let slot = flow.slot(&node.name)?;
@@ -110,14 +113,25 @@ impl Runtime {
     /// Says of a node that a limit has ended why it is not restarted, and how it continues.
     async fn tell_limit(self: &Arc<Self>, tree: Pid, node: &mut NodeStatus) {
         let Some(uuid) = node.uuid else { return };
-        let reason = node.reason.as_deref().unwrap_or("it reached a limit");
         let hint = match self.limit_hint(tree, &node.name, uuid).await {
-            Some(hint) => hint,
-            // A supervisor whose own child is at its limit.
-            None => format!("relive compose status {uuid}"),
+            None => self.hint_below(uuid).await,
+            hint => hint,
         };
+        // Its process was removed, or has continued by itself since.
+        let Some(hint) = hint else { return };
+        let reason = node.reason.as_deref().unwrap_or("it reached a limit");
         node.reason = Some(format!("{reason}; it is not restarted, because it would end again at once"));
         node.hint = Some(hint);
+    }
+
+    /// Returns the command that has a child of a supervisor continue, if the supervisor has ended because of it; `None` for
+    /// other processes.
+    fn hint_below(self: &Arc<Self>, supervisor: Uuid) -> BoxFuture<'_, Option<String>> {
+        let hint = async move {
+            let status = self.flow_status(&supervisor.to_string()).await.ok()?;
+            status.nodes.into_iter().find_map(|node| node.hint)
+        };
+        hint.boxed()
     }
 
     /// Returns the command that has a process continue, if that is suspended.
@@ -226,9 +240,8 @@ fn suspended(reason: SuspendReason) -> String {
 pub(crate) fn reason_of(flow: &Flow, slot: &SlotStatus<'_>) -> Option<String> {
     let note = || slot.note.map(str::to_owned);
     match slot.state {
-        SlotState::Failed { .. } | SlotState::Stopped | SlotState::Halted => {
-            note().or_else(|| exit_of(flow, slot).map(|exit| exit.reason))
-        }
+        SlotState::Failed { .. } | SlotState::Stopped => note().or_else(|| exit_of(flow, slot).map(|exit| exit.reason)),
+        SlotState::Halted => note().or_else(|| Some(with_tree(flow).to_owned())),
         // Why it is tried again.
         SlotState::Due { .. } => note(),
         SlotState::Skipped => flow.unmet(slot.name).map(|on| format!("{} {}", on.name, on.state.word())),
@@ -236,18 +249,21 @@ pub(crate) fn reason_of(flow: &Flow, slot: &SlotStatus<'_>) -> Option<String> {
     }
 }
 
-/// How a node ended, if it has.
-pub(crate) fn exit_of(flow: &Flow, slot: &SlotStatus<'_>) -> Option<Exit> {
-    let with_tree = match flow.definition() {
+fn with_tree(flow: &Flow) -> &'static str {
+    match flow.definition() {
         Definition::Compose(_) => "ended with the run",
         Definition::Supervisor(_) => "ended with the supervisor",
-    };
+    }
+}
+
+/// How the process of a node ended, if it had one and that has.
+pub(crate) fn exit_of(flow: &Flow, slot: &SlotStatus<'_>) -> Option<Exit> {
     let exit = |code, usual: &str| Exit { code, reason: slot.note.unwrap_or(usual).to_owned(), err: None };
     match slot.state {
         SlotState::Succeeded => Some(exit(0, "completed")),
         SlotState::Failed { code } => Some(exit(*code, "failed")),
         SlotState::Stopped => Some(exit(1, "stopped")),
-        SlotState::Halted => Some(exit(1, with_tree)),
+        SlotState::Halted => (slot.starts > 0).then(|| exit(1, with_tree(flow))),
         SlotState::Waiting
         | SlotState::Due { .. }
         | SlotState::Running { .. }

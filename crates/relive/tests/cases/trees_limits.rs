@@ -320,6 +320,36 @@ fn a_model_that_cannot_exist_is_refused_before_anything_runs() {
     assert_eq!(world.relive(&["ps", "-a", "--json"]).ok().json()["processes"], serde_json::json!([]));
 }
 
+/// Three steps, of which a limit allows one.
+const STEPS: &str = "turns: [{calls: [{name: list}]}, {calls: [{name: list}]}, {text: waiting, hang: true}]";
+
+#[test]
+fn the_hint_of_a_child_at_its_limit_is_a_command_that_has_it_continue() {
+    let world = World::new();
+    let model = world.script(STEPS);
+    let keep = world.supervise(&format!(
+        "children:
+  below: {{supervisor: {{children: {{x: {{intent: x, model: {model}, max_steps: 1}}}}}}}}
+  w: {{intent: w, model: {model}, max_steps: 1}}
+"
+    ));
+    // Neither is restarted, so that is all.
+    world.relive(&["wait", &keep.uuid]).exits(1);
+    let hint = |node: &str| world.node(&keep, node)["hint"].as_str().map(str::to_owned);
+    let (below, w) = (hint("below").unwrap(), hint("w").unwrap());
+    assert!(below.starts_with("relive compose resume ") && below.ends_with(" --node x --max-steps 2"), "{below}");
+    assert_eq!(w, format!("relive compose resume {} --node w --max-steps 2", keep.pid));
+    let typed = |hint: &str| world.relive(&hint.split(' ').skip(1).collect::<Vec<_>>()).ok();
+    typed(&below.replace("--max-steps 2", "--max-steps 9"));
+    wait_until("x continues", || world.node(&keep, "below")["pid"].is_u64());
+    assert_eq!(hint("below"), None);
+    // One that continues by itself is not at its limit any more.
+    let uuid = world.node(&keep, "w")["uuid"].as_str().unwrap().to_owned();
+    world.relive(&["resume", &uuid, "--max-steps", "9"]).ok();
+    wait_until("w continues", || world.node(&keep, "w")["pid"].is_u64());
+    assert_eq!(hint("w"), None);
+}
+
 #[test]
 fn a_run_without_budget_and_a_node_at_its_own_limit_continue_one_after_the_other() {
     let world = World::new();

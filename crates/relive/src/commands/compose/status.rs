@@ -10,6 +10,12 @@ use crate::error::Outcome;
 use crate::render::table::{Align, Cell, Column, draw};
 use crate::terminal::one_line;
 
+/// Returns the exit code of a node that ended by itself. What was ended has a reason, and no code of its own.
+fn exit_code(node: &NodeStatus) -> String {
+    let exit = node.exit.as_ref().filter(|_| !matches!(node.state.as_str(), "stopped" | "halted"));
+    exit.map_or_else(|| "-".to_owned(), |exit| exit.code.to_string())
+}
+
 pub(super) async fn run(context: &Context, run: &str) -> Outcome<u8> {
     let flow = Client::about(context, run).await?.flow(run).await?;
     if context.json {
@@ -36,7 +42,7 @@ pub(super) async fn run(context: &Context, run: &str) -> Outcome<u8> {
             node.uuid.map_or_else(|| "-".to_owned(), short_id::short),
             node.starts.to_string(),
             if node.depends_on.is_empty() { "-".to_owned() } else { node.depends_on.join(", ") },
-            node.exit.as_ref().map_or_else(|| "-".to_owned(), |exit| exit.code.to_string()),
+            exit_code(node),
             node.reason.as_ref().map_or_else(|| "-".to_owned(), |reason| one_line(reason).to_string()),
         ];
         cells.into_iter().map(Cell::plain).collect()
