@@ -144,6 +144,12 @@ fn compose_down_of_a_paused_run_returns_when_its_processes_have_ended_and_its_un
         assert!(!is_alive(host), "{down:?}");
         assert_eq!(world.relive(&["ps", "-q"]).ok().stdout, "");
         assert_eq!(world.states(&run), "slow=halted after=halted");
+        // What was ended has no exit code of its own, and what never ran has none at all.
+        let (slow, after) = (world.node(&run, "slow"), world.node(&run, "after"));
+        assert_eq!((&slow["exit"]["code"], &after["exit"]), (&1.into(), &serde_json::Value::Null));
+        assert_eq!(after["reason"], "ended with the run");
+        let table = world.relive(&["compose", "status", &run.uuid]).ok().stdout;
+        assert_eq!(table.matches(" -     ended with the run").count(), 2, "{table}");
         let undo = down.stderr.split("(undo: relive ").nth(1).unwrap().split(')').next().unwrap().to_owned();
         world.relive(&undo.split(' ').collect::<Vec<_>>()).ok();
     }
@@ -172,6 +178,19 @@ children:
         };
         generations("m") == 2 && generations("n") == 2 && world.states(&keep) == "m=running n=running"
     });
+}
+
+#[test]
+fn a_run_that_blocks_term_itself_is_killed_by_compose_down_after_the_grace_period() {
+    let world = World::new();
+    let run = world.up(&format!("nodes: {{slow: {{command: [sh, -c, '{MASKS_TERM}']}}}}"));
+    wait_until("the node blocks TERM", || world.work().join("masked").exists());
+    world.relive(&["signals", &run.uuid, "--block", "TERM"]).ok();
+    let down = world.relive(&["compose", "down", &run.uuid]).ok();
+    let said = format!("run {} blocks SIGTERM: it is killed if it is still there after 10 s\n", run.pid);
+    assert!(down.stderr.contains(&said) && down.stderr.contains("(undo: relive resume"), "{down:?}");
+    assert_eq!(world.relive(&["ps", "-q"]).ok().stdout, "");
+    assert_eq!(world.states(&run), "slow=halted");
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! `relive compose down`.
 
 use std::collections::HashSet;
+use std::time::Duration;
 
 use relive_api::{Affected, FlowStatus, ListQuery, Process, SignalRequest};
 use relive_core::{ErrorCode, Uuid};
@@ -10,6 +11,9 @@ use super::waits::{node_of, word};
 use crate::client::Client;
 use crate::context::Context;
 use crate::error::{CommandError, Outcome};
+
+/// How long a process has to end by itself after TERM.
+const GRACE: Duration = Duration::from_secs(10);
 
 pub(super) async fn run(context: &Context, run: &str) -> Outcome<u8> {
     let client = Client::about(context, run).await?;
@@ -63,15 +67,35 @@ async fn end(client: &Client<'_>, uuid: Uuid, whom: &str) -> Outcome<Affected> {
             return Ok(affected);
         }
     }
-    let has_ended = match client.wait(&id, &id, Some(DOWN_WITHIN)).await? {
-        relive_client::Waited::Answer(answer) => !answer.timed_out,
-        relive_client::Waited::TimedOut => false,
-    };
-    if has_ended {
+    let mut left = DOWN_WITHIN;
+    if blocks_term(client, &id).await {
+        // The grace period of a signal begins when it is delivered, and one that is blocked never is.
+        let grace = GRACE.as_secs();
+        client.context().say(&format!("{whom} blocks SIGTERM: it is killed if it is still there after {grace} s"));
+        if has_ended_within(client, &id, GRACE).await? {
+            return Ok(affected);
+        }
+        client.signal(&id, &SignalRequest { signal: "SIGKILL".to_owned(), ..request }).await?;
+        left -= GRACE;
+    }
+    if has_ended_within(client, &id, left).await? {
         return Ok(affected);
     }
     let error = CommandError::new(ErrorCode::Timeout, format!("{whom} has not ended yet"));
     Err(error.with_hint(format!("relive kill -9 --subtree -y {id}")))
+}
+
+async fn has_ended_within(client: &Client<'_>, id: &str, within: Duration) -> Outcome<bool> {
+    Ok(match client.wait(id, id, Some(within)).await? {
+        relive_client::Waited::Answer(answer) => !answer.timed_out,
+        relive_client::Waited::TimedOut => false,
+    })
+}
+
+/// Tells whether a process was sent TERM and blocks it. One that has ended blocks nothing.
+async fn blocks_term(client: &Client<'_>, id: &str) -> bool {
+    let signals = client.signals(id).await;
+    signals.is_ok_and(|signals| signals.pending.iter().any(|signal| signal == "SIGTERM"))
 }
 
 fn has_ended(flow: &FlowStatus) -> bool {
