@@ -74,6 +74,22 @@ fn case_61_ctrl_c_while_the_files_of_a_fork_are_copied_starts_nothing() {
 }
 
 #[test]
+fn the_logs_of_a_node_whose_process_is_just_being_created_say_so() {
+    let world = World::that_holds_copies();
+    let run = world.up("nodes: {p: {command: [echo, said], workspace: own}}");
+    world.await_copy(&[]);
+    let logs = ["compose", "logs", &run.uuid, "--node", "p"];
+    for args in [&logs[..], &logs[..3]] {
+        let said = world.relive(args).ok().stderr;
+        assert!(said.contains("p has not started yet: its process is being created\n"), "{said}");
+        assert!(!said.contains("never existed"), "{said}");
+    }
+    world.let_copies_go();
+    world.relive(&["wait", &run.uuid]).ok();
+    assert_eq!(world.relive(&logs).ok().stdout, "said\n");
+}
+
+#[test]
 fn a_daemon_that_stops_does_not_wait_for_copies() {
     let world = World::that_holds_copies();
     let process = world.run_commands(&["echo 2 > a"], &[]);

@@ -87,8 +87,10 @@ fn no_output(flow: &FlowStatus, node: &NodeStatus) -> String {
         }
         (_, false) => {
             let waits = match node.depends_on.as_slice() {
+                _ if state == "running" => ": its process is being created".to_owned(),
                 [] => reason,
-                on => format!(": it waits for {}", on.join(", ")),
+                on if node.uuid.is_none() => format!(": it waits for {}", on.join(", ")),
+                _ => reason,
             };
             format!(
                 "{name} has not started yet{waits}\nto follow it: relive compose logs {} --node {name} -f",
@@ -104,10 +106,9 @@ fn is_over(flow: &FlowStatus, node: &NodeStatus) -> bool {
     is_over || matches!(flow.state.as_str(), "succeeded" | "failed")
 }
 
-/// Tells whether a node has no output because its process could not be created.
+/// Tells whether a node has no output because its process could not be created, or is just being created.
 fn never_was(node: &NodeStatus, error: &CommandError) -> bool {
-    let is_over = node.pid.is_none() && matches!(node.state.as_str(), "failed" | "stopped" | "halted" | "due");
-    is_over && error.code() == Some(ErrorCode::NotFound) && error.message.contains("never existed")
+    node.pid.is_none() && error.code() == Some(ErrorCode::NotFound) && error.message.contains("never existed")
 }
 
 /// Shows the output of the last process of a node; with `since`, follows what comes after that.
