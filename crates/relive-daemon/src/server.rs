@@ -12,6 +12,7 @@ mod identity;
 mod inbox;
 mod list;
 mod listener;
+mod mistakes;
 mod myself;
 mod repeat;
 mod streams;
@@ -43,6 +44,7 @@ pub(crate) use connections::Connections;
 use data_directory::DataDirectory;
 pub(crate) use identity::Identities;
 pub(crate) use listener::bind;
+use mistakes::plain;
 use traffic::{Class, Traffic};
 
 use crate::error::{Answer, HttpError};
@@ -195,14 +197,18 @@ impl<T: DeserializeOwned> FromRequestParts<Server> for Params<T> {
     type Rejection = HttpError;
 
     async fn from_request_parts(parts: &mut Parts, server: &Server) -> Result<Self, HttpError> {
-        let invalid =
-            |error: QueryRejection| HttpError::new(ErrorCode::Invalid, format!("the query: {}", error.body_text()));
+        let invalid = |error: QueryRejection| {
+            HttpError::new(ErrorCode::Invalid, format!("the query: {}", plain(&error.body_text())))
+        };
         Query::from_request_parts(parts, server).await.map(|Query(query)| Self(query)).map_err(invalid)
     }
 }
 
 fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Answer<T> {
-    serde_json::from_slice(bytes).map_err(|error| HttpError::new(ErrorCode::Invalid, format!("the body: {error}")))
+    let invalid = |error: serde_json::Error| {
+        HttpError::new(ErrorCode::Invalid, format!("the body: {}", plain(&error.to_string())))
+    };
+    serde_json::from_slice(bytes).map_err(invalid)
 }
 
 fn too_large(rejection: axum::extract::rejection::BytesRejection) -> HttpError {

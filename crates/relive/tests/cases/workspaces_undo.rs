@@ -187,6 +187,8 @@ fn case_72_a_rewind_without_a_goal_is_refused() {
         let (status, answer) = ask(body);
         assert_eq!(status, 400, "{body}: {answer}");
     }
+    let (_, answer) = ask(r#"{"to_step":"x"}"#);
+    assert!(answer.contains("expected a whole number of at least 0") && !answer.contains("u32"), "{answer}");
     assert_eq!(look(&world.work()), before);
     // As clients send it.
     let sent = r#"{"to_step":0,"undo":true,"files_only":false,"force":false,"dry_run":true}"#;
