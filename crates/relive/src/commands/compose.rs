@@ -31,7 +31,8 @@ use follow::{Followed, follow};
 ///
 /// A file lists nodes: agents (`intent`) and programs (`command`). A node starts when the nodes that it depends on have
 /// succeeded. A run of a file is a process, and its nodes are its children: `ps --tree`, `pause --subtree`, `kill` and limits
-/// work on it. It continues after a crash of the daemon, and no node is started twice.
+/// work on it. It continues after a crash of the daemon, and no node is started twice. The commands for a run work on a
+/// supervisor too (`relive supervise`), whose children are its nodes.
 #[derive(Debug, clap::Args)]
 #[command(before_long_help = "\
 Examples:
@@ -50,7 +51,7 @@ pub(crate) struct Args {
 
 #[derive(Debug, Subcommand)]
 enum Verb {
-    /// Start a run of a file
+    /// Start a run of a file, and wait for its end
     #[command(before_long_help = "\
 Examples:
   relive compose up build.yaml
@@ -66,21 +67,26 @@ A file:
       depends_on: [build, review]")]
     Up(UpArgs),
     /// End a run and all its processes
+    ///
+    /// Programs get SIGTERM, and those that are still there after 10 s are killed. `relive resume` continues the run: the nodes
+    /// that had not succeeded run again.
     #[command(before_long_help = "\
 Examples:
   relive compose down 5
   relive compose down nightly")]
     Down {
-        /// The PID, the name, or the UUID of a run; the first or last digits of a UUID are enough
+        /// The PID, the name, or the UUID of a run or supervisor; the first or last digits of a UUID are enough
         run: String,
     },
     /// Show the nodes of a run
+    ///
+    /// STARTS is how often a node was started, AFTER what it waits for, and EXIT the exit code of one that ended by itself.
     #[command(before_long_help = "\
 Examples:
   relive compose status 5
   relive compose status 5 --json | jq '.nodes[].state'")]
     Status {
-        /// The PID, the name, or the UUID of a run; the first or last digits of a UUID are enough
+        /// The PID, the name, or the UUID of a run or supervisor; the first or last digits of a UUID are enough
         run: String,
     },
     /// Show the output of the nodes of a run
@@ -89,7 +95,7 @@ Examples:
   relive compose logs 5
   relive compose logs 5 --node test -f")]
     Logs {
-        /// The PID, the name, or the UUID of a run; the first or last digits of a UUID are enough
+        /// The PID, the name, or the UUID of a run or supervisor; the first or last digits of a UUID are enough
         run: String,
         /// Only this node
         #[arg(long, value_name = "NODE")]
@@ -104,7 +110,7 @@ Examples:
   relive compose graph 5
   relive compose graph 5 --svg > graph.svg")]
     Graph {
-        /// The PID, the name, or the UUID of a run; the first or last digits of a UUID are enough
+        /// The PID, the name, or the UUID of a run or supervisor; the first or last digits of a UUID are enough
         run: String,
         /// Print an SVG image instead of text
         #[arg(long)]
@@ -117,18 +123,18 @@ Examples:
   relive compose resume 5 --node test --input 'use the old parser'
   relive compose resume 5 --node test --fork --from-step 3")]
     Resume {
-        /// The PID, the name, or the UUID of a run; the first or last digits of a UUID are enough
+        /// The PID, the name, or the UUID of a run or supervisor; the first or last digits of a UUID are enough
         run: String,
         /// The name of the node in the file
         #[arg(long, value_name = "NODE")]
         node: String,
-        /// Continue in a fork, which becomes the process of the node; the process before it stays as it is
+        /// Continue in a fork, which takes the place of the node's process; that one stays as it is
         #[arg(long)]
         fork: bool,
-        /// With --fork: fork after this step
+        /// With --fork: start after this step
         #[arg(long, value_name = "N")]
         from_step: Option<u32>,
-        /// A message for the node
+        /// A message to the agent of the node
         #[arg(long, value_name = "TEXT")]
         input: Option<String>,
         #[command(flatten)]

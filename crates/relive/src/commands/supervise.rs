@@ -15,9 +15,9 @@ use crate::error::{CommandError, Outcome};
 
 /// Keep processes running
 ///
-/// A file lists children: agents (`intent`) and programs (`command`). A supervisor is a process that starts them and resumes
-/// each one that ends from its journal, as its `restart` says; a child that you end with `kill` stays ended. If children
-/// end too often, the supervisor ends them all and fails.
+/// A file lists children: agents (`intent`) and programs (`command`). A supervisor is a process that starts them all. When a
+/// child ends, it is restarted as its `restart` says, and continues from its journal; one that you end with `kill` stays
+/// ended. If children have to be restarted too often, the supervisor ends them all and fails.
 #[derive(Debug, clap::Args)]
 #[command(before_long_help = "\
 Examples:
