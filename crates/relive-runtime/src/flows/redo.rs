@@ -232,8 +232,17 @@ impl Runtime {
         let Redo { node, origin, .. } = redo;
         match self.presence(last).await? {
             Presence::Here => {}
-            // It could not be created, and begins now.
-            Presence::Never => return Ok(()),
+            Presence::Never => {
+                return match origin {
+                    // It could not be created, and begins now.
+                    Origin::End { .. } => Ok(()),
+                    Origin::Fork { .. } => {
+                        let message = format!("cannot fork {node}: it was never started");
+                        let hint = format!("relive compose resume {} --node {node}", run.pid);
+                        Err(Error::new(ErrorCode::Conflict, message).with_hint(hint))
+                    }
+                };
+            }
             Presence::Collected => {
                 let message = format!("cannot resume {node}: its process {last} was removed");
                 let hint = format!("relive compose status {}", run.pid);

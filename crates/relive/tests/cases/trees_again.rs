@@ -173,6 +173,9 @@ fn the_logs_of_a_node_that_could_not_be_started_say_why() {
     assert!(world.relive(&["compose", "logs", &run.uuid]).ok().stderr.contains("a was not started: "));
     let reason = world.node(&run, "b")["reason"].as_str().unwrap().to_owned();
     assert!(reason.starts_with("no such directory: "), "{reason}");
+    let fork = world.relive(&["compose", "resume", &run.uuid, "--node", "a", "--fork"]);
+    let hint = format!("hint: relive compose resume {} --node a\n", run.pid);
+    fork.fails(3, &["cannot fork a: it was never started", &hint]);
 }
 
 #[test]
