@@ -50,19 +50,21 @@ async fn ordered(orders: Orders) -> (Exit, Duration, usize) {
     (run.exit, took, run.history.open_calls().count())
 }
 
+/// Long before the read is given up, which takes 30 s: the disk of a busy machine may need a second for a record.
+const SOON: Duration = Duration::from_secs(10);
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_read_without_end_is_left_by_every_order() {
     let (exit, took, open) = ordered(Orders { end: Some(Signal::Kill), ..Orders::default() }).await;
-    assert!(matches!(exit, Exit::Cancelled) && took < Duration::from_millis(500), "{exit:?} {took:?}");
+    assert!(matches!(exit, Exit::Cancelled) && took < SOON, "{exit:?} {took:?}");
     assert_eq!(open, 1, "it is made again if the process is resumed");
     let (exit, took, _) = ordered(Orders { stop: Some(Urgency::Now), ..Orders::default() }).await;
-    assert!(matches!(exit, Exit::Stopped) && took < Duration::from_millis(500), "{exit:?} {took:?}");
-    // A pause waits a second for it.
+    assert!(matches!(exit, Exit::Stopped) && took < SOON, "{exit:?} {took:?}");
     let (exit, took, _) = ordered(Orders { stop: Some(Urgency::Boundary), ..Orders::default() }).await;
-    assert!(matches!(exit, Exit::Stopped) && took < Duration::from_millis(1500), "{exit:?} {took:?}");
+    assert!(matches!(exit, Exit::Stopped) && took < SOON, "{exit:?} {took:?}");
     let deadline = Some(tokio::time::Instant::now() + Duration::from_millis(600));
     let (exit, took, _) = ordered(Orders { deadline, ..Orders::default() }).await;
-    assert!(matches!(exit, Exit::TimedOut) && took < Duration::from_millis(1000), "{exit:?} {took:?}");
+    assert!(matches!(exit, Exit::TimedOut) && took < SOON, "{exit:?} {took:?}");
 }
 
 #[tokio::test]
