@@ -126,20 +126,29 @@ impl Runtime {
         Error::new(ErrorCode::Conflict, message).with_hint(format!("relive info {uuid}"))
     }
 
-    /// Collects a process whose own workspace is removed next. If a kill comes between, the next start removes it.
+    /// Collects a process whose own workspace is removed next, and forgets one that is gone. If a kill comes between, the next
+    /// start does that.
     pub(crate) async fn collect_with_own(
         self: &Arc<Self>,
         candidate: Candidate,
         now: Timestamp,
         own: Option<&OwnWorkspace>,
     ) -> Result<std::io::Result<Collected>> {
-        let Some(uuid) = own.map(|own| own.uuid) else { return self.collect_one(candidate, now).await };
+        let uuid = candidate.uuid;
+        let workspaces = self.workspaces.clone();
+        let is_lost = own.is_none() && self.in_bulk(move |_| workspaces.has_lost_own(uuid)).await?.unwrap_or(false);
+        if own.is_none() && !is_lost {
+            return self.collect_one(candidate, now).await;
+        }
         let workspaces = self.workspaces.clone();
         self.in_bulk(move |_| workspaces.disclaim_own(uuid)).await??;
         let collected = self.collect_one(candidate, now).await;
+        let workspaces = self.workspaces.clone();
         if !matches!(collected, Ok(Ok(Collected::Gone))) {
-            let workspaces = self.workspaces.clone();
             self.in_bulk(move |_| workspaces.claim_own(uuid)).await?;
+        } else if is_lost {
+            // What is left of it is a record of some kilobytes, which the next start removes.
+            let _ = self.in_bulk(move |_| workspaces.remove_own(uuid)).await?;
         }
         collected
     }

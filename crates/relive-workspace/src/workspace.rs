@@ -284,18 +284,16 @@ impl Store {
         if crate::plan::has_plan(&state) { Ok(()) } else { crate::remove::remove_tree(self.disk(), &state) }
     }
 
-    /// Removes the state of all workspaces that are gone. Without its state, a directory is read once more.
+    /// Removes the state of all directories that are gone. Without it, a directory is read once more. That of a copy stays until
+    /// the copy is removed here: it tells that somebody else has removed it.
     pub(crate) fn sweep_states(&self) {
         let Ok(entries) = std::fs::read_dir(self.path().join(STATES)) else { return };
         for state in entries.filter_map(|entry| Some(entry.ok()?.path())) {
             let Some(root) = read_small(&state.join(ROOT), PATH_MAX) else { continue };
             let root = Path::new(std::ffi::OsStr::from_bytes(&root));
-            let is_missing =
-                |path: &Path| path.symlink_metadata().is_err_and(|error| error.kind() == std::io::ErrorKind::NotFound);
-            // Without its state a copy counts as removed: the disk with all copies may only be unmounted.
+            let is_missing = root.symlink_metadata().is_err_and(|error| error.kind() == std::io::ErrorKind::NotFound);
             let is_copy = state.join(BASE).symlink_metadata().is_ok();
-            let is_gone = is_missing(root) && !(is_copy && root.parent().is_none_or(is_missing));
-            if is_gone && state == self.state_directory(root) {
+            if is_missing && !is_copy && state == self.state_directory(root) {
                 // One that cannot be removed takes some room, and nothing else: the store is needed for all the others.
                 let _ = self.remove_state(root);
             }

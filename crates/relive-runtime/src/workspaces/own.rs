@@ -123,6 +123,13 @@ impl Workspaces {
         Ok(self.store()?.remembers_copy(path))
     }
 
+    /// Tells whether somebody else has removed the own workspace of a process. Blocks.
+    pub(crate) fn has_lost_own(&self, uuid: Uuid) -> Result<bool> {
+        // No store is opened for it where nobody ever had one.
+        let may_have = self.own_root().symlink_metadata().is_ok() && !self.has_own(uuid);
+        Ok(may_have && self.remembers_copy(&self.own(uuid))?)
+    }
+
     /// Refuses the path of an own workspace where its directory is not any more.
     pub(crate) fn check_made(&self, path: &Path) -> Result<()> {
         let (Some(above), Some(name)) = (path.parent(), path.file_name().and_then(OsStr::to_str)) else {

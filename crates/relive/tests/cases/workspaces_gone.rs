@@ -40,6 +40,26 @@ fn case_75_a_removed_copy_can_still_be_merged_and_forked_and_is_not_resumed() {
 }
 
 #[test]
+fn a_copy_that_somebody_has_removed_is_forgotten_with_its_process() {
+    let world = World::new();
+    let states = world.data().join("snapshots/workspaces");
+    let states = || fs::read_dir(&states).unwrap().count();
+    let [first, second] = [(); 2].map(|()| world.run_commands(&["echo 1 > f"], &["--workspace", "own"]));
+    for process in [&first, &second] {
+        world.relive(&["wait", &process.uuid]).ok();
+        world.await_retired(&process.uuid);
+        fs::remove_dir_all(world.own(process)).unwrap();
+    }
+    world.kill_daemon();
+    world.relive(&["daemon", "start"]).ok();
+    let before = states();
+    world.relive(&["rm", "-y", &first.uuid]).ok();
+    assert_eq!(states(), before - 1);
+    world.relive(&["gc", "--older-than", "0s", "--force"]).ok();
+    assert_eq!(states(), before - 2);
+}
+
+#[test]
 fn case_75_a_directory_that_somebody_made_in_place_of_a_copy_is_not_trusted() {
     let world = World::new();
     fs::write(world.work().join("keep"), "keep\n").unwrap();
@@ -209,6 +229,8 @@ fn case_75_the_changes_of_a_program_whose_copy_is_gone_are_not_taken_for_none() 
         fs::write(world.root().join("go"), "").unwrap();
         world.relive(&["wait", &run]).exits(1);
         assert_ne!(node("x")["state"], "succeeded");
+        // The next daemon knows it too.
+        world.kill_daemon();
         let fork = "--node p --fork";
         world.relive(&["merge", &p]).fails(3, &["is not known", "hint: relive compose resume ", fork]);
         let shown = world.relive(&["diff", &p]).ok();
