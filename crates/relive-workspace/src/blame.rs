@@ -2,10 +2,10 @@
 
 use std::collections::HashMap;
 
-use imara_diff::{Algorithm, Diff, InternedInput, sources::byte_lines};
+use imara_diff::sources::byte_lines;
 use serde::Serialize;
 
-use crate::diff::{View, is_binary};
+use crate::diff::{View, changed_lines, is_binary};
 use crate::error::{Error, Result};
 use crate::object::ObjectId;
 use crate::path::FilePath;
@@ -95,12 +95,8 @@ impl Store {
 /// Returns the origins of the lines of a new version: unchanged lines keep theirs, the others have those of `fresh`.
 fn carry_over(before: &Known, after: &[u8], fresh: &[usize]) -> Vec<usize> {
     let origins = &before.origins;
-    let input = InternedInput::new(byte_lines(&before.bytes), byte_lines(after));
-    let mut diff = Diff::compute(Algorithm::Histogram, &input);
-    diff.postprocess_lines(&input);
-    let mut carried = Vec::with_capacity(input.after.len());
-    let mut old = 0;
-    for hunk in diff.hunks() {
+    let (mut carried, mut old) = (Vec::new(), 0);
+    for hunk in changed_lines(&before.bytes, after) {
         carried.extend_from_slice(&origins[old..hunk.before.start as usize]);
         carried.extend_from_slice(&fresh[hunk.after.start as usize..hunk.after.end as usize]);
         old = hunk.before.end as usize;

@@ -1,5 +1,6 @@
 //! Differences between two snapshots.
 
+mod lines;
 mod text;
 mod trees;
 
@@ -15,6 +16,8 @@ use crate::rules::{RecordedRules, Rules};
 use crate::settings::Settings;
 use crate::snapshot::{Grade, SkipReason, Snapshot};
 use crate::store::Store;
+pub use lines::changed_lines;
+pub(crate) use lines::whole_change;
 pub use text::{LineCounts, TextDiff, is_binary};
 use trees::Trees;
 

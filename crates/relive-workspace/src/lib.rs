@@ -38,7 +38,7 @@ pub use apply::{Applied, Direction};
 pub use blame::{BlameVersion, BlamedLine};
 pub use control::{Clock, Control, Progress, SystemClock};
 pub use copy::{Copied, REMOVED_END};
-pub use diff::{Change, FileState, LineCounts, TextDiff, is_binary, shown};
+pub use diff::{Change, FileState, LineCounts, TextDiff, changed_lines, is_binary, shown};
 pub use disk::Disk;
 pub use error::{Error, Limit, RefusedRoot, Result};
 #[cfg(feature = "faults")]

@@ -1,10 +1,12 @@
 //! Differences between two texts, line by line.
 
 use std::fmt::Write as _;
+use std::ops::Range;
 
-use imara_diff::{Algorithm, Diff, InternedInput, sources::byte_lines};
+use imara_diff::{Hunk, InternedInput, sources::byte_lines};
 use serde::Serialize;
 
+use super::lines::hunks;
 use crate::diff::{Change, FileState};
 use crate::error::Result;
 use crate::object::EntryKind;
@@ -118,16 +120,16 @@ fn compare(before: &[u8], after: &[u8]) -> TextDiff {
         return TextDiff::Binary;
     }
     let input = InternedInput::new(byte_lines(before), byte_lines(after));
-    let mut diff = Diff::compute(Algorithm::Histogram, &input);
-    diff.postprocess_lines(&input);
-    let lines = LineCounts { added: diff.count_additions().into(), removed: diff.count_removals().into() };
-    TextDiff::Text { lines, unified: unified(&diff, &input) }
+    let changed = hunks(&input);
+    let count = |of: fn(&Hunk) -> &Range<u32>| changed.iter().map(|hunk| of(hunk).len() as u64).sum();
+    let lines = LineCounts { added: count(|hunk| &hunk.after), removed: count(|hunk| &hunk.before) };
+    TextDiff::Text { lines, unified: unified(changed, &input) }
 }
 
 /// Groups changes that are close to each other into hunks.
-fn unified(diff: &Diff, input: &InternedInput<&[u8]>) -> String {
-    let mut groups: Vec<Vec<imara_diff::Hunk>> = Vec::new();
-    for hunk in diff.hunks() {
+fn unified(changed: Vec<Hunk>, input: &InternedInput<&[u8]>) -> String {
+    let mut groups: Vec<Vec<Hunk>> = Vec::new();
+    for hunk in changed {
         match groups.last_mut().and_then(|group| Some((group.last()?.before.end, group))) {
             Some((end, group)) if hunk.before.start - end <= 2 * CONTEXT => group.push(hunk),
             _ => groups.push(vec![hunk]),

@@ -5,6 +5,8 @@ use std::ops::Range;
 
 use imara_diff::{Algorithm, Diff, Hunk, InternedInput, sources::byte_lines};
 
+use crate::diff::whole_change;
+
 /// How many pairs of lines are compared at most: 32,768 lines that were changed into as many. The time to align texts that have
 /// little in common grows with it.
 const PAIRS_MAX: usize = 1 << 30;
@@ -32,25 +34,15 @@ pub(super) fn merge(base: &[u8], ours: &[u8], theirs: &[u8]) -> Text {
 }
 
 fn hunks(before: &[u8], after: &[u8]) -> Vec<Hunk> {
-    let whole = whole_change(&byte_lines(before).collect::<Vec<_>>(), &byte_lines(after).collect::<Vec<_>>());
+    let input = InternedInput::new(byte_lines(before), byte_lines(after));
+    let whole = whole_change(&input.before, &input.after);
     if whole.before.len().saturating_mul(whole.after.len()) > PAIRS_MAX {
         return vec![whole];
     }
-    let input = InternedInput::new(byte_lines(before), byte_lines(after));
     // Changes of repeated lines are aligned as Git aligns them, so that both sides place equal changes at the same lines.
     let mut diff = Diff::compute(Algorithm::Myers, &input);
     diff.postprocess_no_heuristic(&input);
     diff.hunks().collect()
-}
-
-/// Returns everything between the first and the last changed line as one change.
-fn whole_change(before: &[&[u8]], after: &[&[u8]]) -> Hunk {
-    let same =
-        |pairs: &mut dyn Iterator<Item = (&&[u8], &&[u8])>| pairs.take_while(|(one, other)| one == other).count();
-    let start = same(&mut before.iter().zip(after));
-    let end = same(&mut before[start..].iter().rev().zip(after[start..].iter().rev()));
-    let lines = |text: &[&[u8]]| start as u32..(text.len() - end) as u32;
-    Hunk { before: lines(before), after: lines(after) }
 }
 
 /// Lines of the base that were changed, and what they are on each side.

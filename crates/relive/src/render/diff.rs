@@ -1,6 +1,6 @@
 //! The difference of two texts, for a person: lines that are the same are left out, except for those around changes.
 
-use imara_diff::{Algorithm, Diff, InternedInput};
+use relive_workspace::changed_lines;
 
 /// How many unchanged lines are shown around changed ones.
 const AROUND: usize = 3;
@@ -29,15 +29,11 @@ impl Mark {
 
 /// Returns the changed lines and those around them.
 pub(crate) fn lines(before: &str, after: &str) -> Vec<(Mark, String)> {
-    let input = InternedInput::new(before, after);
-    // As `relive diff` compares files.
-    let mut diff = Diff::compute(Algorithm::Histogram, &input);
-    diff.postprocess_lines(&input);
     let (old, new): (Vec<&str>, Vec<&str>) =
         (before.split_inclusive('\n').collect(), after.split_inclusive('\n').collect());
     let mut lines = Vec::new();
     let (mut at, mut shown_after_change) = (0, 0);
-    for hunk in diff.hunks() {
+    for hunk in changed_lines(before.as_bytes(), after.as_bytes()) {
         let (removed, added) = (range(hunk.before), range(hunk.after));
         push_same(&mut lines, &old[at..removed.start], shown_after_change, AROUND);
         at = removed.end;
@@ -68,13 +64,19 @@ fn push_same(lines: &mut Vec<(Mark, String)>, part: &[&str], first: usize, last:
     lines.extend(part[part.len() - last..].iter().map(same));
 }
 
+/// Returns an unchanged line, indented as in an editor.
 fn shown(line: &str) -> String {
-    line.strip_suffix('\n').unwrap_or(line).replace('\t', "    ")
+    without_end(line).replace('\t', "    ")
 }
 
-/// Returns a line of a change; one without a line end says so.
+fn without_end(line: &str) -> &str {
+    line.strip_suffix('\n').unwrap_or(line)
+}
+
+/// Returns a line of a change, whose tabs do not look like spaces; one without a line end says so.
 fn ended(line: &str) -> String {
-    if line.ends_with('\n') { shown(line) } else { format!("{} (no newline)", shown(line)) }
+    let shown = without_end(line).replace('\t', "<TAB>");
+    if line.ends_with('\n') { shown } else { format!("{shown} (no newline)") }
 }
 
 #[cfg(test)]
@@ -94,6 +96,7 @@ mod tests {
         check("a\nb\nc\n", "a\nc\n", " a\n-b\n c");
         check("a\na\n", "a\na\na\n", " a\n a\n+a");
         check("a\n", "a", "-a\n+a (no newline)");
+        check("\ta\n\tb\n", "\ta\n    b\n", "     a\n-<TAB>b\n+    b");
         check(
             "1\n2\n3\n4\n5\nx\n6\n7\n8\n9\n",
             "1\n2\n3\n4\n5\ny\n6\n7\n8\n9\n",
