@@ -320,6 +320,9 @@ impl Checker<'_> {
         };
         if !path.starts_with('/') && !path.starts_with("~/") || path.contains('\0') {
             self.wrong(&found.referenced, format!("`{key}`: `{path}` must begin with / or ~/"));
+        } else if path.split('/').any(|part| part == "..") {
+            // Whoever renames the directory before it would change what the path leads to.
+            self.wrong(&found.referenced, format!("`{key}`: `{path}` must not contain `..`"));
         }
     }
 

@@ -200,6 +200,10 @@ fn isolation_is_a_word_and_lists_of_paths() {
         ["1:23 `network`: `a/b` is not a domain like github.com or *.crates.io, nor an address like 10.0.0.0/8"]
     );
     assert_eq!(
+        problems("isolation: {hidden: [/srv/a/../keys]}\n"),
+        ["1:22 `hidden`: `/srv/a/../keys` must not contain `..`"]
+    );
+    assert_eq!(
         problems("isolation:\n  agents: confind\n  writable: [keys]\n  hidden: x\n"),
         [
             "2:11 `agents` must be one of none, confined, sealed, not `confind` (did you mean `confined`?)",

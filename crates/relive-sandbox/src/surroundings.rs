@@ -154,8 +154,14 @@ impl Surroundings {
         let mut repository =
             if is_refused { git::Repository::default() } else { git::find_repository(&cwd, &writable) };
         let is_writable = |path: &Path| std::iter::once(&cwd).chain(&writable).any(|other| path.starts_with(other));
-        let configuration = policy.configuration.iter().cloned().chain(agent_files(&cwd));
-        let links = configuration.filter_map(|path| replaceable_link(&path, is_writable));
+        let hidden: Vec<(PathBuf, PathBuf)> = hidden_paths(policy, env, &homes)
+            .into_iter()
+            .filter_map(|path| Some((real_path(&path).ok()?, path)))
+            .collect();
+        // A program that removes the link would keep the next one from finding what is to be hidden.
+        let behind_links = hidden.iter().filter(|(real, path)| real != path).map(|(_, path)| path.clone());
+        let named = policy.configuration.iter().cloned().chain(agent_files(&cwd)).chain(behind_links);
+        let links = named.filter_map(|path| replaceable_link(&path, is_writable));
         repository.unprotected.extend(distinct(links).iter().map(|path| git::link(path)));
         // Every program is in it, and nothing would be left to run.
         let is_everything = |path: &&PathBuf| real_path(path).is_ok_and(|path| path.parent().is_none());
@@ -170,9 +176,9 @@ impl Surroundings {
             },
             state: FoundState::look(&policy.state, &writable),
             writable,
-            hidden: shaped(hidden_paths(policy, env, &homes).into_iter()),
+            hidden: shaped(hidden.into_iter().map(|(real, _)| real)),
             private: distinct(policy.private.iter().filter_map(|path| directory(path))),
-            shown: shaped(policy.shown.iter().cloned()),
+            shown: shaped(policy.shown.iter().filter_map(|path| real_path(path).ok())),
             programs: distinct(policy.programs.iter().filter_map(|path| file(path))),
             protected: protected(&cwd).into_iter().chain(repository.file).collect(),
             git: repository.directories,
@@ -291,9 +297,9 @@ fn distinct(paths: impl Iterator<Item = PathBuf>) -> Vec<PathBuf> {
     found
 }
 
-/// Returns the parts that exist, by their real names. One that is missing, or that the user cannot find, is left out.
+/// Returns each of these real names once, with its shape.
 fn shaped(paths: impl Iterator<Item = PathBuf>) -> Vec<(PathBuf, Shape)> {
-    let paths = distinct(paths.filter_map(|path| real_path(&path).ok()).filter(|path| path.parent().is_some()));
+    let paths = distinct(paths.filter(|path| path.parent().is_some()));
     let shape = |path: &PathBuf| if path.is_dir() { Shape::Directory } else { Shape::Other };
     paths.into_iter().map(|path| (path.clone(), shape(&path))).collect()
 }
@@ -337,6 +343,20 @@ mod tests {
         rustix::fs::symlink("shared", root.join(".claude")).unwrap();
         assert_eq!(look().unprotected, [format!("{} is a link, and not protected", root.join(".claude").display())]);
         assert_eq!(look().protected, [root.join(".mcp.json")]);
+    }
+
+    #[test]
+    fn a_link_to_a_secret_is_reported_because_a_program_could_remove_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let home = dir.path().canonicalize().unwrap();
+        std::fs::DirBuilder::new().recursive(true).create(home.join("dots/ssh")).unwrap();
+        rustix::fs::symlink("dots/ssh", home.join(".ssh")).unwrap();
+        let policy = Policy { isolation: Isolation::Sealed, home: Some(home.clone()), ..Policy::default() };
+        let look = |cwd: &Path| Surroundings::look(&policy, cwd, &[]).unwrap().0;
+        let found = look(&home);
+        assert!(found.hidden.contains(&(home.join("dots/ssh"), Shape::Directory)), "{:?}", found.hidden);
+        assert_eq!(found.unprotected, [format!("{} is a link, and not protected", home.join(".ssh").display())]);
+        assert_eq!(look(&home.join("dots")).unprotected, Vec::<String>::new(), "it cannot be removed from there");
     }
 
     #[test]
