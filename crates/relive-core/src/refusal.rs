@@ -6,7 +6,7 @@
 use std::fmt;
 
 pub use relive_types::ErrorCode;
-use relive_types::short_id::unknown;
+use relive_types::short_id::shortened;
 use thiserror::Error;
 
 use crate::ids::{Generation, Incarnation, Pid, Uuid};
@@ -64,14 +64,14 @@ pub enum Refusal {
     #[error("the draft of process {} (generation {}) is stale", .of.pid, .of.generation)]
     StaleDraft { of: Incarnation },
     /// There is no such process, or the caller may not see it.
-    #[error("no process `{}`", unknown(what))]
+    #[error("no process `{}`", shortened(what))]
     NotFound {
         what: String,
         /// The most similar name.
         suggestion: Option<String>,
     },
     /// Several processes match.
-    #[error("`{}` is ambiguous, it could be: {}", unknown(what), .candidates.join(", "))]
+    #[error("`{}` is ambiguous, it could be: {}", shortened(what), .candidates.join(", "))]
     Ambiguous {
         what: String,
         /// Some of the matches.

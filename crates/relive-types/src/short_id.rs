@@ -25,13 +25,13 @@ pub fn short(uuid: Uuid) -> String {
     }
 }
 
-/// How much of an id is shown that nothing has: as much as a name may have.
-const UNKNOWN_MAX: usize = 64;
+/// How much of a typed id is shown: as much as a name may have.
+const TYPED_MAX: usize = 64;
 
-/// Returns what somebody typed as an id, for the message that nothing has it: the beginning of what is too long for an id.
+/// Returns at most 64 characters of what somebody typed as an id, for an error.
 #[must_use]
-pub fn unknown(typed: &str) -> String {
-    match typed.char_indices().nth(UNKNOWN_MAX) {
+pub fn shortened(typed: &str) -> String {
+    match typed.char_indices().nth(TYPED_MAX) {
         Some((end, _)) => format!("{}...", &typed[..end]),
         None => typed.to_owned(),
     }

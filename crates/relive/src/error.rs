@@ -8,7 +8,7 @@ use relive_api::{ErrorDetail, UnsafeDirectory};
 use relive_client::{Error as ClientError, StartError, UnsafeSocket};
 use relive_core::{ErrorCode, Pid};
 use relive_types::program::quote;
-use relive_types::short_id::unknown;
+use relive_types::short_id::shortened;
 
 use crate::client::{Unreached, chmod};
 
@@ -54,7 +54,7 @@ impl CommandError {
     }
 
     pub(crate) fn not_found(id: &str) -> Self {
-        let error = Self::new(ErrorCode::NotFound, format!("no process `{}`", unknown(id)));
+        let error = Self::new(ErrorCode::NotFound, format!("no process `{}`", shortened(id)));
         error.with_hint("relive ps -a")
     }
 

@@ -3,7 +3,7 @@
 use relive_api::{ListQuery, Process};
 use relive_core::{ErrorCode, Pid};
 use relive_types::program::quote;
-use relive_types::short_id::unknown;
+use relive_types::short_id::shortened;
 use serde::Serialize;
 use serde_json::{Value, json};
 
@@ -150,7 +150,7 @@ async fn no_match(client: &Client<'_>, scope: Scope, pattern: &str) -> Outcome<C
     }
     let not_found = |message: String| CommandError::new(ErrorCode::NotFound, message);
     if others.is_empty() {
-        return Ok(not_found(format!("no process matches `{}`", unknown(pattern))).with_hint("relive ps -a"));
+        return Ok(not_found(format!("no process matches `{}`", shortened(pattern))).with_hint("relive ps -a"));
     }
     let wanted = match scope {
         Scope::Living => "process that has not ended",
