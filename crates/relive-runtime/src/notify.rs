@@ -16,6 +16,7 @@ use std::time::Duration;
 use relive_api::Item;
 use relive_core::Uuid;
 use relive_session::tree::below;
+use relive_types::text::exact;
 use rustix::io::Errno;
 use rustix::process::{Signal, WaitOptions, getpgrp, getpid, kill_current_process_group, set_child_subreaper, wait};
 use tokio::sync::Semaphore;
@@ -130,7 +131,7 @@ impl Notifier {
 /// Runs the command for an item, to its end or to the end of its time.
 async fn run(program: &Path, command: &str, item: &Item, link: &str) -> Result<(), String> {
     let who = item.name.clone().unwrap_or_else(|| format!("PID {}", item.pid));
-    let text: String = item.text.chars().filter(|c| !c.is_control()).take(TEXT_MAX).collect();
+    let text: String = exact(&item.text).chars().take(TEXT_MAX).collect();
     let mut notifier = tokio::process::Command::new(program);
     notifier.arg0(NOTIFIER).arg(command).current_dir("/").process_group(0);
     notifier.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());

@@ -360,6 +360,10 @@ fn the_command_of_notify_hears_of_each_item_once_and_nothing_waits_for_it() {
     world.relive(&["resolve", "asker", "--answer", "x"]).ok();
     world.relive(&["wait", "asker"]).ok();
     assert!(begun.elapsed() < Duration::from_secs(60), "the command still sleeps");
+    // What is approved has its line breaks: as one word `arm` nobody would know it.
+    let line_breaks = r#"turns: [{calls: [{name: shell, args: {command: "ls a\nrm -rf b"}}]}]"#;
+    world.run(line_breaks);
+    wait_for("it hears of a command", || lines().contains("|shell: ls a<LF>rm -rf b|").then_some(()));
     let failed = world.run(FAILS);
     wait_for("it hears of the next", || lines().contains(&failed.uuid).then_some(()));
     for once in ["asker: question|", &failed.uuid] {
@@ -381,11 +385,12 @@ fn a_command_of_notify_that_is_not_there_is_said_to_be() {
     };
     let told = warning("exit code 127: a command in it was not found");
     assert!(told.contains("the command of `notify` failed at 20") && told.contains(" UTC: "), "{told}");
-    // Of several failures the last is told.
-    wait_for("a later one is said", || {
-        world.run(ASKS);
-        (warning("exit code 127") > told).then_some(())
-    });
+    // Of several failures the last is told, which its time shows.
+    let second = || jiff::Timestamp::now().as_second();
+    let now = second();
+    wait_for("the clock shows another second", || (second() > now).then_some(()));
+    world.run(ASKS);
+    wait_for("the later one is said", || (warning("exit code 127") != told).then_some(()));
     let status = world.relive(&["daemon", "status"]).ok().stdout;
     assert_eq!(status.matches("the command of `notify` failed").count(), 1, "{status}");
 }
