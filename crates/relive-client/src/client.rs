@@ -182,7 +182,7 @@ impl Client {
         {
             return Ok(connection);
         }
-        self.admitted().await
+        self.connect_when_accepted().await
     }
 
     /// Keeps a connection whose last answer was read completely.
@@ -271,12 +271,13 @@ impl Client {
                 tokio::time::sleep(self.retry.every).await;
                 Ok(())
             }
-            Error::NotADaemon { .. } => Err(self.named(error)),
+            Error::NotADaemon { .. } => Err(self.with_displaced_daemon(error)),
             Error::CannotConnect { .. }
             | Error::Unsafe(_)
             | Error::Silent(_)
             | Error::Mute { .. }
             | Error::Full { .. }
+            | Error::Overloaded { .. }
             | Error::OtherVersion { .. }
             | Error::Refused(_)
             | Error::TooLarge

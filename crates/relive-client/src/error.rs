@@ -42,7 +42,11 @@ pub enum Error {
         in_its_place(*daemon)
     )]
     Mute { socket: PathBuf, os_pid: u32, within: Duration, daemon: Option<u32> },
-    /// As many connections wait to be accepted as there may be. Nobody can tell who should accept them.
+    /// The daemon accepts no connections: as many wait as there may be.
+    #[error("the daemon with OS pid {os_pid} has not accepted a connection for {} s", within.as_secs())]
+    Overloaded { os_pid: u32, within: Duration },
+    /// As many connections wait to be accepted as there may be. Nobody can tell who should accept them, only that it is not the
+    /// daemon, if there is one.
     #[error(
         "{}: the program that listens on this socket has not accepted a connection for {} s{}",
         socket.display(),
@@ -90,7 +94,7 @@ fn in_its_place(daemon: Option<u32>) -> String {
 impl Error {
     /// Returns whether another attempt with a restarted daemon may succeed.
     pub fn is_transient(&self) -> bool {
-        matches!(self, Self::NotRunning(_) | Self::Lost(_) | Self::Full { .. })
+        matches!(self, Self::NotRunning(_) | Self::Lost(_) | Self::Full { .. } | Self::Overloaded { .. })
             || self.code() == Some(ErrorCode::Unavailable)
     }
 
@@ -105,6 +109,7 @@ impl Error {
             | Self::Silent(_)
             | Self::Mute { .. }
             | Self::Full { .. }
+            | Self::Overloaded { .. }
             | Self::NotADaemon { .. }
             | Self::OtherVersion { .. }
             | Self::TooLarge

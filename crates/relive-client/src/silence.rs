@@ -20,7 +20,7 @@ const NOTICED_AFTER: Duration = Duration::from_secs(2);
 const PROBED_WITHIN: Duration = Duration::from_millis(500);
 /// How much longer a listener may be silent that is not the daemon.
 const GIVEN_UP_AFTER: Duration = Duration::from_secs(4);
-/// How long a listener may be silent in all that is not the daemon.
+/// How long to wait in all for a listener that is not the daemon.
 const SILENT_WITHIN: Duration = NOTICED_AFTER.saturating_add(PROBED_WITHIN).saturating_add(GIVEN_UP_AFTER);
 
 /// Knows the daemon by other means than its answers.
@@ -31,8 +31,11 @@ pub trait Witness: fmt::Debug + Send + Sync {
     /// Returns the OS pid of the daemon that should be listening on this socket, if it runs.
     fn daemon_of(&self, socket: &Path) -> Option<u32>;
 
+    /// Returns whether the socket file is the one that the daemon with this OS pid has made.
+    fn has_made_its_socket(&self, os_pid: u32) -> bool;
+
     /// Called once for each request to a listener that is silent. Nobody knows the OS pid of one that accepts no connection.
-    fn is_silent(&self, socket: &Path, os_pid: Option<u32>);
+    fn report_silence(&self, socket: &Path, os_pid: Option<u32>);
 
     /// Called each time the daemon says that a request is not done yet, and is asked again.
     fn is_not_done(&self, work: LongWork);
@@ -71,34 +74,47 @@ impl Client {
         }
     }
 
-    /// Connects, and waits for a moment while as many connections wait to be accepted as there may be. A daemon that has
-    /// answered before is given as long as one that went away.
-    pub(super) async fn admitted(&self) -> Result<Connection, Error> {
+    /// Connects, and waits while as many connections wait to be accepted as there may be: for a moment, unless the daemon is
+    /// known to listen there.
+    pub(super) async fn connect_when_accepted(&self) -> Result<Connection, Error> {
         let answered = self.answered.load(Ordering::Relaxed);
-        let within = if answered { self.retry.within } else { self.retry.within.min(SILENT_WITHIN) };
         let (begun, mut has_told) = (Instant::now(), false);
         loop {
-            let (socket, waited) = match Connection::open(&self.socket).await {
-                Err(Error::Full { socket, .. }) => (socket, begun.elapsed()),
+            let socket = match Connection::open(&self.socket).await {
+                Err(Error::Full { socket, .. }) => socket,
                 opened => return opened,
             };
-            if waited >= within {
-                let daemon = self.witness.as_ref().and_then(|witness| witness.daemon_of(&socket));
-                return Err(Error::Full { socket, within, daemon });
-            }
-            if let Some(witness) = self.witness.as_ref().filter(|_| !has_told && waited >= NOTICED_AFTER) {
-                witness.is_silent(&socket, None);
-                has_told = true;
+            let waited = begun.elapsed();
+            if waited >= NOTICED_AFTER.min(self.retry.within) {
+                let witness = self.witness.as_ref();
+                let daemon = self.daemon_of_socket();
+                let listens = daemon.filter(|os_pid| witness.is_some_and(|by| by.has_made_its_socket(*os_pid)));
+                let is_known = answered || listens.is_some();
+                let within = if is_known { self.retry.within } else { self.retry.within.min(SILENT_WITHIN) };
+                if waited >= within {
+                    return Err(match listens {
+                        Some(os_pid) => Error::Overloaded { os_pid, within },
+                        None => Error::Full { socket, within, daemon },
+                    });
+                }
+                if let Some(witness) = witness.filter(|_| !has_told) {
+                    witness.report_silence(&socket, listens);
+                    has_told = true;
+                }
             }
             tokio::time::sleep(self.retry.every).await;
         }
     }
 
+    /// Returns the daemon that should be listening on the socket.
+    fn daemon_of_socket(&self) -> Option<u32> {
+        self.witness.as_ref().and_then(|witness| witness.daemon_of(&self.socket))
+    }
+
     /// Names the daemon in the error of an answer that is not one of a daemon.
-    pub(super) fn named(&self, error: Error) -> Error {
+    pub(super) fn with_displaced_daemon(&self, error: Error) -> Error {
         let Error::NotADaemon { socket, source, daemon: None } = error else { return error };
-        let daemon = self.witness.as_ref().and_then(|witness| witness.daemon_of(&socket));
-        Error::NotADaemon { socket, source, daemon }
+        Error::NotADaemon { socket, source, daemon: self.daemon_of_socket() }
     }
 
     /// Sends a request on a connection. Fails if the listener is silent and is not the daemon.
@@ -118,7 +134,7 @@ impl Client {
             () = &mut probe => return exchange.await,
             () = tokio::time::sleep(PROBED_WITHIN) => {}
         }
-        witness.is_silent(&self.socket, Some(os_pid));
+        witness.report_silence(&self.socket, Some(os_pid));
         if witness.is_daemon(os_pid) {
             return exchange.await;
         }

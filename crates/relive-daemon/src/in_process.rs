@@ -6,7 +6,7 @@ use std::sync::Arc;
 use axum::Router;
 use relive_api::Paths;
 use relive_config::Config;
-use relive_journal::{Disk, Io};
+use relive_journal::{DataDirectory, Disk, Io};
 pub use relive_runtime::Caller;
 use relive_runtime::{About, Clock, Pools, Runtime, Settings};
 use tokio::io::DuplexStream;
@@ -24,6 +24,7 @@ pub struct InProcess {
     router: Router,
     connections: Connections,
     runtime: Arc<Runtime>,
+    data: Arc<DataDirectory>,
     stopping: watch::Receiver<bool>,
     identities: Identities,
 }
@@ -40,13 +41,13 @@ impl InProcess {
         let (settings, pools): (Settings, _) = (config.into(), Pools::default());
         let io = Io::new(Disk::new());
         let data = Arc::new(crate::open_data(&paths, &io, &settings).await?);
-        let runtime = Runtime::new(data, pools, settings, Clock::new()?, &paths);
+        let runtime = Runtime::new(Arc::clone(&data), pools, settings, Clock::new()?, &paths);
         runtime.recover().await.map_err(|error| DaemonError::Recovery(error.to_string()))?;
         let identities = Identities::new(&paths);
         let about = Arc::new(About { data: paths.data, socket: paths.socket, started_at: runtime.now() });
         let (stop, stopping) = watch::channel(false);
         let router = Server::new(Arc::clone(&runtime), about, stop).router();
-        Ok(Self { router, connections: Connections::new(stopping.clone()), runtime, stopping, identities })
+        Ok(Self { router, connections: Connections::new(stopping.clone()), runtime, data, stopping, identities })
     }
 
     /// Connects a person.
@@ -67,8 +68,8 @@ impl InProcess {
     pub async fn listen(&self, socket: &Path) -> Result<(), DaemonError> {
         let bound = crate::server::bind(socket).await.map_err(|error| DaemonError::Socket(error.to_string()))?;
         let (connections, router, stopping) = (self.connections.clone(), self.router.clone(), self.stopping.clone());
-        let identities = self.identities.clone();
-        tokio::spawn(async move { bound.accept(&connections, &identities, &router, stopping).await });
+        let (identities, data) = (self.identities.clone(), Arc::clone(&self.data));
+        tokio::spawn(async move { bound.accept(&connections, &identities, &router, &data, stopping).await });
         Ok(())
     }
 

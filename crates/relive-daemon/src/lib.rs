@@ -90,7 +90,7 @@ async fn run(paths: &Paths, settings: Settings) -> Result<(), DaemonError> {
     let data = Arc::new(open_data(paths, &io, &settings).await?);
     let bound = server::bind(&paths.socket).await;
     let socket = bound.map_err(|error| DaemonError::Socket(error.to_string()))?;
-    // Only for messages: a second daemon says where this one listens.
+    // Only for messages: a second daemon, and commands, say where this one listens.
     let _ = data.tell_socket(&paths.socket);
     let runtime = Runtime::new(Arc::clone(&data), Pools::default(), settings, clock, paths);
     if std::fs::symlink_metadata(&paths.log).is_ok() && !paths.log.is_file() {
@@ -109,7 +109,7 @@ async fn run(paths: &Paths, settings: Settings) -> Result<(), DaemonError> {
     tracing::info!("serving {} on {}", paths.data.display(), paths.socket.display());
     let identities = Identities::new(paths);
     server::serve_processes(&runtime, &connections, &identities, &router);
-    let socket_file = socket.accept(&connections, &identities, &router, stopping).await;
+    let socket_file = socket.accept(&connections, &identities, &router, &data, stopping).await;
     runtime.all_stopped().await;
     runtime.close().await;
     connections.closed_within(ANSWERS_WITHIN).await;

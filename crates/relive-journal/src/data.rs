@@ -43,7 +43,7 @@ pub use pids::NOTED_MAX;
 pub use pulse::Beat;
 pub use space::{Space, SpaceRules};
 pub use spawn::{SpawnError, SpawnRequest};
-pub use start::{has_locked, holder, socket_of};
+pub use start::{has_locked, has_made_its_socket, holder, socket_of};
 pub use tombstones::{KEPT_DAYS, KEPT_MAX, SetAside, Tombstone};
 
 use pids::{PidLog, Pids};
@@ -138,12 +138,13 @@ impl DataDirectory {
         std::os::fd::AsFd::as_fd(self.lock.file())
     }
 
-    /// Tells a second daemon, and commands that look for the first one, at which socket it listens. Nothing else depends
-    /// on it, so a path that is no line of text is left out.
+    /// Tells a second daemon, and commands that look for the first one, at which socket it listens, and which file it has made
+    /// for that. Nothing else depends on it, so a path that is no line of text is left out.
     pub fn tell_socket(&self, socket: &Path) -> io::Result<()> {
         match socket.to_str().filter(|path| !path.contains('\n')) {
             Some(path) => {
-                let text = format!("{}\n{path}\n", std::process::id());
+                let (device, inode) = start::file_id(socket)?;
+                let text = format!("{} {device}:{inode}\n{path}\n", std::process::id());
                 self.io.disk.put_unsynced(&self.root.join(start::LISTENING), text.as_bytes())
             }
             None => Ok(()),

@@ -12,6 +12,9 @@ use relive_types::short_id::shortened;
 
 use crate::client::{Unreached, chmod};
 
+/// The hint if the data directory cannot be used.
+pub(crate) const OTHER_DATA: &str = "export RELIVE_DATA_DIR=~/relive-data";
+
 /// The error of a failed command.
 #[derive(Debug)]
 pub(crate) struct CommandError {
@@ -28,6 +31,8 @@ pub(crate) struct CommandError {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
     Code(ErrorCode),
+    /// Nobody answers on the socket, or somebody who is not the daemon.
+    Unanswered,
     /// The reader of the output is gone. Nothing is printed.
     ClosedPipe,
     /// Stdout takes nothing, as on a full disk.
@@ -47,6 +52,11 @@ impl CommandError {
 
     pub(crate) fn unavailable(message: impl Into<String>) -> Self {
         Self::new(ErrorCode::Unavailable, message)
+    }
+
+    /// Nobody answers on the socket, or somebody who is not the daemon.
+    fn unanswered(message: impl Into<String>) -> Self {
+        Self { kind: Kind::Unanswered, ..Self::unavailable(message) }
     }
 
     pub(crate) fn internal(message: impl Into<String>) -> Self {
@@ -93,6 +103,7 @@ impl CommandError {
     pub(crate) fn code(&self) -> Option<ErrorCode> {
         match self.kind {
             Kind::Code(code) => Some(code),
+            Kind::Unanswered => Some(ErrorCode::Unavailable),
             Kind::NoOutput => Some(ErrorCode::Internal),
             Kind::ClosedPipe => None,
         }
@@ -180,7 +191,7 @@ fn other_socket() -> &'static str {
 
 /// Returns the hint if another program listens on the socket. A daemon that it has displaced has to be stopped first: while
 /// it runs, none can be started on another socket.
-fn listen_again(daemon: Option<u32>) -> &'static str {
+fn hint_for_foreign_listener(daemon: Option<u32>) -> &'static str {
     if daemon.is_some() { "relive daemon stop" } else { other_socket() }
 }
 
@@ -205,14 +216,14 @@ impl From<ClientError> for CommandError {
             }
             ClientError::CannotConnect { source, .. } => Self::unavailable(message).because(source),
             ClientError::Lost(cause) => Self::unavailable(message).because(cause).with_hint("relive daemon status"),
-            ClientError::Silent(_) | ClientError::OtherVersion { .. } => {
-                Self::unavailable(message).with_hint("relive daemon restart")
-            }
+            ClientError::Silent(_) => Self::unanswered(message).with_hint("relive daemon restart"),
+            ClientError::OtherVersion { .. } => Self::unavailable(message).with_hint("relive daemon restart"),
+            ClientError::Overloaded { .. } => Self::unanswered(message).with_hint("relive daemon status"),
             ClientError::Mute { daemon, .. } | ClientError::Full { daemon, .. } => {
-                Self::unavailable(message).with_hint(listen_again(daemon))
+                Self::unanswered(message).with_hint(hint_for_foreign_listener(daemon))
             }
             ClientError::NotADaemon { source, daemon, .. } => {
-                Self::unavailable(message).because(source).with_hint(listen_again(daemon))
+                Self::unanswered(message).because(source).with_hint(hint_for_foreign_listener(daemon))
             }
             ClientError::TooLarge | ClientError::LongName => Self::invalid(message),
             ClientError::Encode(cause) => Self::internal(message).because(cause),
@@ -232,7 +243,7 @@ impl From<StartError> for CommandError {
                 Err(cause) => Self::unavailable(message).because(cause),
             },
             StartError::Unwritable(cause) if cause.is_denied() => {
-                Self::unavailable(message).because(cause).with_hint("export RELIVE_DATA_DIR=~/relive-data")
+                Self::unavailable(message).because(cause).with_hint(OTHER_DATA)
             }
             StartError::Unwritable(cause) => Self::unavailable(message).because(cause),
             StartError::Spawn(cause) => Self::unavailable(message).because(cause),

@@ -5,4 +5,5 @@
 
 mod connections;
 mod owner;
+mod silence;
 mod start;

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use axum::Router;
 use relive_api::{UnsafeDirectory, check_directory};
-use relive_journal::Disk;
+use relive_journal::{DataDirectory, Disk};
 use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::watch;
 use tokio::time::{Instant, MissedTickBehavior};
@@ -100,6 +100,7 @@ impl Socket {
         connections: &Connections,
         identities: &Identities,
         router: &Router,
+        data: &DataDirectory,
         mut stop: watch::Receiver<bool>,
     ) -> SocketFile {
         let uid = rustix::process::getuid().as_raw();
@@ -114,7 +115,7 @@ impl Socket {
                 next = async { (connections.accepts().await, self.listener.accept().await) } => Some(next),
             };
             let Some((turn, accepted)) = next else {
-                self.listen_again(&mut refused).await;
+                self.listen_again(data, &mut refused).await;
                 continue;
             };
             match accepted.and_then(|(stream, _)| Ok((stream.peer_cred()?.uid(), stream))) {
@@ -138,7 +139,7 @@ impl Socket {
 
     /// Binds the socket again if its file was removed or replaced, as by a cleaner of `/tmp` or at a logout: nobody could
     /// reach this daemon, and no other can start. The reason why it cannot is logged once.
-    async fn listen_again(&mut self, refused: &mut Option<String>) {
+    async fn listen_again(&mut self, data: &DataDirectory, refused: &mut Option<String>) {
         if self.file.is_there() {
             *refused = None;
             return;
@@ -147,6 +148,8 @@ impl Socket {
             Ok(socket) => {
                 tracing::warn!("{}: the socket was gone; listening again", self.file.path.display());
                 *self = socket;
+                // Only for messages.
+                let _ = data.tell_socket(&self.file.path);
             }
             Err(error) => {
                 let reason = error.to_string();

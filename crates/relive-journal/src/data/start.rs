@@ -252,17 +252,44 @@ fn read_holder(mut lock: &File) -> Option<u32> {
     text.trim().parse().ok()
 }
 
-/// The file with the OS pid of the daemon, and with its socket.
+/// The file with the OS pid of the daemon, the id of the socket file that it has made, and its socket.
 pub(super) const LISTENING: &str = "listening";
 
 /// Returns the socket of the daemon that uses the data directory `root`, as it says itself.
 #[must_use]
 pub fn socket_of(root: &Path, os_pid: u32) -> Option<PathBuf> {
+    Some(listening(root, os_pid)?.socket)
+}
+
+/// Returns whether the socket file of the daemon is the one that it has made: another program may have put its own in that
+/// place. What the daemon did not say is taken to be so.
+#[must_use]
+pub fn has_made_its_socket(root: &Path, os_pid: u32) -> bool {
+    let said = listening(root, os_pid).and_then(|said| Some((said.file?, said.socket)));
+    said.is_none_or(|(made, socket)| file_id(&socket).is_ok_and(|found| found == made))
+}
+
+/// What the daemon says of its socket.
+struct Listening {
+    socket: PathBuf,
+    /// The id of the socket file.
+    file: Option<(u64, u64)>,
+}
+
+fn listening(root: &Path, os_pid: u32) -> Option<Listening> {
     const LISTENING_MAX: u64 = 8 << 10;
     let text = String::from_utf8(regular::read(&root.join(LISTENING), LISTENING_MAX).ok()?).ok()?;
-    let (pid, socket) = text.trim_end_matches('\n').split_once('\n')?;
+    let (first, socket) = text.trim_end_matches('\n').split_once('\n')?;
+    let (pid, file) = first.split_once(' ').map_or((first, None), |(pid, file)| (pid, file.split_once(':')));
+    let file = file.and_then(|(device, inode)| Some((device.parse().ok()?, inode.parse().ok()?)));
     // An earlier daemon may have left the file.
-    (pid.parse() == Ok(os_pid) && socket.starts_with('/')).then(|| PathBuf::from(socket))
+    (pid.parse() == Ok(os_pid) && socket.starts_with('/')).then(|| Listening { socket: PathBuf::from(socket), file })
+}
+
+/// Returns the device and the inode of a file.
+pub(super) fn file_id(path: &Path) -> io::Result<(u64, u64)> {
+    let found = fs::symlink_metadata(path)?;
+    Ok((found.dev(), found.ino()))
 }
 
 /// Returns whether the kernel says that this process has locked the data directory `root`. The lock file alone may name a

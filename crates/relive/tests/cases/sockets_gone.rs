@@ -122,6 +122,38 @@ fn a_daemon_whose_socket_was_taken_by_another_program_is_named_and_stopped() {
     });
 }
 
+/// A daemon that answers may have its reasons: one that refuses a stop is not stopped by a signal.
+#[test]
+fn a_daemon_that_refuses_to_stop_is_not_signalled() {
+    let world = World::new();
+    world.run_hanging(&[]);
+    let (daemon, socket) = (world.daemon_pid().unwrap(), world.socket());
+    let other = socket.with_extension("other");
+    let listener = UnixListener::bind(&other).unwrap();
+    fs::rename(&other, &socket).unwrap();
+    std::thread::spawn(move || {
+        let body = r#"{"error":{"code":"UNAVAILABLE","message":"too many requests at once","hint":null}}"#;
+        let answer = format!(
+            "HTTP/1.1 503 Service Unavailable\r\nrelive-version: 0.1.0\r\ncontent-length: {}\r\n\r\n{body}",
+            body.len()
+        );
+        for mut connection in listener.incoming().flatten() {
+            std::thread::spawn({
+                let answer = answer.clone();
+                move || {
+                    while let Ok(1..) = std::io::Read::read(&mut connection, &mut [0; 65536]) {
+                        let _ = std::io::Write::write_all(&mut connection, answer.as_bytes());
+                    }
+                }
+            });
+        }
+    });
+    world.relive(&["daemon", "stop"]).fails(6, &["too many requests at once"]);
+    assert_eq!(world.daemon_pid(), Some(daemon), "it was not stopped");
+    fs::remove_file(&socket).unwrap();
+    assert_eq!(world.info(1)["display"], "running");
+}
+
 /// `RELIVE_SOCKET` alone may lead to the daemon of any data directory. Where it leads to none, the one that runs is not denied.
 #[test]
 fn a_socket_that_leads_nowhere_does_not_hide_the_daemon_that_runs() {

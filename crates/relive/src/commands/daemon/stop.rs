@@ -10,7 +10,7 @@ use serde_json::json;
 
 use crate::client::{Client, Start, holder_of_socket, holder_without_socket, meant_data, refuse_unreached};
 use crate::context::Context;
-use crate::error::{CommandError, Outcome};
+use crate::error::{CommandError, Kind, Outcome};
 
 /// Agents get the time to reach their boundary.
 const GONE_WITHIN: Duration = Duration::from_secs(60);
@@ -47,8 +47,8 @@ pub(super) async fn stopped(context: &Context, query: StopQuery) -> Outcome<Opti
                 return Ok(Some(os_pid));
             }
             Ok(None) => holder_without_socket(context),
-            // Another program listens in its place, or it hangs itself. A refusal is no reason to go past it.
-            Err(error) if error.code() == Some(ErrorCode::Unavailable) => Some(holder_of_socket(context).ok_or(error)?),
+            // Another program listens in its place, or it hangs itself. Its refusal is no reason to go past it.
+            Err(error) if error.kind == Kind::Unanswered => Some(holder_of_socket(context).ok_or(error)?),
             Err(error) => return Err(error),
         };
         if only.is_none() {

@@ -9,6 +9,7 @@ use super::Row;
 use crate::client::{Client, Start, refuse_unreached};
 use crate::commands::config;
 use crate::context::Context;
+use crate::error::OTHER_DATA;
 
 /// Below this a data directory is nearly full.
 const FREE_MIN_BYTES: u64 = 256_000_000;
@@ -21,8 +22,7 @@ pub(super) fn data(context: &Context) -> Row {
     let place = first_that_exists(path);
     if rustix::fs::access(&place, Access::WRITE_OK | Access::EXEC_OK).is_err() || !place.is_dir() {
         let what = if place == *path { String::new() } else { format!("{} ", place.display()) };
-        return Row::ok("data", shown, format!("{what}cannot be written to"))
-            .failed("export RELIVE_DATA_DIR=~/relive-data");
+        return Row::ok("data", shown, format!("{what}cannot be written to")).failed(OTHER_DATA);
     }
     let Ok(disk) = rustix::fs::statvfs(&place) else {
         return Row::ok("data", shown, "the free space is not known").weak(format!("df {}", place.display()));
