@@ -209,7 +209,10 @@ impl State {
     }
 
     pub(crate) fn send(&mut self, uuid: Uuid, text: &str) -> Vec<Effect> {
-        let Some(id) = self.known.get(&uuid).map(|known| known.process.short.clone()) else { return Vec::new() };
+        let Some(id) = self.known.get(&uuid).map(|known| known.process.short.clone()) else {
+            "not sent: there is no such process now".clone_into(&mut self.status);
+            return Vec::new();
+        };
         let mut words = vec!["send".to_owned(), id, text.to_owned()];
         if text.starts_with('-') {
             // It is no option.

@@ -206,12 +206,12 @@ impl State {
             Prompt::Command => self.type_in(typed),
             Prompt::Send(uuid) => {
                 let effects = self.send(uuid, typed);
-                self.keep_draft(Prompt::Send(uuid), typed);
+                self.keep_draft(Prompt::Send(uuid), typed, &effects);
                 effects
             }
             Prompt::Answer { command, id } => {
                 let effects = self.answer_with(&command, id.clone(), typed);
-                self.keep_draft(Prompt::Answer { command, id }, typed);
+                self.keep_draft(Prompt::Answer { command, id }, typed, &effects);
                 effects
             }
             Prompt::Withdrawn { .. } => Vec::new(),
@@ -219,6 +219,10 @@ impl State {
     }
 
     fn press_plain(&mut self, key: Key) -> Vec<Effect> {
+        if self.place() == Place::Nothing && !is_for_nothing(key) && !self.is_for_tagged(key) {
+            self.refuse("nothing is selected");
+            return Vec::new();
+        }
         if self.moves(key) {
             return Vec::new();
         }
@@ -259,6 +263,11 @@ impl State {
         Vec::new()
     }
 
+    /// Tells whether a key is about the tagged processes, wherever the cursor is.
+    fn is_for_tagged(&self, key: Key) -> bool {
+        matches!(key, Key::Char('p' | 'K')) && !self.tagged.is_empty()
+    }
+
     fn show(&mut self, tab: Tab) {
         self.tab = tab;
         self.line = None;
@@ -288,10 +297,6 @@ impl State {
     fn letter(&mut self, c: char) -> Vec<Effect> {
         if self.focus == Focus::List && self.has_answer(c) {
             return self.answer(c, false);
-        }
-        if self.row().is_none() && ("frds Y".contains(c) || "pK".contains(c) && self.tagged.is_empty()) {
-            self.refuse("nothing is selected");
-            return Vec::new();
         }
         if "pfrsK ".contains(c) && self.has_just_moved() {
             self.refuse("the cursor has just moved: look at what it is on now");
@@ -348,6 +353,27 @@ impl State {
         }
         self.refresh();
     }
+}
+
+/// Tells whether a key does something where nothing is selected, or nowhere.
+fn is_for_nothing(key: Key) -> bool {
+    let name = match key {
+        Key::Char(' ') => "Space".to_owned(),
+        Key::Char(c) => c.to_string(),
+        Key::Down => "j".to_owned(),
+        Key::Up => "k".to_owned(),
+        Key::PageUp => "PgUp".to_owned(),
+        Key::PageDown => "PgDn".to_owned(),
+        Key::Home => "Home".to_owned(),
+        Key::End => "End".to_owned(),
+        Key::Enter => "Enter".to_owned(),
+        Key::Escape => "Esc".to_owned(),
+        Key::Tab => "Tab".to_owned(),
+        Key::BackTab => "Shift-Tab".to_owned(),
+        Key::Backspace | Key::Interrupt | Key::Erase(_) | Key::Suspend => return true,
+    };
+    let mut places = KEYS.iter().filter(|(keys, ..)| keys.split(' ').any(|key| key == name)).peekable();
+    places.peek().is_none() || places.any(|(_, _, places)| places.contains(&Place::Nothing))
 }
 
 pub(crate) fn is_move(key: Key) -> bool {

@@ -114,6 +114,11 @@ impl State {
 
 /// Says for how many of several processes a command did something, and which is the first for which it did nothing.
 fn told_of_each(lines: &[String], count: usize, ok: bool) -> String {
+    let results = lines.iter().filter(|line| !line.is_empty() && !line.starts_with("hint: ")).count();
+    if !ok && results < count {
+        // One error for all of them, as of a daemon that does not answer.
+        return telling(lines).unwrap_or("failed").to_owned();
+    }
     let mut undone = lines.iter().filter(|line| line.starts_with("error: ") || changed_nothing(line));
     match undone.next() {
         None if ok => format!("done for all {count}"),

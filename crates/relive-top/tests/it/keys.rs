@@ -648,6 +648,12 @@ fn where_nothing_is_selected_no_key_is_offered_that_does_nothing() {
     assert_eq!(dashboard.press(&[Key::Char('K')]), []);
     let screen = dashboard.screen(80, 24);
     assert!(screen.contains("nothing is selected") && !screen.contains("kill -s"), "{screen}");
+    for key in "frds Yp lSct+-*jkgG".chars().map(Key::Char).chain([Key::Tab, Key::BackTab, Key::Enter, Key::Down]) {
+        dashboard.pass(60_000);
+        assert!(!dashboard.screen(80, 24).contains("nothing is selected"));
+        assert_eq!(dashboard.press(&[key]), []);
+        assert!(dashboard.screen(80, 24).contains("nothing is selected"), "{key:?}");
+    }
     dashboard.press(&[Key::Char('?')]);
     let screen = dashboard.screen(80, 24);
     assert!(screen.contains("clear the filter") && !screen.contains("diff"), "{screen}");

@@ -87,6 +87,19 @@ fn a_text_that_was_refused_is_not_typed_again() {
     assert_typed(&mut sent(None), "");
     assert_typed(&mut sent(Some(true)), "");
     assert_typed(&mut sent(Some(false)), "hi");
+
+    // Nothing was sent to one that was not there in that moment.
+    let mut dashboard = one(&json!({}));
+    dashboard.press(&[Key::Char('s')]);
+    dashboard.type_in("hi");
+    dashboard.apply(Input::Reset);
+    dashboard.apply(Input::Ready { incomplete: false });
+    assert_eq!(dashboard.press(&[Key::Enter]), []);
+    dashboard.heard(process(1, 0, &json!({})));
+    dashboard.settle();
+    dashboard.pass(1_000);
+    dashboard.press(&[Key::Char('s')]);
+    assert_typed(&mut dashboard, "hi");
 }
 
 #[test]
@@ -116,6 +129,9 @@ fn of_several_processes_it_is_said_for_how_many_something_was_done() {
     check(true, &format!("{done}{already}\n{done}"), &format!("done for 2 of 3; {already}"));
     let error = "error: PID 3 has ended, so it cannot be paused";
     check(false, &format!("{done}{error}\nhint: relive ps\n{done}"), &format!("done for 2 of 3; {error}"));
+    // One error for all of them.
+    let error = "error: no daemon is running";
+    check(false, &format!("{error}\nhint: relive daemon start\n"), error);
 }
 
 /// It is shown to be typed again.
