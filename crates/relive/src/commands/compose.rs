@@ -68,7 +68,7 @@ A file:
     Up(UpArgs),
     /// End a run and all its processes
     ///
-    /// Programs get SIGTERM, and those that are still there after 10 s are killed. `relive resume` continues the run: the nodes
+    /// Programs get SIGTERM, and those that still run after 10 s are killed. `relive resume` continues the run: the nodes
     /// that had not succeeded run again.
     #[command(before_long_help = "\
 Examples:

@@ -4,16 +4,13 @@ use std::collections::HashSet;
 use std::time::Duration;
 
 use relive_api::{Affected, FlowStatus, ListQuery, Process, SignalRequest};
-use relive_core::{ErrorCode, Uuid};
+use relive_core::{ErrorCode, Settings, Uuid};
 
 use super::follow::DOWN_WITHIN;
 use super::waits::{node_of, word};
 use crate::client::Client;
 use crate::context::Context;
 use crate::error::{CommandError, Outcome};
-
-/// How long a process has to end by itself after TERM.
-const GRACE: Duration = Duration::from_secs(10);
 
 pub(super) async fn run(context: &Context, run: &str) -> Outcome<u8> {
     let client = Client::about(context, run).await?;
@@ -70,13 +67,14 @@ async fn end(client: &Client<'_>, uuid: Uuid, whom: &str) -> Outcome<Affected> {
     let mut left = DOWN_WITHIN;
     if blocks_term(client, &id).await {
         // The grace period of a signal begins when it is delivered, and one that is blocked never is.
-        let grace = GRACE.as_secs();
-        client.context().say(&format!("{whom} blocks SIGTERM: it is killed if it is still there after {grace} s"));
-        if has_ended_within(client, &id, GRACE).await? {
+        let grace = Duration::from_millis(Settings::default().grace_ms);
+        let grace_s = grace.as_secs();
+        client.context().say(&format!("{whom} blocks SIGTERM: it is killed if it is still there after {grace_s} s"));
+        if has_ended_within(client, &id, grace).await? {
             return Ok(affected);
         }
         client.signal(&id, &SignalRequest { signal: "SIGKILL".to_owned(), ..request }).await?;
-        left -= GRACE;
+        left -= grace;
     }
     if has_ended_within(client, &id, left).await? {
         return Ok(affected);
@@ -92,10 +90,11 @@ async fn has_ended_within(client: &Client<'_>, id: &str, within: Duration) -> Ou
     })
 }
 
-/// Tells whether a process was sent TERM and blocks it. One that has ended blocks nothing.
+/// Tells whether a process was sent TERM and blocks it. One that has ended blocks nothing; one that a new daemon has not
+/// started again yet has the signal pending and need not block it.
 async fn blocks_term(client: &Client<'_>, id: &str) -> bool {
-    let signals = client.signals(id).await;
-    signals.is_ok_and(|signals| signals.pending.iter().any(|signal| signal == "SIGTERM"))
+    let has_term = |signals: &[String]| signals.iter().any(|signal| signal == "SIGTERM");
+    client.signals(id).await.is_ok_and(|signals| has_term(&signals.pending) && has_term(&signals.blocked))
 }
 
 fn has_ended(flow: &FlowStatus) -> bool {

@@ -12,7 +12,7 @@ use relive_core::{Pid, Timestamp, Uuid};
 use serde::Serialize;
 use tokio::signal::unix::{SignalKind, signal};
 
-use super::waits::{told, told_of_tree, word};
+use super::waits::{told, told_of_tree, was_ended, word};
 use crate::client::Client;
 use crate::commands::incarnations::Incarnations;
 use crate::commands::interrupts::INTERRUPTED;
@@ -202,8 +202,7 @@ impl<'a> Told<'a> {
         self.states.insert(node.to_owned(), state.to_owned());
         let pid = pid.map(|pid| format!(" (PID {pid})")).unwrap_or_default();
         let reason = match exit.filter(|exit| exit.code != 0) {
-            // What was ended has no exit code of its own.
-            Some(exit) if matches!(state, "stopped" | "halted") => format!(": {}", one_line(&exit.reason)),
+            Some(exit) if was_ended(state) => format!(": {}", one_line(&exit.reason)),
             Some(exit) if exit.reason == "exited" => format!(": exit {}", exit.code),
             Some(exit) => format!(": exit {}, {}", exit.code, one_line(&exit.reason)),
             None => reason.map(|reason| format!(": {}", one_line(reason))).unwrap_or_default(),

@@ -3,7 +3,7 @@
 use relive_api::NodeStatus;
 use relive_types::short_id;
 
-use super::waits::word;
+use super::waits::{was_ended, word};
 use crate::client::Client;
 use crate::context::Context;
 use crate::error::Outcome;
@@ -12,7 +12,7 @@ use crate::terminal::one_line;
 
 /// Returns the exit code of a node that ended by itself. What was ended has a reason, and no code of its own.
 fn exit_code(node: &NodeStatus) -> String {
-    let exit = node.exit.as_ref().filter(|_| !matches!(node.state.as_str(), "stopped" | "halted"));
+    let exit = node.exit.as_ref().filter(|_| !was_ended(&node.state));
     exit.map_or_else(|| "-".to_owned(), |exit| exit.code.to_string())
 }
 

@@ -15,6 +15,11 @@ pub(super) fn word(flow: &FlowStatus) -> &'static str {
     }
 }
 
+/// Tells whether a node was ended, and has no exit code of its own.
+pub(super) fn was_ended(state: &str) -> bool {
+    matches!(state, "stopped" | "halted")
+}
+
 /// Says why a tree itself is suspended, and on a second line the command that helps.
 pub(super) fn told_of_tree(process: &Process) -> String {
     let what = if process.body == Body::Supervisor { "supervisor" } else { "run" };
