@@ -49,8 +49,7 @@ impl Runtime {
         let looked_at = path.clone();
         if self.pools.files.run_within(FILE_WITHIN, move || looked_at.is_dir()).await? {
             let message = format!("{} is a directory: name a file in it", path.display());
-            let inside = relive_types::program::quote(&path.join("FILE").display().to_string());
-            return Err(Error::new(ErrorCode::Invalid, message).with_hint(format!("relive blame {inside}")));
+            return Err(Error::new(ErrorCode::Invalid, message));
         }
         for directory in path.ancestors().skip(1) {
             let versions = self.versions(directory, &path).await?;
@@ -122,7 +121,7 @@ impl Runtime {
                 Err(relive_workspace::Error::NoSuchPath { .. }) => return Ok(None),
                 Err(relive_workspace::Error::NotText { .. }) => {
                     let message = format!("{} is not a text, so it has no lines that could be blamed", file.display());
-                    return Err(Error::new(ErrorCode::Invalid, message).with_hint("relive diff ID --stat"));
+                    return Err(Error::new(ErrorCode::Invalid, message));
                 }
                 lines => lines?,
             };

@@ -2,7 +2,6 @@
 
 use relive_api::{GrantRequest, Handle, HandleList, ReleaseRequest};
 use relive_core::{ErrorCode, Pid, Rights};
-use relive_types::program::quote;
 
 use super::{Access, Caller, Scope};
 use crate::error::{Error, Result};
@@ -30,8 +29,7 @@ impl Access {
             None => self.myself().map_err(|_| {
                 let message =
                     "the process that holds the handle is not named: only inside a process it is that process";
-                let hint = format!("relive handle release {} --of ID", quote(&request.target));
-                Error::new(ErrorCode::Invalid, message).with_hint(hint)
+                Error::new(ErrorCode::Invalid, message).with_hint("relive handle list")
             })?,
             Some(id) => {
                 let found = self.runtime.look_up_to_change(&self.find(id, Rights::Owner).await?).await?;

@@ -93,7 +93,7 @@ fn refuse_unreadable(data: &Path) -> Outcome<()> {
     let Err(error @ Errno::ACCESS) = access(data.join("lock"), Access::READ_OK) else { return Ok(()) };
     let message = format!("{}: cannot find out whether a daemon uses this data directory", data.display());
     let error = CommandError::unavailable(message).because(std::io::Error::from(error));
-    Err(error.with_hint("export RELIVE_DATA_DIR=~/relive-data"))
+    Err(error.with_hint(format!("ls -ld {}", quote(&data.display().to_string()))))
 }
 
 /// Returns the daemon that uses the data directory if its socket is gone.

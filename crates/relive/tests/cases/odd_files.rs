@@ -193,8 +193,9 @@ fn files_that_may_not_be_read_are_named_with_what_helps() {
         let data = format!("{}: cannot be written to", world.data().display());
         world.relive(&["ps"]).fails(6, &[&data, hint]);
         let unknown = format!("{}: cannot find out whether a daemon uses this data directory", world.data().display());
+        let look = format!("hint: ls -ld {}\n", world.data().display());
         for verb in ["status", "stop"] {
-            world.relive(&["daemon", verb]).fails(6, &[&unknown, hint]);
+            world.relive(&["daemon", verb]).fails(6, &[&unknown, &look]);
         }
         close(&world.data(), 0o700);
         world.relive(&["rm", "-y", "job"]).ok();
