@@ -121,7 +121,4 @@ pub struct WaitAnswer {
     /// That the PID which was asked for continues as another.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
-    /// Whether output of a program is missing from its log, for `relive wait --json`.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub output_lost: bool,
 }

@@ -166,7 +166,6 @@ fn answer(pid: Pid, uuid: Uuid, end: &End) -> WaitAnswer {
         timed_out: false,
         exit_code: end.exit_code(),
         note: None,
-        output_lost: false,
     }
 }
 
@@ -179,17 +178,7 @@ fn answer_of_disk(found: OnDisk) -> WaitAnswer {
 }
 
 fn timed_out(pid: Pid, uuid: Uuid, note: Option<String>) -> WaitAnswer {
-    WaitAnswer {
-        pid,
-        uuid,
-        status: None,
-        why: None,
-        exit: None,
-        timed_out: true,
-        exit_code: 124,
-        note,
-        output_lost: false,
-    }
+    WaitAnswer { pid, uuid, status: None, why: None, exit: None, timed_out: true, exit_code: 124, note }
 }
 
 /// Returns the last text of a model.

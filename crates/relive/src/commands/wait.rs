@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use relive_api::{Process, WaitAnswer};
 use relive_client::Waited;
 use relive_core::{Body, Display, ErrorCode, Pid, SuspendReason};
+use serde::Serialize;
 
 use super::targets::{Batch, Scope, Target, Targets, Told};
 use crate::client::Client;
@@ -21,6 +22,16 @@ use crate::terminal::one_line;
 
 /// How often to look whether a process waits for a person, who could otherwise wait for hours without knowing.
 const LOOK_EVERY: Duration = Duration::from_secs(2);
+
+/// What `--json` prints of a process.
+#[derive(Debug, Serialize)]
+struct Answer {
+    #[serde(flatten)]
+    daemon: WaitAnswer,
+    /// Whether output of a program is missing from its log.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    output_lost: bool,
+}
 
 /// Wait for a process to end, and exit with its code
 #[derive(Debug, clap::Args)]
@@ -62,7 +73,10 @@ pub(crate) async fn run(context: &Context, args: &Args) -> Outcome<u8> {
             None => wait(context, args, &client, &target.id, left).await,
         };
         match waited {
-            Ok(answer) => batch.answer(&target.id, &answer, &told(context, args, &answer), answer.exit_code)?,
+            Ok(answer) => {
+                let told = told(context, args, &answer.daemon);
+                batch.answer(&target.id, &answer, &told, answer.daemon.exit_code)?;
+            }
             Err(error) => batch.failure(&target.id, error)?,
         }
     }
@@ -98,14 +112,14 @@ async fn wait(
     client: &Client<'_>,
     id: &str,
     left: Option<Duration>,
-) -> Outcome<WaitAnswer> {
+) -> Outcome<Answer> {
     let process = client.process(id).await?;
     let uuid = process.uuid.to_string();
     let waited = tokio::select! {
         waited = client.wait(id, &uuid, left) => waited?,
         never = say_what_it_waits_for(client, &process, id) => match never {},
     };
-    let mut answer = match waited {
+    let answer = match waited {
         Waited::Answer(answer) => *answer,
         Waited::TimedOut => timed_out(&process),
     };
@@ -120,13 +134,11 @@ async fn wait(
             None => error(format!("{message}, and keeps running")).with_hint(format!("relive wait {id}")),
         });
     }
-    if let Some(missing) = missing_output(client, &process).await {
-        answer.output_lost = true;
-        if !context.json {
-            context.say(&format!("output of PID {}: {}", answer.pid, missing.in_row()));
-        }
+    let missing = missing_output(client, &process).await;
+    if let Some(missing) = missing.as_ref().filter(|_| !context.json) {
+        context.say(&format!("output of PID {}: {}", answer.pid, missing.in_row()));
     }
-    Ok(answer)
+    Ok(Answer { daemon: answer, output_lost: missing.is_some() })
 }
 
 /// Returns which output of a program is missing: its exit code does not tell that.
@@ -254,7 +266,6 @@ fn timed_out(process: &Process) -> WaitAnswer {
         timed_out: true,
         exit_code: ErrorCode::Timeout.exit_code(),
         note: None,
-        output_lost: false,
     }
 }
 
