@@ -48,6 +48,9 @@ pub struct Affected {
     /// The processes that handle the signal themselves: nothing else happens to them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub handled: Vec<Pid>,
+    /// Whether it stays frozen with the process whose session it entered, which is paused.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub frozen: bool,
     /// One line for a person, if there is something to add, such as that the process had already ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,

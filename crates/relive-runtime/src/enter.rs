@@ -101,7 +101,7 @@ impl Runtime {
     pub(crate) fn note_while_frozen(&self, by: Pid, pid: Pid, uuid: Uuid, signal: Signal) -> Option<String> {
         let state = self.lock();
         let with = self.frozen_with(&state, uuid)?;
-        let told = self.told_frozen_with(&state, by, uuid)?;
+        let told = with.told(with.is_seen_by(&state, by));
         match (signal, with.freezer) {
             (Signal::Resume, _) | (Signal::Kill, FreezerVersion::V2) => None,
             (Signal::Pause, _) => {

@@ -261,6 +261,7 @@ impl Runtime {
         affected.pending = self.pending_of(signal, pid, &affected.pids);
         affected.kept = if signal == Signal::Pause { self.kept_of(pid, &affected.pids) } else { Vec::new() };
         affected.handled = self.handled_by(signal, &affected);
+        affected.frozen = frozen.is_some();
         affected.note = note.or(affected.note).or(frozen);
         Ok(affected)
     }

@@ -95,10 +95,8 @@ pub(crate) async fn run(context: &Context, args: &Args) -> Outcome<u8> {
         };
         match sent {
             Ok(affected) => {
-                // What says more of a pause is in the way of a resume.
-                let is_pause = args.signal == AnySignal::Relive(Signal::Pause);
-                let is_simple = !is_pause || affected.note.as_deref().is_none_or(is_continues);
-                let undo = undo(args, &target.id, before.as_ref()).filter(|_| is_simple);
+                // One that is frozen with another is not resumed alone.
+                let undo = undo(args, &target.id, before.as_ref()).filter(|_| !affected.frozen);
                 let done = format!("got {}", args.signal);
                 let (told, code) = match &affected.note {
                     // It waits for the gate of the program, or for nothing.

@@ -5,7 +5,7 @@ use relive_core::{ErrorCode, SuspendReason};
 
 use super::targets::{Batch, Scope, Targets, Told};
 use super::tell_affected;
-use crate::client::{Client, is_continues};
+use crate::client::Client;
 use crate::context::Context;
 use crate::error::{CommandError, Outcome};
 use crate::render::processes::{suspension_of, wanted_from_you};
@@ -52,12 +52,8 @@ pub(crate) async fn run(context: &Context, args: &Args) -> Outcome<u8> {
                     Some(Untouched::Suspended(told)) => Some(told),
                     None => None,
                 };
-                // What says more is in the way of a resume.
-                let undo = affected
-                    .note
-                    .as_deref()
-                    .is_none_or(is_continues)
-                    .then(|| format!("relive resume {}{subtree}", target.id));
+                // One that is frozen with another is not resumed alone.
+                let undo = (!affected.frozen).then(|| format!("relive resume {}{subtree}", target.id));
                 let (told, code) = match already {
                     Some(told) => (told, 0),
                     None => tell_affected(context, &target.id, &affected, "paused", undo.as_deref()),
