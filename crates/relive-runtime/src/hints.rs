@@ -70,8 +70,8 @@ pub(crate) struct Raise {
 impl Raise {
     /// Allows about twice as many tokens and dollars.
     fn budget(tokens: Option<u64>, cost: Option<Usd>) -> Self {
-        let cost = cost.map(|cost| Usd::from_nanos(twice(cost.nanos())));
-        Self { tokens: tokens.map(twice), cost, ..Self::default() }
+        let cost = cost.map(|cost| Usd::from_nanos(about_twice(cost.nanos())));
+        Self { tokens: tokens.map(about_twice), cost, ..Self::default() }
     }
 
     /// Returns the limit that was reached; the first one if there are two.
@@ -122,10 +122,10 @@ impl Used {
     pub(crate) fn own_limit(self, limits: Limits) -> Option<Raise> {
         let Self { step, elapsed_ms, .. } = self;
         if let Some(max) = limits.max_steps.filter(|max| step >= *max) {
-            return Some(Raise { steps: Some(twice(max.max(step).into())), ..Raise::default() });
+            return Some(Raise { steps: Some(about_twice(max.max(step).into())), ..Raise::default() });
         }
         if let Some(max) = limits.timeout_ms.filter(|max| elapsed_ms >= *max) {
-            return Some(Raise { timeout_ms: Some(twice(max.max(elapsed_ms))), ..Raise::default() });
+            return Some(Raise { timeout_ms: Some(about_twice(max.max(elapsed_ms))), ..Raise::default() });
         }
         let (tokens, cost) = self.spent(limits);
         (tokens.is_some() || cost.is_some()).then(|| Raise::budget(tokens, cost))
@@ -149,7 +149,7 @@ impl Ended<'_> {
     /// Returns how to raise the limit that has ended a process. A plain resume would end at once.
     pub(crate) fn raise(&self, limits: Limits, used: Used) -> Option<Raise> {
         if self.why == Some(Why::Timeout) {
-            let timeout_ms = Some(twice(limits.timeout_ms?.max(used.elapsed_ms)));
+            let timeout_ms = Some(about_twice(limits.timeout_ms?.max(used.elapsed_ms)));
             return Some(Raise { timeout_ms, ..Raise::default() });
         }
         // One that failed otherwise has reached no limit: the price of its model is not known.
@@ -162,7 +162,7 @@ impl Ended<'_> {
             return (tokens.is_some() || cost.is_some()).then(|| Raise::budget(tokens, cost));
         }
         let max = limits.max_steps.filter(|_| self.exit_reason == MAX_STEPS_EXCEEDED)?;
-        Some(Raise { steps: Some(twice(max.max(used.step).into())), ..Raise::default() })
+        Some(Raise { steps: Some(about_twice(max.max(used.step).into())), ..Raise::default() })
     }
 }
 
@@ -171,8 +171,8 @@ fn seconds(millis: u64) -> String {
     format!("{}s", millis.div_ceil(1000))
 }
 
-/// Doubles a limit, or what was used of it, and rounds it up to two digits. Zero becomes one.
-pub(crate) fn twice(limit: u64) -> u64 {
+/// Doubles a limit, or what was used of it, rounded up to two digits; zero counts as one.
+pub(crate) fn about_twice(limit: u64) -> u64 {
     let doubled = limit.max(1).saturating_mul(2);
     let unit = 10_u64.pow(doubled.ilog10().saturating_sub(1));
     doubled.div_ceil(unit).saturating_mul(unit)
@@ -225,12 +225,12 @@ impl Runtime {
 
 #[cfg(test)]
 mod tests {
-    use super::twice;
+    use super::about_twice;
 
     #[test]
     fn a_hint_names_a_round_number() {
         for (limit, expect) in [(0, 2), (2, 4), (62, 130), (450, 900), (213_456, 430_000), (u64::MAX, u64::MAX)] {
-            assert_eq!(twice(limit), expect, "{limit}");
+            assert_eq!(about_twice(limit), expect, "{limit}");
         }
     }
 }

@@ -7,7 +7,7 @@ use relive_core::{Body, ErrorCode, Limits, Pid, Usd, Uuid};
 
 use super::{Redo, command};
 use crate::error::{Error, Result};
-use crate::hints::{Raise, twice};
+use crate::hints::{Raise, about_twice};
 use crate::reached::with_given;
 use crate::runtime::Runtime;
 
@@ -67,7 +67,7 @@ fn exceeded(process: &Process, request: &ResumeRequest) -> Option<Exceeded> {
     let steps = request.from_step.unwrap_or(process.step);
     if let Some(max) = max_steps.filter(|max| *max <= steps) {
         let used = if steps == 1 { "1 step".to_owned() } else { format!("{steps} steps") };
-        let raise = Raise { steps: Some(twice(steps.into())), ..Raise::default() };
+        let raise = Raise { steps: Some(about_twice(steps.into())), ..Raise::default() };
         return Some(Exceeded { used, option: format!("--max-steps {max}"), raise });
     }
     if request.fork.is_some() {
@@ -78,12 +78,12 @@ fn exceeded(process: &Process, request: &ResumeRequest) -> Option<Exceeded> {
     let own = process.tokens_in.saturating_add(process.tokens_out);
     let tokens = tree.map_or(0, |tree| tree.tokens_in.saturating_add(tree.tokens_out)).max(own);
     if let Some(max) = max_tokens.filter(|max| *max <= tokens) {
-        let raise = Raise { tokens: Some(twice(tokens)), ..Raise::default() };
+        let raise = Raise { tokens: Some(about_twice(tokens)), ..Raise::default() };
         return Some(Exceeded { used: format!("{tokens} tokens"), option: format!("--max-tokens {max}"), raise });
     }
     let cost = tree.and_then(|tree| tree.cost_usd).max(process.cost_usd)?;
     let max = max_cost_usd.filter(|max| *max <= cost)?;
-    let raise = Raise { cost: Some(Usd::from_nanos(twice(cost.nanos()))), ..Raise::default() };
+    let raise = Raise { cost: Some(Usd::from_nanos(about_twice(cost.nanos()))), ..Raise::default() };
     Some(Exceeded { used: format!("${cost}"), option: format!("--max-cost {max}"), raise })
 }
 
