@@ -19,7 +19,7 @@ use rustix::termios::{
     LocalModes, OptionalActions, QueueSelector, SpecialCodeIndex, Termios, tcflush, tcgetattr, tcgetpgrp, tcsetattr,
 };
 use tokio::sync::Notify;
-use tokio::time::Interval;
+use tokio::time::{Interval, MissedTickBehavior};
 
 use super::key::Key;
 
@@ -185,7 +185,10 @@ impl Keyboard {
             self.background = None;
             self.terminal.set_key();
         } else if self.background.is_none() {
-            self.background = Some(tokio::time::interval(LOOK_EVERY));
+            let mut interval = tokio::time::interval(LOOK_EVERY);
+            // While this process is stopped, nothing is to be made up for.
+            interval.set_missed_tick_behavior(MissedTickBehavior::Delay);
+            self.background = Some(interval);
         }
     }
 }
