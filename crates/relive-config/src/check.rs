@@ -329,10 +329,7 @@ impl Checker<'_> {
     fn word(&mut self, key: &str, found: &Spanned<Node>) {
         match &found.value {
             Node::Text(text) if text.contains('\0') => {
-                self.wrong(
-                    &found.referenced,
-                    format!("`{key}` lists a text with a NUL character, which nothing can be given"),
-                );
+                self.wrong(&found.referenced, format!("`{key}` lists a text with a NUL character: remove it"));
             }
             Node::Text(_) => {}
             other @ (Node::Nothing

@@ -1,4 +1,4 @@
-//! What is wrong with a request, in the words of JSON: parsers name types of Rust.
+//! Rewrites errors of serde, which name Rust types, in terms of JSON.
 
 /// Returns the message of a parser in plain words.
 pub(super) fn plain(message: &str) -> String {

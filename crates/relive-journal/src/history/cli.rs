@@ -22,7 +22,7 @@ pub struct CliFacts {
     pub model: Option<String>,
     /// The last turn.
     pub turn: Option<CliTurn>,
-    /// The last message that a turn was begun with, by its record.
+    /// The last message that its program began to answer, by its record.
     pub heard: u64,
     pub reported: (u64, u64),
     pub read: Option<CliRead>,
@@ -76,7 +76,7 @@ impl CliFacts {
         self.turn.as_ref().is_some_and(|turn| turn.state == CliTurnState::Open)
     }
 
-    /// Returns whether there is a message that no turn was begun with.
+    /// Returns whether there is a message that no program has begun to answer.
     #[must_use]
     pub fn has_unheard(&self) -> bool {
         self.last_input > self.heard
