@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use super::client::{Answer, Client, get};
 use super::connection::Connection;
-use super::error::Error;
+use super::error::{Cause, Error};
 use super::http::{Ask, Wire};
 
 /// How long a listener may be silent before it is checked.
@@ -67,8 +67,7 @@ impl Client {
     pub async fn pulse(&self, within: Duration) -> Pulse {
         let Ok(connection) = Connection::open(&self.socket).await else { return Pulse::Gone };
         let os_pid = connection.listener.os_pid;
-        let ask = Ask { wire: Wire::Any, ..get("/v1/daemon".into()) };
-        match tokio::time::timeout(within, self.exchange_on(connection, &ask)).await {
+        match tokio::time::timeout(within, self.exchange_on(connection, &simplest())).await {
             Ok(_) => Pulse::Answers,
             Err(_) => Pulse::Silent { os_pid },
         }
@@ -117,8 +116,42 @@ impl Client {
         Error::NotADaemon { socket, source, daemon: self.daemon_of_socket() }
     }
 
-    /// Sends a request on a connection. Fails if the listener is silent and is not the daemon.
+    /// Sends a request on a connection. Fails if the listener is not the daemon and is silent, or hangs up again and again.
     pub(super) async fn attend(&self, connection: Connection, ask: &Ask) -> Result<Answer, Error> {
+        let os_pid = connection.listener.os_pid;
+        match (self.attend_once(connection, ask).await, os_pid) {
+            (Err(Error::Lost(cause)), Some(os_pid)) => Err(self.after_hang_up(os_pid, cause).await),
+            (attended, _) => attended,
+        }
+    }
+
+    /// Finds out whether a listener that hung up is another program than the daemon: it neither goes away nor answers what
+    /// every daemon answers. A daemon may have done what it was asked for, which is left to the caller.
+    async fn after_hang_up(&self, os_pid: u32, cause: Cause) -> Error {
+        let Some(witness) = &self.witness else { return Error::Lost(cause) };
+        let (begun, mut has_told) = (Instant::now(), false);
+        let within = self.retry.within.min(SILENT_WITHIN);
+        while !self.answered.load(Ordering::Relaxed) && !witness.is_daemon(os_pid) && !within.is_zero() {
+            if begun.elapsed() >= within {
+                let daemon = witness.daemon_of(&self.socket);
+                return Error::Mute { socket: self.socket.clone(), os_pid, within, daemon };
+            }
+            if begun.elapsed() >= NOTICED_AFTER && !has_told {
+                witness.report_silence(&self.socket, Some(os_pid));
+                has_told = true;
+            }
+            tokio::time::sleep(self.retry.every).await;
+            match Connection::open(&self.socket).await {
+                Ok(connection) if connection.listener.os_pid == Some(os_pid) => {
+                    let _ = tokio::time::timeout(PROBED_WITHIN, self.exchange_on(connection, &simplest())).await;
+                }
+                Ok(_) | Err(_) => break,
+            }
+        }
+        Error::Lost(cause)
+    }
+
+    async fn attend_once(&self, connection: Connection, ask: &Ask) -> Result<Answer, Error> {
         let os_pid = connection.listener.os_pid;
         let mut exchange = pin!(self.exchange_on(connection, ask));
         let (Some(witness), Some(os_pid), false) = (&self.witness, os_pid, self.answered.load(Ordering::Relaxed))
@@ -151,6 +184,11 @@ impl Client {
     /// Returns when the listener answers a request that every daemon answers, or has gone: the request itself tells.
     async fn probe(&self) {
         let Ok(connection) = Connection::open(&self.socket).await else { return };
-        let _ = self.exchange_on(connection, &Ask { wire: Wire::Any, ..get("/v1/daemon".into()) }).await;
+        let _ = self.exchange_on(connection, &simplest()).await;
     }
+}
+
+/// Returns a request that every daemon answers at once.
+fn simplest() -> Ask {
+    Ask { wire: Wire::Any, ..get("/v1/daemon".into()) }
 }

@@ -73,9 +73,17 @@ pub(crate) async fn run(context: &Context, args: &Args) -> Outcome<u8> {
         let id = shown.unwrap_or_else(|| target.id.clone());
         let before = match target.found {
             Some(process) => Some(*process),
-            // Only for the words: a failure to look is told by the signal itself.
+            // Only for the words: a refusal to look is told by the signal itself.
             None if context.json || target.error.is_some() => None,
-            None => std::ops::Deref::deref(&client).process(&id).await.ok(),
+            None => match std::ops::Deref::deref(&client).process(&id).await {
+                Ok(process) => Some(process),
+                Err(relive_client::Error::Refused(_)) => None,
+                // Nobody would get the signal either, after as long a wait.
+                Err(error) => {
+                    batch.failure(&target.id, error.into())?;
+                    continue;
+                }
+            },
         };
         let request = SignalRequest { signal: args.signal.to_string(), subtree: args.subtree };
         let sent = match target.error {

@@ -81,7 +81,8 @@ fn a_start_that_fails_never_has_a_daemon_that_waits_for_the_end_of_another() {
     world.relive(&["daemon", "status"]).exits(3);
 }
 
-/// Another program listens on the socket of a daemon that runs: one that is silent, one with a full queue, and one that talks.
+/// Another program listens on the socket of a daemon that runs: one that is silent, one with a full queue, one that
+/// talks, and one that hangs up.
 #[test]
 fn a_daemon_whose_socket_was_taken_by_another_program_is_named_and_stopped() {
     let check = |takes: &dyn Fn(&std::path::Path) -> Box<dyn std::any::Any>, said: &str| {
@@ -119,6 +120,16 @@ fn a_daemon_whose_socket_was_taken_by_another_program_is_named_and_stopped() {
             Box::new(()) as Box<dyn std::any::Any>
         };
         scope.spawn(move || check(&talks, "is not a Relive daemon"));
+        let hangs_up = |path: &std::path::Path| {
+            let listener = UnixListener::bind(path).unwrap();
+            std::thread::spawn(move || {
+                for mut connection in listener.incoming().flatten() {
+                    let _ = std::io::Read::read(&mut connection, &mut [0; 4096]);
+                }
+            });
+            Box::new(()) as Box<dyn std::any::Any>
+        };
+        scope.spawn(move || check(&hangs_up, "has not answered for"));
     });
 }
 
