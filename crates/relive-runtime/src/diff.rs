@@ -34,7 +34,10 @@ impl Runtime {
     /// Compares two states of the files of a process.
     pub async fn diff(self: &Arc<Self>, id: &str, query: DiffQuery) -> Result<FilesDiff> {
         let (uuid, note) = self.identity_of(&self.look_up(id).await?)?;
-        let recorded = self.on_disk(move |data| data.history(uuid)).await??.0;
+        let recorded = match self.on_disk(move |data| data.history(uuid)).await? {
+            Ok((recorded, _)) => recorded,
+            Err(error) => return Err(self.unread_error(uuid, error).await?),
+        };
         let last_step = recorded.completed_step;
         let (history, not_yet) = self.files_so_far(uuid, last_step).await?;
         let activity = self.files_activity(uuid);

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use relive_api::{Ancestor, DaemonStatus, Exit, Lineage, Process};
 use relive_cli_agent::{Activity, Lifecycle};
 use relive_core::{Body, Display, End, Generation, Pid, State as Life, Timestamp, Uuid, View};
+use relive_journal::data::LineageError;
 use relive_journal::history::{LedgerEntry, Spent, is_paid};
 use relive_journal::{JournalState, ProcessMeta};
 use relive_types::{Isolation, short_id};
@@ -158,7 +159,10 @@ impl Runtime {
     /// Returns where a fork comes from.
     pub async fn lineage(self: &Arc<Self>, id: &str) -> Result<Lineage> {
         let (uuid, note) = self.identity_of(&self.look_up(id).await?)?;
-        let found = self.on_disk(move |data| data.lineage(uuid)).await??;
+        let found = match self.on_disk(move |data| data.lineage(uuid)).await? {
+            Err(LineageError::Io { uuid, source }) => return Err(self.unread_error(uuid, source).await?),
+            found => found?,
+        };
         let ancestors = found.into_iter().map(|ancestor| Ancestor {
             uuid: ancestor.uuid,
             step: ancestor.step,

@@ -7,8 +7,10 @@ mod secrets;
 mod spawns;
 
 use std::collections::VecDeque;
+use std::path::PathBuf;
 
 use jiff::Timestamp;
+use relive_api::Process;
 use relive_client::{Event, Source};
 use relive_core::{Body, ErrorCode};
 use relive_types::program::quote;
@@ -107,19 +109,28 @@ pub(crate) async fn run(context: &Context, args: &Args) -> Outcome<u8> {
         while_read(follow::run(&client, &process, &mut shown, last)).await?;
     }
     if !shown.any {
+        refuse_unreadable(context, &process)?;
         // A journal begins with two records before anybody can know its process.
-        let directory = context.paths.data.join("steps").join(&uuid);
-        let path = directory.join("steps.jsonl");
-        if let Err(error @ Errno::ACCESS) = access(&path, Access::READ_OK) {
-            let message = format!("{}: the journal of PID {} cannot be read", path.display(), process.pid);
-            let hint = format!("chmod -R u+rwX {}", quote(&directory.display().to_string()));
-            return Err(CommandError::internal(message).because(std::io::Error::from(error)).with_hint(hint));
-        }
+        let path = directory_of(context, &process).join("steps.jsonl");
         let message = format!("the journal of PID {} is missing or empty: {}", process.pid, path.display());
         let error = CommandError::new(ErrorCode::NotFound, message);
         return Err(error.with_hint(format!("relive strace {}", process.pid)));
     }
     Ok(0)
+}
+
+/// Refuses to show nothing of a process whose journal may not be read.
+pub(super) fn refuse_unreadable(context: &Context, process: &Process) -> Outcome<()> {
+    let directory = directory_of(context, process);
+    let path = directory.join("steps.jsonl");
+    let Err(error @ Errno::ACCESS) = access(&path, Access::READ_OK) else { return Ok(()) };
+    let message = format!("{}: the journal of PID {} cannot be read", path.display(), process.pid);
+    let hint = format!("chmod -R u+rwX {}", quote(&directory.display().to_string()));
+    Err(CommandError::internal(message).because(std::io::Error::from(error)).with_hint(hint))
+}
+
+fn directory_of(context: &Context, process: &Process) -> PathBuf {
+    context.paths.data.join("steps").join(process.uuid.to_string())
 }
 
 struct Shown<'a> {

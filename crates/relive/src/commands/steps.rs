@@ -4,6 +4,7 @@ use relive_client::{Error, Event, Source};
 use relive_core::Body;
 use serde_json::json;
 
+use super::logs::refuse_unreadable;
 use crate::client::Client;
 use crate::context::Context;
 use crate::error::Outcome;
@@ -34,6 +35,9 @@ pub(crate) async fn run(context: &Context, args: &Args) -> Outcome<u8> {
         Ok::<_, Error>(())
     };
     client.read(&uuid, Source::Journal, &mut None, each).await?;
+    if steps.rows.is_empty() {
+        refuse_unreadable(context, &process)?;
+    }
     steps.finish(process.dead_at.is_some() || process.suspend_reason.is_some());
     if steps.wants_events() {
         let each = async |event: Event| {

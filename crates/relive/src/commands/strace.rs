@@ -3,7 +3,7 @@
 use relive_client::{Event, Source};
 
 use super::incarnations::Incarnations;
-use super::logs::Last;
+use super::logs::{self, Last};
 use crate::client::Client;
 use crate::context::Context;
 use crate::error::Outcome;
@@ -52,6 +52,9 @@ pub(crate) async fn run(context: &Context, args: &Args) -> Outcome<u8> {
             })
             .await?;
         kept.rest().try_for_each(|text| context.print(&text))?;
+    }
+    if last.is_none() {
+        logs::refuse_unreadable(context, &process)?;
     }
     if args.follow {
         let each = async |event: Event| {

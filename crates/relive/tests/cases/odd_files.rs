@@ -173,6 +173,12 @@ fn files_that_may_not_be_read_are_named_with_what_helps() {
             world.relive(args).fails(125, &[&said, &hint]);
         }
         world.relive(&["logs", "job"]).fails(125, &["the journal of PID 1 cannot be read\n  permission denied", &hint]);
+        for verb in ["steps", "strace"] {
+            world.relive(&[verb, "job"]).fails(125, &["the journal of PID 1 cannot be read", &hint]);
+        }
+        for verb in ["diff", "lineage"] {
+            world.relive(&[verb, "job"]).fails(125, &[&said, &hint]);
+        }
         close(&directory, 0o700);
         close(&directory.join("sessions"), 0);
         world.relive(&["rm", "-y", "job"]).fails(125, &[&said, &hint]);
