@@ -39,6 +39,8 @@ const BUFFER_KEPT: usize = 16 << 10;
 /// The kind of the record that stands for dropped events.
 pub const GAP: &str = "gap";
 
+/// The kind of the event that a call is made.
+pub const CALL: &str = "call";
 /// The kind of a piece of a model's answer.
 pub const TEXT: &str = "text";
 /// The kind of a piece of a model's thinking.

@@ -8,7 +8,7 @@ use crate::reader::{Cursor, Entry};
 use crate::record::{AskedFor, Body, Call, CallEnded, CallStarted, ModelStarted};
 use crate::recovery::{Recovery, session_name};
 
-use super::{TEXT, THINKING};
+use super::{CALL, TEXT, THINKING};
 
 /// How many bytes of a result an event shows.
 const RESULT_MAX: usize = 200;
@@ -95,12 +95,16 @@ pub(super) fn call(record: &Entry, started: &CallStarted, calls: &[Call], blobs:
         rule: started.rule.as_ref().map(ToString::to_string),
         session: (started.recovery == Recovery::Join).then(|| session_name(record.id.seq)),
     };
-    event(record, record.id, "call", &body)
+    event(record, record.id, CALL, &body)
 }
 
-/// Tells whether a record says that this call was made.
-pub(super) fn starts(record: &Entry, call: u32) -> bool {
-    matches!(body(record), Some(Body::CallStarted(started)) if started.call == call)
+/// Tells whether a `call_started` or the event of a call is about this call.
+pub(super) fn makes(entry: &Entry, call: u32) -> bool {
+    #[derive(serde::Deserialize)]
+    struct Made {
+        call: u32,
+    }
+    serde_json::from_str::<Made>(&entry.line).is_ok_and(|made| made.call == call)
 }
 
 /// Returns the event that a call has a result. With its arguments, if it was never made.

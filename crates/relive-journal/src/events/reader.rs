@@ -9,7 +9,7 @@ use std::io;
 use relive_core::{Generation, Uuid};
 
 use super::derive::{self, Said, Told};
-use super::{TEXT, THINKING};
+use super::{CALL, TEXT, THINKING};
 use crate::directory::ProcessDirectory;
 use crate::disk::Disk;
 use crate::payload::Blobs;
@@ -41,8 +41,8 @@ pub struct EventReader {
     asked: Option<Cursor>,
     told: Told,
     answer: LastAnswer,
-    /// The records that say which of its calls were made, read only if one has failed.
-    started: Vec<Entry>,
+    /// The records and the stored events that say which of its calls were made, read only if one has failed.
+    made: Vec<Entry>,
     ready: VecDeque<Item>,
 }
 
@@ -89,7 +89,7 @@ impl EventReader {
             asked: None,
             told: Told::default(),
             answer: LastAnswer::None,
-            started: Vec::new(),
+            made: Vec::new(),
             ready: VecDeque::new(),
         }
     }
@@ -138,6 +138,10 @@ impl EventReader {
                 _ => {}
             }
         }
+        // A CLI agent makes its calls itself: they have no record.
+        if event.kind == CALL && self.derived == Some(event.id.epoch) {
+            self.made.push(event.clone());
+        }
         self.hand_out(event);
     }
 
@@ -172,7 +176,7 @@ impl EventReader {
             "model_ended" => {
                 self.tell_rest(&record);
                 self.answer = LastAnswer::Unread(record);
-                self.started.clear();
+                self.made.clear();
             }
             "partial" => self.tell_rest(&record),
             "call_started" => {
@@ -182,11 +186,11 @@ impl EventReader {
                     let event = derive::call(&record, &started, self.answer.calls(), &self.blobs);
                     self.derive(event);
                 }
-                self.started.push(record);
+                self.made.push(record);
             }
             "call_ended" if self.is_news(&record) => {
                 if let Some(Body::CallEnded(ended)) = derive::body(&record) {
-                    let was_made = ended.ok || self.started.iter().any(|started| derive::starts(started, ended.call));
+                    let was_made = ended.ok || self.made.iter().any(|made| derive::makes(made, ended.call));
                     let was_made = was_made && !ended.denied;
                     let event = derive::call_result(&record, &ended, self.answer.calls(), was_made, &self.blobs);
                     self.derive(event);

@@ -101,6 +101,31 @@ fn only_the_result_of_a_call_that_was_never_made_has_its_arguments() {
     check_readers(writer.directory(), &events);
 }
 
+#[tokio::test]
+async fn the_result_of_a_call_whose_event_was_stored_has_no_arguments() {
+    let fixture = Fixture::new();
+    let mut writer = fixture.spawn();
+    let directory = writer.directory().clone();
+    append(&mut writer, vec![model_started(), model_ended("two calls", 2)]);
+    let mut open = OpenJournal::new(writer, Pool::default());
+    // A CLI agent makes its calls itself: they have an event, and no `call_started`.
+    let made = Event { at: now(), kind: "call", body: json!({"call": 1, "name": "tool", "args": "{}"}) };
+    let failed = |call| {
+        let Body::CallEnded(ended) = call_ended(call, "exit 1") else { panic!("it is one") };
+        Body::CallEnded(CallEnded { ok: false, ..ended })
+    };
+    open.append(moment(), vec![made], vec![failed(0), failed(1)], Durability::Synced).await.unwrap();
+    // The calls of a later answer have the same numbers.
+    open.append(moment(), vec![], vec![model_started(), model_ended("one call", 2), failed(1)], Durability::Synced)
+        .await
+        .unwrap();
+    let events = all_after(&directory, Cursor::default());
+    let results: Vec<Value> =
+        events.iter().filter(|event| event.kind == "call_result").map(|event| field(event, "args")).collect();
+    assert!(results[0].is_string() && results[1].is_null() && results[2].is_string(), "{results:?}");
+    check_readers(&directory, &events);
+}
+
 #[test]
 fn a_summary_is_announced_and_not_shown() {
     let fixture = Fixture::new();
