@@ -48,7 +48,7 @@ const TOKEN_WITHIN: Duration = Duration::from_secs(10);
 /// How long a connection may wait for its next request.
 const NEXT_WITHIN: Duration = Duration::from_secs(300);
 
-/// Says why a key is refused: the agent, which was given a token in its place, has found it elsewhere.
+/// Says why a key is refused: claude, which was given a token in its place, has found it in the settings of a repository.
 const FOREIGN_KEY: &str = "Relive: the agent uses a key from its settings instead of the token that it was given; remove the \
                            key (ANTHROPIC_API_KEY under `env`, or apiKeyHelper, in .claude/settings.json), or use --no-gateway";
 
@@ -137,7 +137,11 @@ async fn answer_of(
     });
     if !is_ours {
         let has_key = upstream::token(&head.headers).is_some_and(|token| !token.is_empty());
-        let message = if has_key { FOREIGN_KEY } else { "this port needs the token of its process" };
+        let message = match api {
+            Some(Api::Anthropic) if has_key => FOREIGN_KEY,
+            _ if has_key => "the token of this request is not that of its process",
+            _ => "this port needs the token of its process",
+        };
         return final_answer(failed(api, 401, "authentication_error", message));
     }
     has_token.store(true, Ordering::Relaxed);

@@ -12,7 +12,7 @@ use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
 use relive_fake_model::{Failure, FakeModel, Turn};
-use relive_gateway::{Cut, Exhausted, Gateway, Lease};
+use relive_gateway::{Cut, Exhausted, Gateway, HOOKS_PATH, Lease};
 
 use place::{Place, TOKEN, body, wait_until};
 
@@ -45,7 +45,12 @@ async fn a_token_works_only_at_its_port_and_no_key_is_in_a_file() {
     let place = Place::new(&server);
     let served = place.start().await;
     let (status, text) = place.ask_at(&served.base(), "planted", "/v1/messages").await;
-    assert_eq!(status, 401, "{text}");
+    assert!(status == 401 && text.contains("uses a key from its settings"), "{status} {text}");
+    // The settings of claude say nothing about the key of another agent, nor about the token of a hook.
+    for path in ["/v1/responses", "/v1/models", HOOKS_PATH] {
+        let (status, text) = place.ask_at(&served.base(), "planted", path).await;
+        assert!(status == 401 && text.contains("is not that of its process"), "{path}: {status} {text}");
+    }
     assert!(server.requests().is_empty() && place.calls().is_empty());
     served.ask("/v1/messages").await;
     for file in std::fs::read_dir(place.directory()).unwrap() {
