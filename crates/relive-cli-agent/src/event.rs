@@ -80,6 +80,11 @@ pub enum EventKind {
     MessageTaken {
         id: String,
     },
+    /// The CLI has removed a message of the user from its queue, or did not accept it, or the turn that had taken it was not
+    /// completed.
+    MessageDropped {
+        id: String,
+    },
     ToolStarted {
         id: String,
         name: String,

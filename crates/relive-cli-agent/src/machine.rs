@@ -177,13 +177,18 @@ impl Machine {
         self.counts_from = now;
     }
 
+    /// Returns since when the agent has been silent, without the time in which it was stopped.
+    pub fn silent_since(&self) -> Timestamp {
+        self.last_active.max(self.counts_from)
+    }
+
     /// Returns when the idle countdown reaches zero; `None` while it does not run.
     pub fn idle_kill_at(&self) -> Option<Timestamp> {
         if self.state != State::Idle || self.idle_timeout.is_zero() {
             return None;
         }
         let timeout = SignedDuration::try_from(self.idle_timeout).unwrap_or(SignedDuration::MAX);
-        Some(self.last_active.max(self.counts_from).saturating_add(timeout).unwrap_or(Timestamp::MAX))
+        Some(self.silent_since().saturating_add(timeout).unwrap_or(Timestamp::MAX))
     }
 
     fn work(&self) -> Option<&OpenWork> {
@@ -263,6 +268,7 @@ impl OpenWork {
             | EventKind::UnsupportedRequest { .. }
             | EventKind::UserText { .. }
             | EventKind::MessageTaken { .. }
+            | EventKind::MessageDropped { .. }
             | EventKind::SubagentStarted { .. }
             | EventKind::Usage(_)
             | EventKind::Retry { .. }

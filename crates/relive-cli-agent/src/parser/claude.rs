@@ -250,12 +250,16 @@ impl ClaudeParser {
     }
 }
 
-/// Reads what became of a message that was written with an id. One that waits for its turn is not taken yet; one that is
-/// dropped is not waited for any more.
+/// Reads what became of a message that was written with an id.
 fn read_message_state(line: Json<'_>, events: &mut LineEvents) {
     let [id, state] = line.fields(["command_uuid", "state"]);
-    match id.and_then(Json::text) {
-        Some(id) if !state.is_some_and(|state| state.is("queued")) => events.push(EventKind::MessageTaken { id }),
-        Some(_) | None => events.other("command_lifecycle"),
+    let Some((id, state)) = id.and_then(Json::text).zip(state.and_then(Json::text)) else {
+        return events.other("command_lifecycle");
+    };
+    match state.as_str() {
+        "queued" => events.other("command_lifecycle"),
+        "started" | "completed" => events.push(EventKind::MessageTaken { id }),
+        "cancelled" | "discarded" | "refused" => events.push(EventKind::MessageDropped { id }),
+        state => events.unknown(format!("command_lifecycle/{state}")),
     }
 }

@@ -78,8 +78,12 @@ fn claude_names_a_message_that_it_takes_by_the_id_that_it_was_given() {
         events(Dialect::Claude, &[&line]).remove(0).kind
     };
     assert_eq!(says("started"), EventKind::MessageTaken { id: id.into() });
-    assert_eq!(says("cancelled"), EventKind::MessageTaken { id: id.into() });
+    assert_eq!(says("completed"), EventKind::MessageTaken { id: id.into() });
+    for state in ["cancelled", "discarded", "refused"] {
+        assert_eq!(serde_json::to_value(says(state)).unwrap(), json!({"kind": "message_dropped", "id": id}), "{state}");
+    }
     assert!(matches!(says("queued"), EventKind::Other { .. }));
+    assert!(matches!(says("paused"), EventKind::Unknown { .. }), "a state that is not known yet");
 }
 
 /// Encodes a recorded message to a CLI once more, and names its kind.

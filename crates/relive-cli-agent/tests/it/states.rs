@@ -125,6 +125,7 @@ rows! {
     EventKind::Text { .. } => "text", text();
     EventKind::UserText { .. } => "text of the user", EventKind::UserText { text: "go".into() };
     EventKind::MessageTaken { .. } => "message taken", EventKind::MessageTaken { id: "m".into() };
+    EventKind::MessageDropped { .. } => "message dropped", EventKind::MessageDropped { id: "m".into() };
     EventKind::ToolStarted { .. } => "tool A started", tool_started("a");
     EventKind::ToolEnded { .. } => "tool A ended", tool_ended("a");
     EventKind::BackgroundStarted { .. } => "background command started", background_started();

@@ -560,6 +560,46 @@ cat > /dev/null"#;
 }
 
 #[test]
+fn a_message_that_an_agent_drops_is_sent_to_its_next_program() {
+    let world = World::new();
+    let agents = world.root().join("config/relive/agents");
+    fs::create_dir_all(&agents).unwrap();
+    // It drops its second message, and has a turn of its own after that.
+    let program = r#"take() { IFS= read -r line; echo "$line" >> heard; id=${line##*'"uuid":"'}; id=${id%%'"'*}; }
+state() { printf '{"type":"command_lifecycle","command_uuid":"%s","state":"%s","uuid":"u","session_id":"s1"}\n' "$id" "$1"; }
+turn() {
+    printf '{"type":"system","subtype":"init","session_id":"s1","model":"m","tools":[]}\n'
+    printf '{"type":"assistant","message":{"id":"1","role":"assistant","content":[{"type":"text","text":"%s"}]}}\n' "$1"
+    printf '{"type":"result","subtype":"success","is_error":false,"session_id":"s1","usage":{"input_tokens":3,"output_tokens":1}}\n'
+}
+take; state started; turn "$1"; state completed
+[ "$1" = again ] || { take; state queued; state cancelled; until [ -e go ]; do sleep 0.05; done; turn alone; }
+cat > /dev/null"#;
+    fs::write(world.root().join("program"), program).unwrap();
+    let command = format!("command: [sh, {}]\n", world.root().join("program").display());
+    let file = format!("{command}dialect: claude\nstart: [first]\nresume: [again]\n");
+    fs::write(agents.join("mine.yaml"), file).unwrap();
+    let ran = world.relive(&["run", "-d", "--json", "--agent", "mine", "the task"]).ok();
+    let uuid = ran.json()["uuid"].as_str().unwrap().to_owned();
+    let texts =
+        || -> Vec<Value> { world.records(&uuid, "model_ended").iter().map(|said| said["text"].clone()).collect() };
+    wait_until("it has answered", || texts() == ["first"]);
+    world.relive(&["send", &uuid, "and the docs"]).ok();
+    let is_idle = || world.info(&uuid)["agent"]["lifecycle"] == "idle";
+    let has_dropped = || world.events(&uuid).iter().any(|event| event["kind"] == "warning");
+    wait_until("it has dropped it", || has_dropped() && is_idle());
+    fs::write(world.work().join("go"), "").unwrap();
+    wait_until("it has worked by itself", || texts() == ["first", "alone"] && is_idle());
+    world.relive(&["kill", &uuid]).ok();
+    world.await_field(&uuid, "state", "dead");
+    world.relive(&["resume", &uuid]).ok();
+    wait_until("the next program has answered", || texts().last() == Some(&json!("again")));
+    let heard = fs::read_to_string(world.work().join("heard")).unwrap();
+    let heard: Vec<bool> = heard.lines().map(|line| line.contains("and the docs")).collect();
+    assert_eq!(heard, [false, true, true]);
+}
+
+#[test]
 fn a_node_of_a_compose_file_is_a_claude_and_its_last_text_is_the_result() {
     let test = "a_node_of_a_compose_file_is_a_claude";
     let Some(agents) = Agents::new(test, "claude", [Turn::text("forty-two")]) else { return };

@@ -115,7 +115,7 @@ impl Conversation {
             }
             delivery.read(&self, &mut known).await;
             delivery.prepare(&self, &mut known).await;
-            known.await_first_message(delivery.is_done());
+            self.expect_messages(&mut known, delivery.is_done()).await;
             self.put_questions(&mut known).await;
             self.follow_pauses(&mut known).await;
             self.publish(&mut known, delivery.is_done());
@@ -125,7 +125,7 @@ impl Conversation {
                 let _ = connection.request(Verb::CloseInput).await;
             }
             self.end_if_idle(&mut known, &delivery).await;
-            let idle_at = known.idle_kill_at().map(|at| self.in_time(at));
+            let next_look = self.next_look(&known, delivery.is_done());
             tokio::select! {
                 _ = seen.changed() => {}
                 _ = bell.changed() => {}
@@ -133,7 +133,7 @@ impl Conversation {
                 () = Calls::changed(&mut calls) => {}
                 () = delivery.write(), if delivery.has_more() => {}
                 () = at(known.collecting_since.map(|since| since + COLLECTED_FOR)) => {}
-                () = at(idle_at), if !known.told_idle => {}
+                () = at(next_look) => {}
                 () = at(closing) => {
                     closing = None;
                     let _ = connection.request(Verb::Kill).await;
@@ -145,6 +145,22 @@ impl Conversation {
                 self.record(&mut known).await;
             }
         }
+    }
+
+    /// Has a program be idle that has no message, or none that it will take.
+    async fn expect_messages(&self, known: &mut Known, is_told_all: bool) {
+        known.await_first_message(is_told_all);
+        if is_told_all {
+            known.give_up_messages(self.now());
+            self.record(known).await;
+        }
+    }
+
+    /// Returns when to look at the program although nothing has happened.
+    fn next_look(&self, known: &Known, is_told_all: bool) -> Option<Instant> {
+        let idle_at = known.idle_kill_at().filter(|_| !known.told_idle);
+        let gives_up_at = known.gives_up_at().filter(|_| is_told_all);
+        idle_at.into_iter().chain(gives_up_at).min().map(|at| self.in_time(at))
     }
 
     /// Reads what is left of a session that has ended.

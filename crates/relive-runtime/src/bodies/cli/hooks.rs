@@ -141,6 +141,7 @@ impl Reports {
             | EventKind::Idle
             | EventKind::UserText { .. }
             | EventKind::MessageTaken { .. }
+            | EventKind::MessageDropped { .. }
             | EventKind::BackgroundStarted { .. }
             | EventKind::BackgroundEnded { .. }
             | EventKind::SubagentStarted { .. }

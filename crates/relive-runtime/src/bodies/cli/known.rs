@@ -25,6 +25,11 @@ use super::unsupported::Unsupported;
 
 /// How much of a tool's input is shown.
 const SHOWN_MAX: usize = 120;
+/// How long a program may be silent before it says that it takes a message. Claude says so at once, or after its hooks, which
+/// end within a minute.
+const TAKES_WITHIN: Duration = Duration::from_mins(2);
+/// What a message that was dropped or given up waits for.
+const FOR_NEXT: &str = "its next program gets it, unless a later message is answered first";
 /// How many bytes at the end of the standard error are kept.
 const ERRORS_MAX: usize = 1024;
 /// The fields of an input that describe a call best, the best first.
@@ -250,6 +255,9 @@ impl Known {
                 continue;
             }
             self.learn(event, at);
+            if let EventKind::MessageDropped { id } = &event.kind {
+                self.drop_message(id, is_new);
+            }
             let heard = match event.subagent {
                 None => self.messages.take_in(&event.kind, is_new && !self.translator.is_turn_open()),
                 Some(_) => None,
@@ -261,7 +269,17 @@ impl Known {
         self.begin_earlier_turn(at);
     }
 
-    /// Tells whether an event is the beginning of a program that was told nothing yet, and not that of a turn.
+    /// Takes in that the program drops a message. If it had not taken it, the message is for its next program.
+    fn drop_message(&mut self, id: &str, is_new: bool) {
+        if self.messages.drop_message(self.process, id) {
+            self.forget_untaken_turn();
+            if is_new {
+                self.translator.warn(format!("it dropped a message that it had not begun to answer: {FOR_NEXT}"));
+            }
+        }
+    }
+
+    /// Tells whether a program announces itself before its first message, which begins no turn.
     fn is_greeting(&self, event: &Event) -> bool {
         let is_told = self.messages.is_told() || self.messages.has_answered();
         matches!(event.kind, EventKind::TurnStarted { .. }) && !is_told && !self.translator.is_turn_open()
@@ -289,7 +307,7 @@ impl Known {
     pub(super) fn is_claimed(&mut self, number: u64, seq: u64) -> bool {
         match self.messages.claim(number, seq) {
             Claimed::Waiting => false,
-            Claimed::Taken => true,
+            Claimed::Taken | Claimed::Dropped => true,
             Claimed::Answered => {
                 self.translator.heard(seq);
                 true
@@ -323,6 +341,35 @@ impl Known {
     pub(super) fn is_idle(&self) -> bool {
         let is_idle = self.stream.machine().lifecycle() == Lifecycle::Idle && !self.translator.is_turn_open();
         is_idle && !self.messages.is_expecting()
+    }
+
+    /// Tells whether the program works, by what it says itself. A message that it was told begins no turn if it does not take it.
+    fn says_it_works(&self) -> bool {
+        self.messages.is_turn_open() || self.translator.is_turn_open() || !self.background.is_empty()
+    }
+
+    /// Has the program be idle if it works only on messages that it will not take.
+    fn forget_untaken_turn(&mut self) {
+        if !self.says_it_works() && !self.messages.is_expecting() && self.has_spoken() {
+            self.stream.machine_mut().mark_idle();
+        }
+    }
+
+    /// Returns when the program is no longer expected to take the messages that it has; `None` while it works, is paused or has
+    /// none.
+    pub(super) fn gives_up_at(&self) -> Option<Timestamp> {
+        let is_silent = !self.says_it_works() && self.messages.is_expecting() && !self.was_paused;
+        let at = self.stream.machine().silent_since().saturating_add(TAKES_WITHIN).unwrap_or(Timestamp::MAX);
+        is_silent.then_some(at)
+    }
+
+    /// Counts the messages that the program has not taken in time as messages for its next program.
+    pub(super) fn give_up_messages(&mut self, now: Timestamp) {
+        if self.gives_up_at().is_some_and(|at| at <= now) {
+            self.messages.give_up();
+            self.forget_untaken_turn();
+            self.translator.warn(format!("it has not taken a message for 2 minutes: {FOR_NEXT}"));
+        }
     }
 
     /// Returns when it is ended for being idle; `None` while no countdown runs.
@@ -441,6 +488,7 @@ impl Known {
             | EventKind::Idle
             | EventKind::UserText { .. }
             | EventKind::MessageTaken { .. }
+            | EventKind::MessageDropped { .. }
             | EventKind::SubagentStarted { .. }
             | EventKind::SubagentEnded { .. }
             | EventKind::Question { .. }

@@ -11,8 +11,8 @@ use relive_core::Uuid;
 /// The bits of an id that are the number of a message.
 const NUMBER: u128 = 0xffff_ffff_ffff;
 
-/// Returns the id of a message, by its number. A message that is written to another program has another number: claude passes
-/// over one whose id is in its conversation.
+/// Returns the id of a message, by its number. A message that is written to another program has another number: claude ignores a
+/// message whose id its conversation has already.
 pub(super) fn message_id(process: Uuid, number: u64) -> String {
     Uuid::from_u128(process.as_u128() & !NUMBER | u128::from(number) & NUMBER).to_string()
 }
@@ -26,18 +26,37 @@ fn number_of(id: &str) -> Option<u64> {
 pub(super) struct Messages {
     /// Whether it was told any, perhaps by an earlier daemon.
     is_told: bool,
-    /// Written to it and not taken, by numbers and records.
-    waiting: VecDeque<(u64, u64)>,
+    /// Written to it and not taken.
+    waiting: VecDeque<Waiting>,
     /// The record of the last one that it took, if it has said nothing since.
     taken: Option<u64>,
-    /// The numbers of those that it says it took, and whether it has said something since. Empty if it does not say so: then
-    /// each turn is taken for the answer to the next message.
-    named: BTreeMap<u64, bool>,
+    /// What it says became of its messages, by their numbers. Empty if it does not say so: then each turn is taken for the answer
+    /// to the next message.
+    named: BTreeMap<u64, Fate>,
     /// The turns in its output that began before it was known here which messages were written.
     unclaimed: usize,
     is_turn_open: bool,
     /// Whether it has said something since its last turn began.
     has_answered: bool,
+}
+
+/// A message that was written to a program which has not taken it.
+#[derive(Debug)]
+struct Waiting {
+    number: u64,
+    record: u64,
+    /// Whether the program is expected to take it.
+    is_expected: bool,
+}
+
+/// What became of a message, as its program says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Fate {
+    /// Nothing was said since.
+    Taken,
+    Answered,
+    /// It was not taken before.
+    Dropped,
 }
 
 /// What became of a message that an earlier daemon has written.
@@ -48,6 +67,8 @@ pub(super) enum Claimed {
     /// It was taken, and nothing was said since.
     Taken,
     Answered,
+    /// The program has not taken it, and will not.
+    Dropped,
 }
 
 impl Messages {
@@ -63,7 +84,17 @@ impl Messages {
 
     /// Tells whether the program is known to have a message that it will take.
     pub(super) fn is_expecting(&self) -> bool {
-        !self.named.is_empty() && !self.waiting.is_empty()
+        !self.named.is_empty() && self.waiting.iter().any(|message| message.is_expected)
+    }
+
+    /// Tells whether the program has begun a turn that it has not ended, by its output.
+    pub(super) fn is_turn_open(&self) -> bool {
+        self.is_turn_open
+    }
+
+    /// Expects the program to take no message of those that wait. One that it takes later counts all the same.
+    pub(super) fn give_up(&mut self) {
+        self.waiting.iter_mut().for_each(|message| message.is_expected = false);
     }
 
     /// Tells whether the program has said something in its turn, or has begun none.
@@ -74,7 +105,7 @@ impl Messages {
     /// Notes a message that is written to the program.
     pub(super) fn wrote(&mut self, number: u64, record: u64) {
         self.is_told = true;
-        self.waiting.push_back((number, record));
+        self.waiting.push_back(Waiting { number, record, is_expected: true });
     }
 
     /// Notes that output was lost, in which the program has said something.
@@ -108,7 +139,7 @@ impl Messages {
     /// Notes that the program says something, and returns the message that it has begun to answer.
     fn answer(&mut self) -> Option<u64> {
         self.has_answered = true;
-        self.named.values_mut().for_each(|is_answered| *is_answered = true);
+        self.named.values_mut().filter(|fate| **fate == Fate::Taken).for_each(|fate| *fate = Fate::Answered);
         self.taken.take()
     }
 
@@ -116,13 +147,26 @@ impl Messages {
         if self.named.contains_key(&number) {
             return;
         }
-        self.named.insert(number, false);
+        self.named.insert(number, Fate::Taken);
         self.has_answered = false;
-        if let Some(place) = self.waiting.iter().position(|(waiting, _)| *waiting == number)
-            && let Some((_, record)) = self.waiting.remove(place)
-        {
-            self.taken = self.taken.max(Some(record));
+        self.taken = self.taken.max(self.remove_waiting(number));
+    }
+
+    /// Takes in that a program of this process drops a message. Returns whether it had not taken it: then it was not heard.
+    pub(super) fn drop_message(&mut self, process: Uuid, id: &str) -> bool {
+        let Some(number) = number_of(id).filter(|number| message_id(process, *number) == id) else { return false };
+        if self.named.contains_key(&number) {
+            return false;
         }
+        self.named.insert(number, Fate::Dropped);
+        self.remove_waiting(number);
+        true
+    }
+
+    /// Returns the record of the message that waited.
+    fn remove_waiting(&mut self, number: u64) -> Option<u64> {
+        let place = self.waiting.iter().position(|message| message.number == number)?;
+        self.waiting.remove(place).map(|message| message.record)
     }
 
     fn begin_turn(&mut self, is_unrecorded: bool) {
@@ -132,7 +176,7 @@ impl Messages {
         }
         self.has_answered = false;
         match self.waiting.pop_front() {
-            Some((_, record)) => self.taken = self.taken.max(Some(record)),
+            Some(message) => self.taken = self.taken.max(Some(message.record)),
             None => self.unclaimed += usize::from(is_unrecorded),
         }
     }
@@ -141,7 +185,8 @@ impl Messages {
     pub(super) fn claim(&mut self, number: u64, record: u64) -> Claimed {
         self.is_told = true;
         let is_answered = match self.named.get(&number) {
-            Some(is_answered) => *is_answered,
+            Some(Fate::Dropped) => return Claimed::Dropped,
+            Some(fate) => *fate == Fate::Answered,
             None if self.unclaimed == 0 || !self.named.is_empty() => return Claimed::Waiting,
             None => {
                 self.unclaimed -= 1;
@@ -237,6 +282,41 @@ mod tests {
         messages.wrote(6, 5);
         assert!(heard(&mut messages, &[begins(), says(), ends()]).is_empty());
         assert!(messages.is_expecting());
+    }
+
+    #[test]
+    fn a_message_that_the_program_drops_is_not_heard() {
+        let mut messages = Messages::new(false, false);
+        let drops =
+            |messages: &mut Messages, number| messages.drop_message(Uuid::nil(), &message_id(Uuid::nil(), number));
+        messages.wrote(2, 1);
+        messages.wrote(4, 3);
+        assert!(drops(&mut messages, 4));
+        assert!(messages.is_expecting());
+        assert_eq!(heard(&mut messages, &[takes(2), begins(), says(), ends()]), [1]);
+        assert!(!messages.is_expecting());
+        assert!(heard(&mut messages, &[begins(), says(), ends()]).is_empty());
+        assert_eq!(messages.claim(4, 3), Claimed::Dropped);
+        // Claude says so, too, of a message whose turn was interrupted.
+        messages.wrote(6, 5);
+        assert!(heard(&mut messages, &[takes(6), begins()]).is_empty());
+        assert!(!drops(&mut messages, 6));
+        assert_eq!(heard(&mut messages, &[ends()]), [5]);
+        let foreign = message_id(Uuid::from_u128(7 << 64), 8);
+        assert!(!messages.drop_message(Uuid::nil(), &foreign));
+    }
+
+    #[test]
+    fn a_message_that_was_given_up_counts_when_it_is_taken() {
+        let mut messages = Messages::new(false, false);
+        messages.wrote(2, 1);
+        assert_eq!(heard(&mut messages, &[takes(2), begins(), says(), ends()]), [1]);
+        messages.wrote(4, 3);
+        messages.give_up();
+        assert!(!messages.is_expecting());
+        messages.wrote(6, 5);
+        assert!(messages.is_expecting());
+        assert_eq!(heard(&mut messages, &[takes(4), begins(), says(), ends()]), [3]);
     }
 
     #[test]

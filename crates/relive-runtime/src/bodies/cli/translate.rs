@@ -10,6 +10,7 @@ use std::collections::BTreeSet;
 
 use relive_cli_agent::{Event, EventKind, ReportedUsage, TurnOutcome, UsageScope};
 use relive_core::Generation;
+use relive_journal::events;
 use relive_journal::payload::Json;
 use relive_journal::record::{
     Body as Record, Call, CliRecord, CliSession, CliTurn, CliTurnState, ModelEnded, ModelStarted, Partial, Usage,
@@ -201,17 +202,18 @@ impl Translator {
                 let resets_at = resets_at.map(|at| at.to_string());
                 self.said.push(Said::Event("quota", json!({"text": message, "resets_at": resets_at})));
             }
-            EventKind::Warning { message } => self.said.push(Said::Event("warning", json!({"text": message}))),
+            EventKind::Warning { message } => self.warn(message),
             EventKind::Capabilities(offered) => {
                 let capabilities = Some(acp::recorded(*offered));
                 self.record(Record::Cli(CliRecord { capabilities, ..CliRecord::default() }));
             }
-            EventKind::SessionFailed { message } => self.said.push(Said::Event("warning", json!({"text": message}))),
+            EventKind::SessionFailed { message } => self.warn(message),
             EventKind::SessionEnded { .. }
             | EventKind::UnsupportedRequest { .. }
             | EventKind::Idle
             | EventKind::UserText { .. }
             | EventKind::MessageTaken { .. }
+            | EventKind::MessageDropped { .. }
             | EventKind::BackgroundStarted { .. }
             | EventKind::BackgroundEnded { .. }
             | EventKind::SubagentStarted { .. }
@@ -223,6 +225,11 @@ impl Translator {
             | EventKind::Unknown { .. }
             | EventKind::Other { .. } => {}
         }
+    }
+
+    /// Warns whoever reads the events of the agent.
+    pub(super) fn warn(&mut self, text: impl AsRef<str>) {
+        self.said.push(Said::Event("warning", json!({"text": text.as_ref()})));
     }
 
     fn record(&mut self, record: Record) {
@@ -290,8 +297,7 @@ impl Translator {
 
     fn say_cut(&mut self, is_cut: bool) {
         if is_cut {
-            let text = "its answer is longer than 16 MiB: the rest is not recorded";
-            self.said.push(Said::Event("warning", json!({ "text": text })));
+            self.warn("its answer is longer than 16 MiB: the rest is not recorded");
         }
     }
 
@@ -335,7 +341,7 @@ impl Translator {
             .collect();
         let (thinking, text) = (self.thinking.take().map(Into::into), self.text.take().map(Into::into));
         self.record(Record::ModelEnded(ModelEnded { thinking, text, calls, usage, carry: None, git: None }));
-        self.said.extend(shown.into_iter().map(|call| Said::Event("call", call)));
+        self.said.extend(shown.into_iter().map(|call| Said::Event(events::CALL, call)));
         self.stage = if open.is_empty() { Stage::Boundary } else { Stage::Calling(open) };
         for (id, ok) in std::mem::take(&mut self.early) {
             self.settle(&id, ok, "");
