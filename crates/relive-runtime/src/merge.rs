@@ -225,7 +225,9 @@ impl Turn {
         let record = |files: Snapshot, counts: (u64, &[FilePath]), done| record(&sides.into, files, counts, done);
         if !has_changes {
             let merged = Some(to_record(&planned.before));
-            self.record_files(vec![record(sides.theirs, (0, &[]), (merged, request))]).await?;
+            let begun = record(sides.theirs, (0, &[]), (None, None));
+            // An earlier merge that was interrupted may have begun with other files.
+            self.record_files(vec![begun, record(sides.theirs, (0, &[]), (merged, request))]).await?;
             return Ok(answer);
         }
         self.record_files(vec![record(sides.theirs, (written, &[]), (None, None))]).await?;
@@ -334,8 +336,8 @@ impl Turn {
             let fork = runtime.fork_command(self.uuid()).await;
             return Err(Error::new(ErrorCode::Conflict, message).with_hint(fork));
         }
-        // What was changed after the last snapshot, by a program or by hand, was seen by the merge that took it. Without it
-        // this merge would take that back.
+        // What was changed after the last snapshot, by a program or by hand, was seen by the merge that took it. Starting
+        // from the snapshot would revert those changes.
         let seen_last = match state {
             CopyState::There => None,
             CopyState::Gone | CopyState::Replaced => runtime.file_history(self.uuid()).await?.seen_last(),

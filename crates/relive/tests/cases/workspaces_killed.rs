@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::path::Path;
-use std::process::Child;
+use std::process::{Child, Command};
 
 use crate::workspaces_support::look;
 use crate::world::{World, finish, kill, wait_until};
@@ -73,6 +73,30 @@ fn case_73_a_merge_whose_daemon_is_killed_is_rolled_back_or_done_again() {
     kill_in_the_middle(&world);
     assert_eq!(finish(client).ok().json()["verified"], true);
     assert!(is_whole(&world.work(), &[&new]));
+}
+
+/// What an interrupted merge saw is older than what the next one saw.
+#[test]
+fn case_73_a_merge_that_finds_all_files_there_after_an_interrupted_one_is_not_taken_back() {
+    let world = World::new();
+    world.run_commands(&[MANY], &[]);
+    let process = world.run_commands(&[OTHER], &["--workspace", "own"]);
+    let client = world.start(&["merge", &process.uuid, "--json"]);
+    kill_in_the_middle(&world);
+    kill_client(client);
+    world.relive(&["daemon", "start"]).ok();
+    wait_until("it is settled", || is_whole(&world.work(), &[&world.root().join("old")]));
+    let own = world.own(&process);
+    fs::write(own.join("by-hand"), "1\n").unwrap();
+    let copied = Command::new("cp").arg("-a").arg(own.join(".")).arg(world.work()).status().unwrap();
+    assert!(copied.success());
+    fs::remove_file(world.work().join("f7")).unwrap();
+    let both = look(&own);
+    assert!(look(&world.work()) == both);
+    world.relive(&["merge", &process.uuid]).ok();
+    world.relive(&["workspace", "rm", "-y", &process.uuid]).ok();
+    world.relive(&["merge", &process.uuid]).ok();
+    assert!(world.work().join("by-hand").exists() && look(&world.work()) == both);
 }
 
 #[test]
