@@ -44,12 +44,15 @@ pub enum Strategy {
 }
 
 impl Strategy {
-    pub(crate) const WORDS: [(&'static str, Self); 3] =
-        [("one_for_one", Self::OneForOne), ("one_for_all", Self::OneForAll), ("rest_for_one", Self::RestForOne)];
+    pub(crate) const WORDS: [(&'static str, Self); 3] = [
+        (Self::OneForOne.word(), Self::OneForOne),
+        (Self::OneForAll.word(), Self::OneForAll),
+        (Self::RestForOne.word(), Self::RestForOne),
+    ];
 
-    /// The word in the file.
+    /// Returns the word in the file.
     #[must_use]
-    pub fn word(self) -> &'static str {
+    pub const fn word(self) -> &'static str {
         match self {
             Self::OneForOne => "one_for_one",
             Self::OneForAll => "one_for_all",
