@@ -1,5 +1,6 @@
 //! `relive steps`: lists the steps of a process, one line each.
 
+use relive_api::Process;
 use relive_client::{Error, Event, Source};
 use relive_core::Body;
 use serde_json::json;
@@ -38,7 +39,9 @@ pub(crate) async fn run(context: &Context, args: &Args) -> Outcome<u8> {
     if steps.rows.is_empty() {
         refuse_unreadable(context, &process)?;
     }
-    steps.finish(process.dead_at.is_some() || process.suspend_reason.is_some());
+    // What was resumed, or has stopped, while its journal was read may have records that were not read.
+    let after = client.process(&uuid).await?;
+    steps.finish(is_at_rest(&process) && is_at_rest(&after) && process.pid == after.pid);
     if steps.wants_events() {
         let each = async |event: Event| {
             steps.fold_event(&event.data);
@@ -57,4 +60,8 @@ pub(crate) async fn run(context: &Context, args: &Args) -> Outcome<u8> {
         }
     }
     Ok(0)
+}
+
+fn is_at_rest(process: &Process) -> bool {
+    process.dead_at.is_some() || process.suspend_reason.is_some()
 }
