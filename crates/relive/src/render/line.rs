@@ -11,6 +11,8 @@ pub(crate) struct Line {
     pub at: Option<Timestamp>,
     pub kind: String,
     pub step: u32,
+    /// The incarnation that wrote it.
+    pub epoch: Option<u32>,
     /// All other fields in order, except for those that only the file needs.
     pub fields: Vec<(String, Box<RawValue>)>,
 }
@@ -19,13 +21,14 @@ impl Line {
     /// Returns `None` if it is not an object.
     pub(crate) fn parse(text: &str) -> Option<Self> {
         let Fields(all) = serde_json::from_str(text).ok()?;
-        let mut line = Self { at: None, kind: String::new(), step: 0, fields: Vec::new() };
+        let mut line = Self { at: None, kind: String::new(), step: 0, epoch: None, fields: Vec::new() };
         for (name, value) in all {
             match name.as_str() {
                 "at" => line.at = serde_json::from_str(value.get()).ok(),
                 "kind" => line.kind = serde_json::from_str(value.get()).ok()?,
                 "step" => line.step = serde_json::from_str(value.get()).unwrap_or(0),
-                "v" | "seq" | "epoch" | "part" | "crc" => {}
+                "epoch" => line.epoch = serde_json::from_str(value.get()).ok(),
+                "v" | "seq" | "part" | "crc" => {}
                 _ => line.fields.push((name, value)),
             }
         }

@@ -112,9 +112,8 @@ pub(crate) struct Steps {
     unseen_from: Option<u32>,
     /// The files that the last snapshot could not keep.
     last_not_kept: Vec<NotKept>,
-    /// The steps with calls that may have changed files, as long as nobody is known to have looked since: each with the
-    /// incarnation that made the call.
-    unlooked: Vec<(u32, u32)>,
+    /// The calls that may have changed files, as long as nobody is known to have looked since.
+    unlooked: Vec<Unlooked>,
     /// The last incarnation that wrote the journal.
     epoch: u32,
 }
@@ -125,9 +124,11 @@ struct Call {
     recovery: Recovery,
 }
 
-/// The incarnation that wrote a record.
-#[derive(Deserialize)]
-struct Writer {
+/// A call after which nobody is known to have looked at the files.
+#[derive(Debug)]
+struct Unlooked {
+    step: u32,
+    /// The incarnation that made it.
     epoch: u32,
 }
 
@@ -174,12 +175,12 @@ impl Steps {
     /// Takes the next line of the journal.
     pub(crate) fn fold(&mut self, text: &str) {
         let Some(line) = Line::parse(text) else { return };
-        self.epoch = serde_json::from_str::<Writer>(text).map_or(self.epoch, |writer| writer.epoch);
+        self.epoch = line.epoch.unwrap_or(self.epoch);
         match line.kind.as_str() {
             // A body that stops takes the last snapshot first.
             "paused" | "ended" => {
                 let epoch = self.epoch;
-                return self.unlooked.retain(|(_, by)| *by != epoch);
+                return self.unlooked.retain(|call| call.epoch != epoch);
             }
             "snapshot" => return self.note_files(text),
             "call_started" => return self.note_call(line.step, text),
@@ -263,8 +264,8 @@ impl Steps {
         }
         let epoch = self.epoch;
         // It has waited for the snapshot of the steps before.
-        self.unlooked.retain(|(before, by)| *by != epoch || *before >= step);
-        self.unlooked.push((step, epoch));
+        self.unlooked.retain(|call| call.epoch != epoch || call.step >= step);
+        self.unlooked.push(Unlooked { step, epoch });
         if self.are_files_seen {
             return;
         }
@@ -276,9 +277,9 @@ impl Steps {
     /// Takes what is known of the process besides its journal: whether it may still look at its files. A snapshot gets into
     /// the journal with the next record, so one that was taken last is lost with a daemon that is killed.
     pub(crate) fn finish(&mut self, is_at_rest: bool) {
-        for (step, by) in std::mem::take(&mut self.unlooked) {
-            let is_lost = is_at_rest || by != self.epoch;
-            if let Some(row) = self.rows.iter_mut().find(|row| row.step == step && is_lost && !row.files_unknown) {
+        for call in std::mem::take(&mut self.unlooked) {
+            let is_lost = is_at_rest || call.epoch != self.epoch;
+            if let Some(row) = self.rows.iter_mut().find(|row| row.step == call.step && is_lost && !row.files_unknown) {
                 row.set_unknown(Some("the daemon ended before it had recorded a snapshot"));
             }
         }
@@ -320,7 +321,7 @@ impl Steps {
     /// Takes a snapshot, which stands within the step after the one it is about.
     fn note_files(&mut self, text: &str) {
         let Ok(snapshot) = serde_json::from_str::<Snapshot>(text) else { return };
-        self.unlooked.retain(|(step, _)| *step > snapshot.after);
+        self.unlooked.retain(|call| call.step > snapshot.after);
         self.are_files_seen = !snapshot.is_unseen();
         if snapshot.is_unseen() {
             self.unseen_why.clone_from(&snapshot.why);
