@@ -245,10 +245,15 @@ impl Store {
     pub(crate) fn check_space(&self, bytes: u64) -> Result<()> {
         let free_bytes = self.free_bytes()?;
         let floor_bytes = self.0.free_floor_bytes;
-        if free_bytes < floor_bytes.saturating_add(bytes) {
+        if !self.has_space(free_bytes, bytes) {
             return Err(Error::NoSpace { path: self.0.root.clone(), free_bytes, floor_bytes });
         }
         Ok(())
+    }
+
+    /// Tells whether so many bytes fit above the reserve of a disk with so much free space.
+    fn has_space(&self, free_bytes: u64, bytes: u64) -> bool {
+        free_bytes >= self.0.free_floor_bytes.saturating_add(bytes)
     }
 
     fn free_bytes(&self) -> Result<u64> {

@@ -65,6 +65,9 @@ struct Live {
     base: Option<ObjectId>,
 }
 
+/// From how many packs a dry run has dropped each object.
+type Dropped = HashMap<ObjectId, usize>;
+
 impl Store {
     /// Removes every object that none of `live` needs. Pass the snapshots of one process in order: each version of a
     /// file is then stored as its difference from the previous one.
@@ -121,14 +124,17 @@ impl Store {
         objects: Vec<Live>,
         (mut free_bytes, control): (u64, &Control),
     ) -> Result<(u64, u64)> {
-        if free_bytes >= self.0.free_floor_bytes.saturating_add(size_of(&replaced)) {
+        if self.has_space(free_bytes, size_of(&replaced)) {
             let mut size = PackSize::default();
             self.copy_objects(kept, objects, control, &mut size)?;
             return Ok((size_of(kept) + size.bytes(), 0));
         }
         let (mut left, mut blocked_bytes) = (size_of(kept) + size_of(&replaced), 0);
+        let mut dropped = Dropped::new();
         for pack in with_garbage(replaced, &objects) {
-            let size = self.size_without_garbage(&pack, &objects, control)?;
+            let needed = self.needed_of(&pack, &objects, &dropped);
+            let needed_ids: HashSet<ObjectId> = needed.iter().map(|object| object.id).collect();
+            let size = self.size_of_objects(needed, control)?;
             if size > free_bytes / 2 {
                 blocked_bytes += pack.bytes();
                 continue;
@@ -136,6 +142,9 @@ impl Store {
             let freed_bytes = pack.bytes().saturating_sub(size);
             free_bytes += freed_bytes;
             left -= freed_bytes;
+            for id in pack.ids().filter(|id| !needed_ids.contains(id)) {
+                *dropped.entry(id).or_default() += 1;
+            }
         }
         Ok((left, blocked_bytes))
     }
@@ -172,26 +181,33 @@ impl Store {
         }
         let mut blocked_bytes = 0;
         for pack in with_garbage(replaced, &objects) {
+            let needed = self.needed_of(&pack, &objects, &Dropped::new());
             // The reserve is for the journals, which grow meanwhile.
-            if self.size_without_garbage(&pack, &objects, control)? > self.free_bytes()? / 2 {
+            if self.size_of_objects(needed.clone(), control)? > self.free_bytes()? / 2 {
                 blocked_bytes += pack.bytes();
                 continue;
             }
-            let kept = self.packs_but(&pack);
-            self.replace(&kept, std::slice::from_ref(&pack), in_pack(&pack, &objects), (Reserve::Used, control))?;
+            self.replace(&[], std::slice::from_ref(&pack), needed, (Reserve::Used, control))?;
         }
         Ok(blocked_bytes)
     }
 
-    /// Returns the bytes of a pack without those of its objects that are garbage, or in another pack as well.
-    fn size_without_garbage(&self, pack: &Arc<Pack>, objects: &[Live], control: &Control) -> Result<u64> {
-        let mut size = PackSize::default();
-        self.copy_objects(&self.packs_but(pack), in_pack(pack, objects), control, &mut size)?;
-        Ok(size.bytes())
+    /// Returns the objects of a pack that are neither garbage nor in another pack as well.
+    fn needed_of(&self, pack: &Pack, objects: &[Live], dropped: &Dropped) -> Vec<Live> {
+        let packs = self.packs();
+        let is_only_here = |id: ObjectId| {
+            let copies = packs.iter().filter(|pack| pack.find(id).is_some()).count();
+            copies <= 1 + dropped.get(&id).copied().unwrap_or_default()
+        };
+        let is_needed = |object: &&Live| pack.find(object.id).is_some() && is_only_here(object.id);
+        objects.iter().filter(is_needed).copied().collect()
     }
 
-    fn packs_but(&self, pack: &Pack) -> Vec<Arc<Pack>> {
-        self.packs().into_iter().filter(|other| other.path() != pack.path()).collect()
+    /// Returns the bytes of a pack with these objects.
+    fn size_of_objects(&self, objects: Vec<Live>, control: &Control) -> Result<u64> {
+        let mut size = PackSize::default();
+        self.copy_objects(&[], objects, control, &mut size)?;
+        Ok(size.bytes())
     }
 
     /// Writes `objects`, except those in kept packs, to a new pack and removes the replaced packs.
@@ -269,11 +285,6 @@ impl Store {
 
 fn size_of(packs: &[Arc<Pack>]) -> u64 {
     packs.iter().map(|pack| pack.bytes()).sum()
-}
-
-/// Returns the objects that are in a pack.
-fn in_pack(pack: &Pack, objects: &[Live]) -> Vec<Live> {
-    objects.iter().filter(|object| pack.find(object.id).is_some()).copied().collect()
 }
 
 /// Returns the packs with garbage. What needs least space to be written anew comes first, and makes space for the others.

@@ -290,6 +290,29 @@ fn a_collection_needs_no_reserve() {
     bed.git(&["fsck", "--full", "--strict", "--no-dangling"]);
 }
 
+/// Two that take snapshots at once can both store an object.
+#[test]
+fn a_dry_run_keeps_one_of_the_copies_of_an_object() {
+    let (mut bed, mut other) = (bed(), bed());
+    shell(&bed.root, "head -c 200000 /dev/urandom > kept");
+    fs::copy(bed.path("kept"), other.path("kept")).unwrap();
+    let last = bed.snapshot();
+    for bed in [&mut bed, &mut other] {
+        shell(&bed.root, "head -c 100000 /dev/urandom > garbage");
+        bed.snapshot();
+        bed.store.pack(&Control::default()).unwrap();
+    }
+    for entry in fs::read_dir(other.store.path().join("objects/pack")).unwrap().map(Result::unwrap) {
+        fs::copy(entry.path(), bed.store.path().join("objects/pack").join(entry.file_name())).unwrap();
+    }
+    // There is no space to write both packs anew at once.
+    let store = Store::open(bed.store.path(), Disk::new(), u64::MAX / 2).unwrap();
+    let planned = store.collect(&[last], Removal::DryRun, &Control::default()).unwrap();
+    let done = store.collect(&[last], Removal::Remove, &Control::default()).unwrap();
+    assert_eq!(planned, done);
+    assert!((200_000..250_000).contains(&done.bytes_after), "{done:?}");
+}
+
 #[test]
 fn garbage_is_removed_from_a_disk_without_a_free_byte() {
     let Some(disk) = SmallDisk::mount("4m") else { return };
