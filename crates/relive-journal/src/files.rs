@@ -22,6 +22,8 @@ pub struct FileHistory {
     pub named: Vec<FilesId>,
     /// The files as they were seen last, also by a merge.
     seen_last: Option<FilesId>,
+    /// When a merge saw them last.
+    merge_saw_at: Option<Timestamp>,
     /// Whether a merge has begun, and seen them, and is not known to be done.
     is_merging: bool,
     /// The first line that could not be read. What it names is not known, so nothing may be collected.
@@ -162,6 +164,7 @@ impl Default for FileHistory {
             merges: Vec::new(),
             named: Vec::new(),
             seen_last: None,
+            merge_saw_at: None,
             is_merging: false,
             unread: None,
             effects: Vec::new(),
@@ -198,7 +201,11 @@ impl FileHistory {
     fn push(&mut self, at: Timestamp, files: FilesId, snapshot: Option<Snapshot>, put_back_after: Option<u32>) {
         self.named.push(files);
         self.named.extend(snapshot.as_ref().and_then(|snapshot| snapshot.since));
-        self.seen_last = Some(files);
+        // A snapshot is recorded with the next record of its process, which may stand after a merge that saw more.
+        let taken = snapshot.as_ref().and_then(|snapshot| snapshot.taken).unwrap_or(at);
+        if self.merge_saw_at.is_none_or(|saw| saw < taken) {
+            self.seen_last = Some(files);
+        }
         self.states.push(FileState { at, files, snapshot, is_undo: false, put_back_after, is_of_origin: false });
     }
 
@@ -206,7 +213,7 @@ impl FileHistory {
         let Rewound { verb, done, files, into, merged, after, undo, .. } = rewound;
         match (verb, done) {
             (FilesVerb::Merge, false) => {
-                (self.seen_last, self.is_merging) = (Some(files), true);
+                (self.seen_last, self.merge_saw_at, self.is_merging) = (Some(files), Some(at), true);
                 self.named.push(files);
             }
             (FilesVerb::Rewind | FilesVerb::Restore, false) => self.named.push(files),
@@ -217,7 +224,7 @@ impl FileHistory {
             (FilesVerb::Merge, true) => {
                 // Where something was left out, this is where the next merge begins, and not what was seen.
                 if !std::mem::take(&mut self.is_merging) {
-                    self.seen_last = Some(files);
+                    (self.seen_last, self.merge_saw_at) = (Some(files), Some(at));
                 }
                 self.named.push(files);
                 self.named.extend(merged);

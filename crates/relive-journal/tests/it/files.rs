@@ -355,3 +355,22 @@ fn a_look_that_is_not_recorded_yet_can_be_added() {
     assert_eq!((files.after(3, Running), files.after(2, Running)), (Some(id("three")), Some(id("two"))));
     assert_eq!((files.last(), files.states.len()), (Some(id("three")), 4), "it is added once");
 }
+
+#[test]
+fn a_snapshot_that_was_taken_before_a_merge_and_recorded_after_it_is_not_what_was_seen_last() {
+    let fixture = Fixture::new();
+    let mut writer = spawn(&fixture);
+    append(&mut writer, vec![snapshot(0, "base", None)]);
+    append(&mut writer, changing_step(1));
+    append(&mut writer, vec![rewound(FilesVerb::Merge, 1, "hand", false), rewound(FilesVerb::Merge, 1, "hand", true)]);
+    let one = |name: &str, second| {
+        let Body::Snapshot(mut one) = snapshot(1, name, Some("base")) else { unreachable!() };
+        one.taken = Timestamp::from_second(second).ok();
+        vec![Body::Snapshot(one)]
+    };
+    let seen_last = || fixture.data.file_history(uuid()).unwrap().seen_last();
+    append(&mut writer, one("before", 1));
+    assert_eq!(seen_last(), Some(id("hand")));
+    append(&mut writer, one("after", 100_000_000_000));
+    assert_eq!(seen_last(), Some(id("after")));
+}
