@@ -215,10 +215,7 @@ impl Turn {
         let verified = !dry_run;
         let mut answer = FilesChanged { written, conflicts, verified, path, files, dry_run, note };
         let has_changes = !planned.plan.changes.is_empty();
-        // Where all is there already, for example because a daemon was killed before it could say so, it is merged too. Where
-        // nothing could be merged, the next merge begins where this one did.
-        let is_nothing_merged = || sides.base.is_same_files(&sides.theirs) || !one_sided.is_empty();
-        if dry_run || !has_changes && is_nothing_merged() {
+        if dry_run || !has_changes && !self.is_worth_recording(&sides, &one_sided).await? {
             return Ok(answer);
         }
         let request = request_id.map(|id| format!("rewind:{id}"));
@@ -246,6 +243,18 @@ impl Turn {
         let notes: Vec<String> = answer.note.take().into_iter().chain(left).chain(note).collect();
         answer.note = Some(notes.join("; ")).filter(|note| !note.is_empty());
         Ok(answer)
+    }
+
+    /// Tells whether a merge that changes nothing is recorded. Where all is there already, for example because a daemon was
+    /// killed before it could say so, it is merged too, and without its copy a process has what was seen last. Where nothing
+    /// could be merged, the next merge begins where this one did.
+    async fn is_worth_recording(&self, sides: &Sides, one_sided: &[FilePath]) -> Result<bool> {
+        if !one_sided.is_empty() {
+            return Ok(false);
+        }
+        let seen_last = self.runtime.file_history(self.uuid()).await?.seen_last().map(from_record);
+        let is_seen = seen_last.is_some_and(|seen| seen.is_same_files(&sides.theirs));
+        Ok(!is_seen || !sides.base.is_same_files(&sides.theirs))
     }
 
     /// Adds the command that rolls back what was interrupted: a merge does, unless the process runs, which a rewind pauses.

@@ -279,6 +279,30 @@ fn case_75_what_was_merged_from_a_copy_that_was_removed_since_is_not_taken_back(
     assert_eq!(look(&world.work()), merged);
 }
 
+/// Such a fork has nothing to merge, and no snapshot has what it did.
+#[test]
+fn case_75_what_a_forked_node_did_again_is_not_taken_back_when_its_copy_is_gone() {
+    let world = World::new();
+    world.file(
+        "c.yaml",
+        "nodes:
+  p: {command: [sh, -c, 'echo good > good'], workspace: own}
+  x: {command: ['true'], depends_on: [p]}
+",
+    );
+    let run = world.relive(&["compose", "up", "-d", "--json", "c.yaml"]).ok().json();
+    let run = run["uuid"].as_str().unwrap();
+    world.relive(&["wait", run]).ok();
+    world.relive(&["compose", "resume", run, "--node", "p", "--fork"]).ok();
+    world.relive(&["wait", run]).ok();
+    let status = world.relive(&["compose", "status", "--json", run]).ok().json();
+    let fork = status["nodes"][0]["uuid"].as_str().unwrap();
+    world.relive(&["workspace", "rm", "-y", fork]).ok();
+    world.relive(&["compose", "resume", run, "--node", "x"]).ok();
+    world.relive(&["wait", run]).ok();
+    assert_eq!(fs::read_to_string(world.work().join("good")).unwrap(), "good\n");
+}
+
 /// Such a fork has the changes of both: they are those since the copy was made.
 #[test]
 fn case_75_a_fork_that_works_in_the_copy_of_its_original_merges_the_changes_of_both() {
