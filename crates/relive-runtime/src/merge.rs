@@ -6,6 +6,7 @@ use std::sync::Arc;
 use relive_api::{FileConflict, FilesChanged, MergeRequest};
 use relive_core::{ErrorCode, Uuid};
 use relive_journal::History;
+use relive_journal::files::Activity;
 use relive_journal::history::{Files, OpenCall};
 use relive_journal::reader::{Cursor, Item, Reader};
 use relive_journal::record::{Body, FilesId, FilesVerb, NOT_KEPT_MAX, Rewound as Record, Spawned};
@@ -347,17 +348,25 @@ impl Turn {
         }
         // What was changed after the last snapshot, by a program or by hand, was seen by the merge that took it. Starting
         // from the snapshot would revert those changes.
-        let seen_last = match state {
+        let history = match state {
             CopyState::There => None,
-            CopyState::Gone | CopyState::Replaced => runtime.file_history(self.uuid()).await?.seen_last(),
+            CopyState::Gone | CopyState::Replaced => Some(runtime.file_history(self.uuid()).await?),
         };
-        if let Some(last) = seen_last.map(from_record) {
+        if let Some((history, last)) = history.and_then(|history| history.seen_last().map(|last| (history, last))) {
             let (left_out, special) = (Vec::new(), Vec::new());
-            let note = (state == CopyState::Replaced).then(|| {
+            let replaced = (state == CopyState::Replaced).then(|| {
                 let path = directory.display();
                 format!("{path} is not the directory that Relive made, so its last snapshot was merged")
             });
-            return Ok(Theirs { snapshot: last, left_out, special, lacks: Lacks::Something, note });
+            let activity = if self.owner.has_body() { Activity::Running } else { Activity::AtRest };
+            // A merge that saw the files later than the last snapshot saw these changes too.
+            let unknown = history.unknown_from(activity).filter(|_| history.last() == Some(last)).map(|step| {
+                format!("no snapshot was taken after step {step}, so what it and later steps changed was not merged")
+            });
+            let notes: Vec<String> = replaced.into_iter().chain(unknown).collect();
+            let note = Some(notes.join("; ")).filter(|note| !note.is_empty());
+            let (snapshot, lacks) = (from_record(last), Lacks::Something);
+            return Ok(Theirs { snapshot, left_out, special, lacks, note });
         }
         let by: Uuid = spawned.root_uuid.unwrap_or(self.uuid());
         let at_best = runtime.workspaces.best_grade_in(&directory, files);

@@ -279,6 +279,23 @@ fn case_75_what_was_merged_from_a_copy_that_was_removed_since_is_not_taken_back(
     assert_eq!(look(&world.work()), merged);
 }
 
+#[test]
+fn case_75_a_merge_without_the_copy_says_which_steps_no_snapshot_has() {
+    let world = World::new();
+    let hang = "  - {text: waiting, hang: true}\n";
+    let process = world.begin_commands(&["echo 1 > f", "echo 2 > f"], hang, &["--workspace", "own"]);
+    world.await_step(&process, 3);
+    world.kill_daemon();
+    world.relive(&["kill", &process.uuid]).ok();
+    world.relive(&["wait", &process.uuid]);
+    world.await_retired(&process.uuid);
+    fs::remove_dir_all(world.own(&process)).unwrap();
+    let why = "no snapshot was taken after step 2, so what it and later steps changed was not merged";
+    let merged = world.relive(&["merge", "--json", &process.uuid]).ok().json();
+    assert_eq!(merged["note"], why);
+    assert_eq!(fs::read_to_string(world.work().join("f")).unwrap(), "1\n");
+}
+
 /// Such a fork has nothing to merge, and no snapshot has what it did.
 #[test]
 fn case_75_what_a_forked_node_did_again_is_not_taken_back_when_its_copy_is_gone() {
