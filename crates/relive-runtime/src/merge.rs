@@ -36,6 +36,8 @@ struct Sides {
     /// Pipes, sockets and devices of the copy.
     special: Vec<FilePath>,
     lacks: Lacks,
+    /// How the copy was looked at; absent where it is gone.
+    take: Option<Take>,
     into: PathBuf,
     /// What is to be said of the copy, such as what became of a change that was interrupted.
     note: Option<String>,
@@ -47,6 +49,7 @@ struct Theirs {
     left_out: Vec<FilePath>,
     special: Vec<FilePath>,
     lacks: Lacks,
+    take: Option<Take>,
     note: Option<String>,
 }
 
@@ -186,8 +189,7 @@ impl Turn {
         let sides = self.sides(id, (request.into, area.as_ref()), on_interrupted).await;
         let sides = sides.map_err(|error| self.with_way_to_merge(id, error))?;
         let force = if request.force { Force::Yes } else { Force::No };
-        let path = sides.into.display().to_string();
-        let dry_run = request.dry_run;
+        let (path, dry_run) = (sides.into.display().to_string(), request.dry_run);
         let with_way_out = |error: Error| {
             let error = self.with_way_to_merge(id, error);
             let is_overridable = error.code() == ErrorCode::Conflict && force == Force::No && error.hint().is_none();
@@ -212,21 +214,23 @@ impl Turn {
             is_in_command.then(|| format!("{id} is in the middle of a command: its files may be half written"));
         let not_merged = not_merged(id, &one_sided, &sides, &planned.spared);
         let notes = sides.note.iter().chain(&planned.settled).cloned().chain(half_done).chain(not_merged);
-        let note = Some(notes.collect::<Vec<_>>().join("; ")).filter(|note| !note.is_empty());
+        let note = joined(notes);
         let verified = !dry_run;
         let mut answer = FilesChanged { written, conflicts, verified, path, files, dry_run, note };
         let has_changes = !planned.plan.changes.is_empty();
         if dry_run || !has_changes && !self.is_worth_recording(&sides, &one_sided).await? {
             return Ok(answer);
         }
+        if !is_in_command {
+            self.check_unchanged(id, &sides, &planned).await?;
+        }
         let request = request_id.map(|id| format!("rewind:{id}"));
         let record = |files: Snapshot, counts: (u64, &[FilePath]), done| record(&sides.into, files, counts, done);
         if !has_changes {
             let merged = Some(to_record(&planned.before));
-            let begun = record(sides.theirs, (0, &[]), (None, None));
             // An earlier merge that was interrupted may have begun with other files.
-            self.record_files(vec![begun, record(sides.theirs, (0, &[]), (merged, request))]).await?;
-            return Ok(answer);
+            let records = [(None, None), (merged, request)].map(|done| record(sides.theirs, (0, &[]), done));
+            return self.record_files(records.into()).await.map(|()| answer);
         }
         self.record_files(vec![record(sides.theirs, (written, &[]), (None, None))]).await?;
         let Changed { applied, now, note } = runtime.apply_plan(sides.into.clone(), planned).await?;
@@ -241,8 +245,7 @@ impl Turn {
             let left = named(&applied.left);
             format!("somebody changed these meanwhile, so they were not merged: {left}; merge again")
         });
-        let notes: Vec<String> = answer.note.take().into_iter().chain(left).chain(note).collect();
-        answer.note = Some(notes.join("; ")).filter(|note| !note.is_empty());
+        answer.note = joined(answer.note.take().into_iter().chain(left).chain(note));
         Ok(answer)
     }
 
@@ -256,6 +259,22 @@ impl Turn {
         let seen_last = self.runtime.file_history(self.uuid()).await?.seen_last().map(from_record);
         let is_seen = seen_last.is_some_and(|seen| seen.is_same_files(&sides.theirs));
         Ok(!is_seen || !sides.base.is_same_files(&sides.theirs))
+    }
+
+    /// Looks at a copy once more, before files are removed that it does not have: somebody may just be removing the copy.
+    async fn check_unchanged(&self, id: &str, sides: &Sides, planned: &Planned) -> Result<()> {
+        let removes_files = planned.plan.changes.iter().any(|change| change.after.is_none());
+        let Some(take) = sides.take.clone().filter(|_| removes_files) else { return Ok(()) };
+        let (workspaces, theirs, path) = (self.runtime.workspaces.clone(), sides.theirs, take.directory.clone());
+        let look = move || {
+            let is_there = workspaces.look_at_copy(&take.directory)? == CopyState::There;
+            Ok::<_, Error>(is_there && workspaces.take(&take)?.snapshot.is_same_files(&theirs))
+        };
+        if self.runtime.workspaces.pool().run(look).await?? {
+            return Ok(());
+        }
+        let message = format!("{} changed while it was being merged, so nothing was merged", path.display());
+        Err(Error::new(ErrorCode::Conflict, message).with_hint(format!("relive merge {id}")))
     }
 
     /// Adds the command that rolls back what was interrupted: a merge does, unless the process runs, which a rewind pauses.
@@ -320,10 +339,10 @@ impl Turn {
         })?;
         let base = from_record(base);
         let theirs = self.theirs(&spawned, &files, on_interrupted).await?;
-        let Theirs { snapshot: theirs, left_out, special, lacks, note } = theirs;
+        let Theirs { snapshot: theirs, left_out, special, lacks, take, note } = theirs;
         // What was merged before, if need be by force, is not in the way of a merge that has nothing to do.
         let lacks = if base.is_same_files(&theirs) { Lacks::NoBytes } else { lacks };
-        Ok(Sides { base, theirs, left_out, special, lacks, into, note })
+        Ok(Sides { base, theirs, left_out, special, lacks, take, into, note })
     }
 
     /// Looks at the copy of a process. If it was removed, the last state in which it was seen stays.
@@ -363,17 +382,16 @@ impl Turn {
             let unknown = history.unknown_from(activity).filter(|_| history.last() == Some(last)).map(|step| {
                 format!("no snapshot was taken after step {step}, so what it and later steps changed was not merged")
             });
-            let notes: Vec<String> = replaced.into_iter().chain(unknown).collect();
-            let note = Some(notes.join("; ")).filter(|note| !note.is_empty());
+            let note = joined(replaced.into_iter().chain(unknown));
             let (snapshot, lacks) = (from_record(last), Lacks::Something);
-            return Ok(Theirs { snapshot, left_out, special, lacks, note });
+            return Ok(Theirs { snapshot, left_out, special, lacks, take: None, note });
         }
         let by: Uuid = spawned.root_uuid.unwrap_or(self.uuid());
         let at_best = runtime.workspaces.best_grade_in(&directory, files);
         // What runs works on the files as they are.
         let on_interrupted = if self.owner.has_body() { OnInterrupted::Refuse } else { on_interrupted };
         let take = Take { directory, by, base: last, whose: Whose::Own, at_best };
-        let workspaces = runtime.workspaces.clone();
+        let (workspaces, again) = (runtime.workspaces.clone(), Some(take.clone()));
         let taken = runtime.workspaces.pool().run(move || {
             let settled = workspaces.settle_in(&take.directory, on_interrupted)?;
             workspaces.take_copy(&take).map(|taken| (taken, settled))
@@ -382,8 +400,13 @@ impl Turn {
         let is_whole = taken.left_out.is_empty() && taken.lists_all && taken.snapshot.grade != Grade::Moving;
         let lacks = if is_whole { Lacks::NoBytes } else { Lacks::Something };
         let Taken { snapshot, left_out, special, .. } = taken;
-        Ok(Theirs { snapshot, left_out, special, lacks, note })
+        Ok(Theirs { snapshot, left_out, special, lacks, take: again, note })
     }
+}
+
+/// Returns these notes as one, if there are any.
+fn joined(notes: impl Iterator<Item = String>) -> Option<String> {
+    Some(notes.collect::<Vec<_>>().join("; ")).filter(|note| !note.is_empty())
 }
 
 fn works_in_copy(history: &History) -> bool {
