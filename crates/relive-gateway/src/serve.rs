@@ -12,7 +12,7 @@ use http_body_util::{BodyExt as _, Limited, StreamBody};
 use hyper::body::{Bytes, Frame, Incoming};
 use hyper::header::{CONNECTION, CONTENT_TYPE, HeaderValue};
 use hyper::service::service_fn;
-use hyper::{HeaderMap, Response, StatusCode};
+use hyper::{HeaderMap, Method, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use jiff::Timestamp;
 use serde::Deserialize;
@@ -129,7 +129,7 @@ async fn answer_of(
 ) -> Response<Body> {
     let (head, body) = request.into_parts();
     let path = head.uri.path_and_query().map_or("/", |path| path.as_str()).to_owned();
-    let api = Api::of(head.uri.path());
+    let api = Api::of(head.uri.path()).filter(|_| head.method == Method::POST);
     let is_hook = head.uri.path() == HOOKS_PATH;
     let is_ours = upstream::token(&head.headers).is_some_and(|token| match is_hook {
         true => served.target().accepts_hooks(token),

@@ -60,6 +60,21 @@ async fn a_token_works_only_at_its_port_and_no_key_is_in_a_file() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn only_a_post_is_a_model_call() {
+    let server = FakeModel::start_for_agents([Turn::text("x")]);
+    let place = Place::new(&server);
+    let served = place.start().await;
+    for method in ["PUT", "PATCH", "DELETE", "OPTIONS"] {
+        let method = reqwest::Method::from_bytes(method.as_bytes()).unwrap();
+        let request = place::client().request(method.clone(), format!("{}/v1/messages", served.base()));
+        let answered = request.header("x-api-key", TOKEN).body(body()).send().await.unwrap();
+        assert_eq!(answered.status(), 404, "{method}");
+    }
+    assert!(server.requests().is_empty() && place.calls().is_empty());
+    assert_eq!(served.ask("/v1/messages").await.0, 200);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_held_call_goes_on_when_it_is_released() {
     let server = FakeModel::start_for_agents([Turn::text("x")]);
     let place = Place::new(&server);
