@@ -268,7 +268,7 @@ impl RunningAgent<'_> {
 
     /// Records that a program which has crashed is replaced by another one, if it is to be.
     async fn repair(&self, folder: &Path, end: &End, finished: &Finished) -> bool {
-        let in_turn = *finished == Finished::Broken;
+        let in_turn = matches!(finished, Finished::Broken(_));
         let facts = self.owner.look(|history| history.cli.as_deref().cloned()).await;
         // Whoever sits at a terminal sees that its program is gone.
         let Some(facts) = facts.ok().flatten().filter(|facts| !facts.agent.terminal) else { return false };
@@ -479,19 +479,22 @@ fn end_of(end: End, finished: Finished) -> End {
         // However it was ended then.
         Finished::NoConversation(message) => End::of(ProcessStatus::Faulted { fault: message }),
         Finished::Failed(message) if exited => End::of(ProcessStatus::Faulted { fault: message }),
-        Finished::Broken if exited => End::of(ProcessStatus::Faulted { fault: BROKEN.to_owned() }),
-        Finished::Unanswered(errors) if exited => {
-            let said = errors.map(|line| format!(": {line}")).unwrap_or_default();
-            End::of(ProcessStatus::Faulted { fault: format!("{UNANSWERED}{said}") })
-        }
+        Finished::Broken(errors) if exited => failed(BROKEN, errors),
+        Finished::Unanswered(errors) if exited => failed(UNANSWERED, errors),
         Finished::Closed
         | Finished::Failed(_)
-        | Finished::Broken
+        | Finished::Broken(_)
         | Finished::Unanswered(_)
         | Finished::Quiet
         | Finished::Unread
         | Finished::Refused(_) => end,
     }
+}
+
+/// Returns the end of an agent that failed, with the last line of its errors.
+fn failed(why: &str, errors: Option<String>) -> End {
+    let said = errors.map(|line| format!(": {line}")).unwrap_or_default();
+    End::of(ProcessStatus::Faulted { fault: format!("{why}{said}") })
 }
 
 /// Returns half of a secret that nobody can guess.

@@ -47,8 +47,8 @@ pub(super) enum Finished {
     Quiet,
     /// It may have ended before all that it said was read.
     Unread,
-    /// It ended in the middle of a turn.
-    Broken,
+    /// It ended in the middle of a turn; with the last line of its errors.
+    Broken(Option<String>),
     /// It ended before it began a turn with a message; with the last line of its errors.
     Unanswered(Option<String>),
     /// A call of this model was refused, because nothing was left to spend or its price is not known.
@@ -185,7 +185,7 @@ impl Conversation {
         }
         match known.last_failure.take() {
             Some(message) => Finished::Failed(message),
-            None if turn_was_open && has_spoken => Finished::Broken,
+            None if turn_was_open && has_spoken => Finished::Broken(known.errors.last_line()),
             None if known.closed => Finished::Closed,
             None if turn_was_open || self.has_unheard().await => Finished::Unanswered(known.errors.last_line()),
             None => Finished::Quiet,
