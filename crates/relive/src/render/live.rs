@@ -84,6 +84,11 @@ pub(crate) fn line(line: &Line, who: Uuid) -> Option<(String, Paint)> {
             let wait = elapsed(line.field::<u64>("after_ms").unwrap_or(0));
             (format!("retrying in {wait} ({})", one_line(&payload(line, "text"))), Paint::Yellow)
         }
+        // A CLI agent asks its model again.
+        "retry" => {
+            let wait = line.field::<u64>("delay_ms").map(|ms| format!(" in {}", elapsed(ms))).unwrap_or_default();
+            (format!("retrying{wait} ({})", one_line(&payload(line, "text"))), Paint::Yellow)
+        }
         "model_error" => (format!("the model call failed: {}", one_line(&payload(line, "text"))), Paint::Red),
         "compacted" => ("the conversation was too long, and its older part was summarized".to_owned(), Paint::Dim),
         "in_doubt" => {
@@ -208,6 +213,11 @@ mod tests {
             r#"{"kind":"model_retry","attempt":2,"after_ms":8000,"text":"429: slow\ndown"}"#,
             Some("retrying in 8.0s (429: slow down)"),
         );
+        check(
+            r#"{"kind":"retry","attempt":1,"delay_ms":600,"status":529,"text":"overloaded"}"#,
+            Some("retrying in 0.6s (overloaded)"),
+        );
+        check(r#"{"kind":"retry","attempt":1,"delay_ms":null,"text":"cut off"}"#, Some("retrying (cut off)"));
         check(r#"{"kind":"model_error","text":"401: bad key"}"#, Some("the model call failed: 401: bad key"));
         check(r#"{"kind":"paused","reason":"approval"}"#, None);
         check(

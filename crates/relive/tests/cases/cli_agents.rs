@@ -559,26 +559,60 @@ cat > /dev/null"#;
     refused.fails(2, &["a conversation of `mine` cannot be forked: agents/mine.yaml has no `fork`"]);
 }
 
-#[test]
-fn a_message_that_an_agent_drops_is_sent_to_its_next_program() {
+/// A user with an agent `mine` that speaks the language of claude, as far as its shell script needs to. Its arguments are
+/// `first`, or `again` in a later run.
+fn with_script(script: &str) -> World {
     let world = World::new();
     let agents = world.root().join("config/relive/agents");
     fs::create_dir_all(&agents).unwrap();
-    // It drops its second message, and has a turn of its own after that.
-    let program = r#"take() { IFS= read -r line; echo "$line" >> heard; id=${line##*'"uuid":"'}; id=${id%%'"'*}; }
-state() { printf '{"type":"command_lifecycle","command_uuid":"%s","state":"%s","uuid":"u","session_id":"s1"}\n' "$id" "$1"; }
-turn() {
-    printf '{"type":"system","subtype":"init","session_id":"s1","model":"m","tools":[]}\n'
-    printf '{"type":"assistant","message":{"id":"1","role":"assistant","content":[{"type":"text","text":"%s"}]}}\n' "$1"
-    printf '{"type":"result","subtype":"success","is_error":false,"session_id":"s1","usage":{"input_tokens":3,"output_tokens":1}}\n'
-}
-take; state started; turn "$1"; state completed
-[ "$1" = again ] || { take; state queued; state cancelled; until [ -e go ]; do sleep 0.05; done; turn alone; }
-cat > /dev/null"#;
-    fs::write(world.root().join("program"), program).unwrap();
-    let command = format!("command: [sh, {}]\n", world.root().join("program").display());
+    let program = world.root().join("program");
+    fs::write(&program, format!("{SAYINGS}{script}")).unwrap();
+    let command = format!("command: [sh, {}]\n", program.display());
     let file = format!("{command}dialect: claude\nstart: [first]\nresume: [again]\n");
     fs::write(agents.join("mine.yaml"), file).unwrap();
+    world
+}
+
+/// What a script can say.
+const SAYINGS: &str = r#"take() { IFS= read -r line; echo "$line" >> heard; id=${line##*'"uuid":"'}; id=${id%%'"'*}; }
+state() { printf '{"type":"command_lifecycle","command_uuid":"%s","state":"%s","uuid":"u","session_id":"s1"}\n' "$id" "$1"; }
+init() { printf '{"type":"system","subtype":"init","session_id":"s1","model":"m","tools":[]}\n'; }
+piece() { printf '{"type":"stream_event","event":{"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"%s"}},"session_id":"s1"}\n' "$1"; }
+says() { printf '{"type":"assistant","message":{"id":"1","role":"assistant","content":[{"type":"text","text":"%s"}]}}\n' "$1"; }
+result() { printf '{"type":"result","subtype":"success","is_error":false,"session_id":"s1","usage":{"input_tokens":3,"output_tokens":1}}\n'; }
+turn() { init; says "$1"; result; }
+"#;
+
+#[test]
+fn an_answer_that_is_asked_for_again_is_shown_whole() {
+    // It is cut off when its beginning has been shown.
+    let script = r#"take; init; piece abc
+until grep -q abc out; do sleep 0.05; done
+printf '{"type":"system","subtype":"api_retry","attempt":1,"max_retries":10,"retry_delay_ms":10,"error":"overloaded","session_id":"s1"}\n'
+piece "second "; piece answer; says "second answer"; result
+cat > /dev/null"#;
+    let world = with_script(script);
+    let out = fs::File::create(world.work().join("out")).unwrap();
+    let ran = world.command(&["run", "--agent", "mine", "the task"]).stdout(out).output().unwrap();
+    let told = String::from_utf8_lossy(&ran.stderr);
+    assert!(ran.status.success() && told.contains("retrying in 0.0s (overloaded)"), "{told}");
+    assert_eq!(fs::read_to_string(world.work().join("out")).unwrap(), "abc\nsecond answer\n");
+}
+
+#[test]
+fn an_agent_that_ends_in_its_turn_fails_with_the_last_line_of_its_errors() {
+    let world = with_script("take; init; says x; echo sorry >&2; exit 3");
+    let ran = world.relive(&["run", "--agent", "mine", "the task"]);
+    ran.fails(1, &["the agent ended in the middle of its turn: sorry"]);
+}
+
+#[test]
+fn a_message_that_an_agent_drops_is_sent_to_its_next_program() {
+    // It drops its second message, and has a turn of its own after that.
+    let script = r#"take; state started; turn "$1"; state completed
+[ "$1" = again ] || { take; state queued; state cancelled; until [ -e go ]; do sleep 0.05; done; turn alone; }
+cat > /dev/null"#;
+    let world = with_script(script);
     let ran = world.relive(&["run", "-d", "--json", "--agent", "mine", "the task"]).ok();
     let uuid = ran.json()["uuid"].as_str().unwrap().to_owned();
     let texts =

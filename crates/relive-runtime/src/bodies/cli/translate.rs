@@ -82,6 +82,8 @@ struct Collected {
     is_whole: bool,
     /// Whether more came than is kept.
     is_cut: bool,
+    /// The beginning of an answer that was begun again since.
+    begun_before: Option<String>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -131,8 +133,9 @@ impl Collected {
             let pieces = std::mem::take(&mut self.pieces);
             match text.strip_prefix(pieces.as_str()) {
                 Some(rest) => new.push_str(rest),
-                // An answer that was cut was begun again. Only the last one counts; its pieces were shown.
+                // An answer that was cut was begun again. Only the last one counts.
                 None if !text.is_empty() && pieces.ends_with(text) => {
+                    self.begun_before = Some(pieces[..pieces.len() - text.len()].to_owned());
                     self.all.truncate(self.all.len() - pieces.len());
                     self.all.push_str(text);
                     self.is_whole = true;
@@ -195,6 +198,7 @@ impl Translator {
             EventKind::TurnEnded { outcome, message } => self.end_turn(*outcome, message.as_deref()),
             EventKind::Error { message } => self.end_turn(TurnOutcome::Failed, Some(message)),
             EventKind::Retry { attempt, message, delay_ms, status, .. } => {
+                self.give_up_answer(message);
                 let body = json!({"attempt": attempt, "delay_ms": delay_ms, "status": status, "text": message});
                 self.said.push(Said::Event("retry", body));
             }
@@ -291,6 +295,10 @@ impl Translator {
         self.start_turn(input);
         let was_cut = self.text.is_cut;
         let new = self.text.add(text, delta);
+        if let Some(cut) = self.text.begun_before.take().filter(|_| self.stage == Stage::Asking) {
+            self.record_partial(None, Some(cut), self.no_usage(), "it was cut off and begun again");
+            self.begin_step();
+        }
         self.say_piece("text", new);
         self.say_cut(!was_cut && self.text.is_cut);
     }
@@ -384,15 +392,31 @@ impl Translator {
         let usage = usage.unwrap_or_else(|| self.no_usage());
         match cause {
             Some(cause) if self.calls.is_empty() => {
-                let (thinking, text) = (self.thinking.take().map(Into::into), self.text.take().map(Into::into));
-                self.record(Record::Partial(Partial { thinking, text, usage, cause: Some(cause.to_owned()) }));
-                self.stage = Stage::Boundary;
+                let (thinking, text) = (self.thinking.take(), self.text.take());
+                self.record_partial(thinking, text, usage, cause);
             }
             Some(_) | None => {
                 self.end_step(usage);
                 self.settle_all(NO_RESULT);
             }
         }
+    }
+
+    /// Records the beginning of an answer that the agent asks for again. The next one may begin in other words, and whoever was
+    /// shown these is shown all of it.
+    fn give_up_answer(&mut self, cause: &str) {
+        let cause = if cause.trim().is_empty() { "it was cut off" } else { cause };
+        let has_begun = !self.text.pieces.is_empty() || !self.thinking.pieces.is_empty();
+        if has_begun && self.stage == Stage::Asking && self.calls.is_empty() {
+            let (thinking, text) = (self.thinking.take(), self.text.take());
+            self.record_partial(thinking, text, self.no_usage(), &cause[..cause.floor_char_boundary(MESSAGE_MAX)]);
+        }
+    }
+
+    fn record_partial(&mut self, thinking: Option<String>, text: Option<String>, usage: Usage, cause: &str) {
+        let (thinking, text) = (thinking.map(Into::into), text.map(Into::into));
+        self.record(Record::Partial(Partial { thinking, text, usage, cause: Some(cause.to_owned()) }));
+        self.stage = Stage::Boundary;
     }
 
     /// Records that the program has ended, whatever it was doing.

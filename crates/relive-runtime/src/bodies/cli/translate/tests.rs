@@ -23,7 +23,8 @@ fn shown(translator: &mut Translator) -> Vec<String> {
             let said = ended.text.as_ref().map(text).unwrap_or_default();
             format!("said {said:?} calls {calls:?} tokens {}", ended.usage.tokens_in)
         } else if let Record::Partial(partial) = record {
-            format!("partial {:?}", partial.cause)
+            let said = partial.text.as_ref().map(text).unwrap_or_default();
+            format!("partial {said:?} {:?}", partial.cause)
         } else if let Record::CallEnded(ended) = record {
             format!("result {} {}", ended.call, ended.ok)
         } else if let Record::Cli(CliRecord { turn: Some(turn), .. }) = record {
@@ -124,7 +125,10 @@ fn a_program_that_ends_in_a_turn_leaves_nothing_open() {
     records(&mut translator, &[INIT, &says("I begin")]);
     translator.program_ended();
     let cause = "the agent ended in the middle of its turn";
-    assert_eq!(shown(&mut translator), [format!("partial Some({cause:?})"), "turn Interrupted None".to_owned()]);
+    assert_eq!(
+        shown(&mut translator),
+        [format!("partial \"I begin\" Some({cause:?})"), "turn Interrupted None".to_owned()]
+    );
     assert!(!translator.is_turn_open() && translator.is_empty());
 }
 
@@ -155,6 +159,34 @@ fn an_answer_that_was_cut_and_begun_again_is_recorded_once() {
     assert_eq!(text.add("one two", false), "");
     assert_eq!(text.add("after", false), "\n\nafter");
     assert_eq!(text.take().as_deref(), Some("before\n\none two\n\nafter"));
+}
+
+#[test]
+fn an_answer_that_was_cut_is_one_of_its_own() {
+    let piece = |text: &str| EventKind::Text { text: text.to_owned(), delta: true };
+    let whole = || EventKind::Text { text: "second answer".to_owned(), delta: false };
+    let retry = || EventKind::Retry {
+        attempt: Some(1),
+        max_attempts: None,
+        delay_ms: None,
+        status: None,
+        message: "cut off".to_owned(),
+    };
+    let check = |events: &[EventKind], expect: &[&str]| {
+        let mut translator = translator();
+        events.iter().for_each(|event| translator.take_in(&event.clone().into(), Some(3)));
+        translator.flush();
+        assert_eq!(shown(&mut translator)[1..], *expect, "{events:?}");
+    };
+    let again = "said \"second answer\" calls [] tokens 0";
+    let told = ["ask anthropic/m", "partial \"abc\" Some(\"cut off\")", "ask anthropic/m", again];
+    check(&[piece("abc"), retry(), piece("second "), piece("answer"), whole()], &told);
+    // It did not say that it asks again.
+    let untold =
+        ["ask anthropic/m", "partial \"abc\" Some(\"it was cut off and begun again\")", "ask anthropic/m", again];
+    check(&[piece("abc"), piece("second "), piece("answer"), whole()], &untold);
+    // Nothing was cut.
+    check(&[retry(), piece("second "), piece("answer"), whole()], &["ask anthropic/m", again]);
 }
 
 #[test]
@@ -201,7 +233,7 @@ fn an_interrupted_turn_does_not_repeat_what_claude_tells_its_developers() {
     records(&mut translator, &[INIT, &says("I begin")]);
     let result = r#"{"type":"result","subtype":"error_during_execution","is_error":true,"terminal_reason":"aborted_tools","session_id":"s","errors":["[ede_diagnostic] result_type=user last_content_type=n/a"]}"#;
     let said = records(&mut translator, &[result]);
-    assert_eq!(said, [r#"partial Some("the turn was interrupted")"#, "turn Interrupted None"]);
+    assert_eq!(said, [r#"partial "I begin" Some("the turn was interrupted")"#, "turn Interrupted None"]);
 }
 
 #[test]
