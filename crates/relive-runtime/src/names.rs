@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use relive_core::{ErrorCode, Uuid};
 use relive_types::short_id;
+use relive_types::text::exact;
 
 use crate::error::{Error, Result};
 use crate::runtime::Runtime;
@@ -32,7 +33,7 @@ pub(crate) fn check_name(name: Option<&str>) -> Result<()> {
         return Ok(());
     };
     let shown: String = name.chars().take(NAME_MAX).collect();
-    Err(Error::new(ErrorCode::Invalid, format!("`{}` cannot be a name: {why}", shown.escape_debug())))
+    Err(Error::new(ErrorCode::Invalid, format!("`{}` cannot be a name: {why}", exact(&shown))))
 }
 
 /// A name that is reserved for a process until it is in the table.
