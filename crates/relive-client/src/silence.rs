@@ -143,7 +143,11 @@ impl Client {
             tokio::time::sleep(self.retry.every).await;
             match Connection::open(&self.socket).await {
                 Ok(connection) if connection.listener.os_pid == Some(os_pid) => {
-                    let _ = tokio::time::timeout(PROBED_WITHIN, self.exchange_on(connection, &simplest())).await;
+                    let probed = tokio::time::timeout(PROBED_WITHIN, self.exchange_on(connection, &simplest())).await;
+                    // What it had said was lost when it hung up.
+                    if let Ok(Err(error @ Error::NotADaemon { .. })) = probed {
+                        return error;
+                    }
                 }
                 Ok(_) | Err(_) => break,
             }
