@@ -3,6 +3,7 @@
 mod signals;
 
 use relive_api::{Affected, ListQuery, Process, SignalRequest};
+use relive_client::Error as Unreached;
 use relive_core::{Body, Display, ErrorCode, Pid, Signal, SuspendReason};
 
 pub(crate) use self::signals::spell_out;
@@ -73,16 +74,15 @@ pub(crate) async fn run(context: &Context, args: &Args) -> Outcome<u8> {
         let id = shown.unwrap_or_else(|| target.id.clone());
         let before = match target.found {
             Some(process) => Some(*process),
-            // Only for the words: a refusal to look is told by the signal itself.
+            // Only for the words: a failure to look is told by the signal itself.
             None if context.json || target.error.is_some() => None,
             None => match std::ops::Deref::deref(&client).process(&id).await {
-                Ok(process) => Some(process),
-                Err(relive_client::Error::Refused(_)) => None,
                 // Nobody would get the signal either, after as long a wait.
-                Err(error) => {
+                Err(error @ (Unreached::Mute { .. } | Unreached::Full { .. } | Unreached::Silent(_))) => {
                     batch.failure(&target.id, error.into())?;
                     continue;
                 }
+                looked => looked.ok(),
             },
         };
         let request = SignalRequest { signal: args.signal.to_string(), subtree: args.subtree };
