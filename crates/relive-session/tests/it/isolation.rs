@@ -178,8 +178,13 @@ async fn a_program_in_the_temporary_directory_is_shown_if_the_policy_says_so() {
 #[tokio::test]
 async fn secrets_in_a_working_directory_that_is_the_home_are_hidden() {
     let Some(world) = World::new("home").await else { return };
-    let home = |script: &str| Spec { cwd: world.home(), ..world.spec(Isolation::Confined, script) };
-    let (record, printed) = world.run_spec("home", &home("echo x > file && cat .ssh/id")).await;
+    let mut home = Spec { cwd: world.home(), ..world.spec(Isolation::Confined, "echo x > file && cat .ssh/id") };
+    // A program that works here could remove the link to one of the secrets.
+    let (record, _) = world.run_spec("refused", &home).await;
+    let SessionResult::Error(failure) = record.result else { panic!("{record:?}") };
+    assert!(failure.errno.ends_with(".aws is a link, and not protected"), "{failure:?}");
+    home.isolation.policy.unheld = Unheld::Say;
+    let (record, printed) = world.run_spec("home", &home).await;
     assert_eq!(record.result, SessionResult::Exited(1), "{printed}");
     assert!(world.room.join("home/file").exists(), "the directory itself is writable: {printed}");
 
